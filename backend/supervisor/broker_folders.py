@@ -25,7 +25,7 @@ from backend.engine.log.names import (
 )
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
-from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, Standing, decode_quorum_state
+from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, VoterStanding, decode_quorum_state
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 # In `quorum/` of the data folder while `ebbline quorum recover` puts folders in their place.
@@ -102,9 +102,9 @@ def _condition(folder: Path, noted_epoch: int) -> MetadataCondition:
         stored = decode_quorum_state(state.read_bytes())
     except BadQuorumState:
         return MetadataCondition.FORGETFUL
-    if stored.standing is Standing.CATCHING_UP:
+    if stored.standing is VoterStanding.CATCHING_UP:
         return MetadataCondition.CATCHING_UP
-    if stored.standing is not Standing.MEMBER:
+    if stored.standing is not VoterStanding.MEMBER:
         return MetadataCondition.MISSING
     return MetadataCondition.OLDER if stored.leader_epoch < noted_epoch else MetadataCondition.WHOLE
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.data_folder import ClusterIdentity, DataFolder
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.image.record_interning import BulkDecoder
+from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.controller.image.snapshot_images import image_of_snapshot
 from backend.engine.log.checkpoints import decode_clean_shutdown, decode_meta_properties
@@ -25,7 +25,7 @@ from backend.engine.log.names import (
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
-from backend.engine.raft.quorum_state import NO_DIRECTORY, Standing
+from backend.engine.raft.quorum_state import NO_DIRECTORY, VoterStanding
 from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
 from backend.engine.raft.voter_memory import MetadataLost, Traces, judge, judge_only_voter, read_quorum_state
@@ -137,7 +137,7 @@ def _lost(path: Path, end: LogEnd, traces: Traces, *, only: bool) -> str | None:
             return "is empty or an older copy, although this node was part of a cluster"
         return None
     memory = judge(stored, damage, end, traces, directory_id=NO_DIRECTORY, fresh_directory_id=NO_DIRECTORY)
-    if memory.lost is None and memory.state.standing is not Standing.MEMBER:
+    if memory.lost is None and memory.state.standing is not VoterStanding.MEMBER:
         return "is empty"
     return memory.lost
 
@@ -190,7 +190,7 @@ def _batches(segment: Path, *, last: bool) -> Iterator[MetadataBatch]:
     data = segment.read_bytes()
     size = 0
     try:
-        for batch in decode_batches(data, BulkDecoder().decode):
+        for batch in decode_batches(data, InterningDecoder().decode):
             size += batch.size_bytes
             yield batch
     except DecodeError as error:

@@ -22,7 +22,7 @@ from backend.engine.log.names import LEADER_EPOCH_FILE, LOCK_FILE, LOG_SUFFIX, P
 from backend.engine.ports import Ports, system_ports
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.metadata_log import open_metadata_log
-from backend.engine.raft.quorum_state import NOBODY, QuorumState, Standing
+from backend.engine.raft.quorum_state import NOBODY, QuorumState, VoterStanding
 from backend.supervisor.broker_folders import RECOVERING_FILE, SNAPSHOT_SUFFIX
 from backend.supervisor.metadata_copies import METADATA_FOLDER
 from backend.supervisor.quorum_recovery import Recovery, RecoveryRefused, records_to_append
@@ -94,7 +94,7 @@ async def _make(
     log.append_voters(directories, plan.epoch, now_ms)
     log.append(records_to_append(plan), plan.epoch, now_ms)
     await log.flush()
-    state = QuorumState(NOBODY, plan.epoch, NOBODY, plan.voters, directories[voter], Standing.MEMBER)
+    state = QuorumState(NOBODY, plan.epoch, NOBODY, plan.voters, directories[voter], VoterStanding.MEMBER)
     await log.write_state(state)
     log.close()
 

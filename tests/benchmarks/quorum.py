@@ -21,7 +21,7 @@ from typing import Final
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig, format_properties
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import (
     ControllerRegistration,
     Endpoint,
@@ -143,8 +143,8 @@ async def _write_history(folder: Path, port: int, partitions: int) -> float:
         ports.workers.close()
 
 
-def _as_command(records: list[Message], image: MetadataImage) -> Outcome[None]:
-    return outcome(records, None)
+def _as_command(records: list[Message], image: MetadataImage) -> ControllerResult[None]:
+    return checked_result(records, None)
 
 
 def history(partitions: int) -> Iterator[list[Message]]:

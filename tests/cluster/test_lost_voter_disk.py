@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.raft.quorum_state import Standing, decode_quorum_state
+from backend.engine.raft.quorum_state import VoterStanding, decode_quorum_state
 from backend.protocol import messages as m
 from tests.cluster.broker_process import BrokerProcesses
 from tests.waiting import wait_until
@@ -46,7 +46,7 @@ def log_dir(cluster: BrokerProcesses, node_id: int) -> Path:
     return Path(cluster.layout.log_dirs[node_id])
 
 
-def standing(cluster: BrokerProcesses, node_id: int) -> Standing:
+def standing(cluster: BrokerProcesses, node_id: int) -> VoterStanding:
     path = log_dir(cluster, node_id) / "__cluster_metadata-0" / "quorum-state"
     return decode_quorum_state(path.read_bytes()).standing
 
@@ -87,7 +87,7 @@ def test_a_voter_with_a_new_disk_and_one_that_was_away_wait_for_the_third(
     cluster.spawn(2)
     cluster.wait_for(1, 2, 3)
     assert topics(cluster) == {"before", "after1", "after2", "after3"}
-    wait_until("voter 1 has caught up", lambda: standing(cluster, 1) is Standing.MEMBER, 30)
+    wait_until("voter 1 has caught up", lambda: standing(cluster, 1) is VoterStanding.MEMBER, 30)
     assert "Node 1 has caught up with the metadata quorum and votes again" in cluster.log(1)
     # It counts again: without 2 the others go on.
     cluster.kill(2)

@@ -20,7 +20,7 @@ from backend.engine.controller.metadata.snapshotter import Snapshotter
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.raft import metadata_fetcher
-from backend.engine.raft.raft_state import Quorum
+from backend.engine.raft.raft_state import RaftState
 from backend.engine.raft.snapshots import PartialSnapshot
 from backend.protocol import messages as m
 from backend.protocol.chunks import Buffer
@@ -171,14 +171,14 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
     cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
     before = cluster.ask(lambda: list(broker.services.replica_manager.partitions))
     assert before
-    fetch_once = metadata_fetcher.Follower._fetch_once
+    fetch_once = metadata_fetcher.MetadataFetcher._fetch_once
 
-    async def cut_off(self: metadata_fetcher.Follower, state: Quorum) -> None:
+    async def cut_off(self: metadata_fetcher.MetadataFetcher, state: RaftState) -> None:
         if self._node.node_id == OBSERVER:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "nobody is reached")
         await fetch_once(self, state)
 
-    cluster.ask(lambda: monkeypatch.setattr(metadata_fetcher.Follower, "_fetch_once", cut_off))
+    cluster.ask(lambda: monkeypatch.setattr(metadata_fetcher.MetadataFetcher, "_fetch_once", cut_off))
     # What was asked before is answered once more.
     create(cluster, "before-the-snapshot")
     caplog.clear()
@@ -278,15 +278,17 @@ def test_a_download_that_breaks_off_goes_on_at_the_byte_where_it_stopped(
 ) -> None:
     _, wiped, snapshotter = a_voter_is_wiped(cluster)
     asked_from: list[int] = []
-    fetch_piece = metadata_fetcher.Follower._fetch_piece
+    fetch_piece = metadata_fetcher.MetadataFetcher._fetch_piece
 
-    async def breaks_off(self: metadata_fetcher.Follower, asked: Quorum, partial: PartialSnapshot) -> int | None:
+    async def breaks_off(
+        self: metadata_fetcher.MetadataFetcher, asked: RaftState, partial: PartialSnapshot
+    ) -> int | None:
         asked_from.append(partial.size_bytes)
         if len(asked_from) == 3:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is gone")
         return await fetch_piece(self, asked, partial)
 
-    monkeypatch.setattr(metadata_fetcher.Follower, "_fetch_piece", breaks_off)
+    monkeypatch.setattr(metadata_fetcher.MetadataFetcher, "_fetch_piece", breaks_off)
     cluster.start_broker(wiped)
     cluster.ask(snapshotter.start)
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))

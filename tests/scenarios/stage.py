@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.elections import UNCLEAN, elect_leaders
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
@@ -89,9 +89,9 @@ class Stage:
         """The leader is elected again, as after a blink of its connection."""
         node, topic_id = self.leader, self.nodes.play.image.topic_ids[TOPIC]
 
-        def elect(_: MetadataImage) -> Outcome[None]:
+        def elect(_: MetadataImage) -> ControllerResult[None]:
             record = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=node)
-            return Outcome((record,), None)
+            return ControllerResult((record,), None)
 
         self.nodes.apply(elect)
         await self.settle()

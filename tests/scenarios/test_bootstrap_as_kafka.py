@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData
@@ -281,7 +281,7 @@ def test_a_metadata_version_without_list_offsets_11_puts_the_mode_off_without_an
         return {one.services.metadata.image.features["metadata.version"] for one in brokers} == {level}
 
     record = m.FeatureLevelRecord(name="metadata.version", feature_level=KAFKA_4_2_IV0)
-    running.cluster.call(controller.submit("format with 4.2-IV0", lambda _: Outcome((record,), None)))
+    running.cluster.call(controller.submit("format with 4.2-IV0", lambda _: ControllerResult((record,), None)))
     running.wait("every broker has 4.2-IV0", lambda: level_is(KAFKA_4_2_IV0))
     set_flag(running, "true")
     with caplog.at_level(logging.INFO, "backend.engine.replica"):

@@ -23,7 +23,7 @@ from backend.engine.controller.commands.partition import (
 )
 from backend.engine.controller.commands.partition.elections import in_isr, leader_and_isr_changes
 from backend.engine.controller.commands.partition.partition_change import LogEnds
-from backend.engine.controller.commands.partition.recovery_verdict import Verdict
+from backend.engine.controller.commands.partition.recovery_verdict import RecoveryVerdict
 from backend.engine.controller.image.metadata_image import (
     NO_LEADER,
     BrokerRegistration,
@@ -82,8 +82,8 @@ def the_first_answer_leads(patch: pytest.MonkeyPatch) -> None:
 
     def careless(
         image: MetadataImage, partition: PartitionRegistration, ends: LogEnds, min_isr: int, *, expired: bool
-    ) -> Verdict:
-        return Verdict(next(iter(ends), NO_LEADER), True, ())
+    ) -> RecoveryVerdict:
+        return RecoveryVerdict(next(iter(ends), NO_LEADER), True, ())
 
     patch.setattr(unclean_recovery, "judge", careless)
 

@@ -14,21 +14,21 @@ from backend.engine.controller.image import snapshot_images
 from backend.engine.controller.image.image_records import image_records
 from backend.engine.raft import election
 from backend.engine.raft.leader_fetch import EndOffsetForEpoch, LogView, decide
-from backend.engine.raft.quorum_state import NOBODY, QuorumState, Standing
-from backend.engine.raft.raft_state import LogEnd, Quorum
-from backend.engine.raft.voter_memory import Memory, judge
+from backend.engine.raft.quorum_state import NOBODY, QuorumState, VoterStanding
+from backend.engine.raft.raft_state import LogEnd, RaftState
+from backend.engine.raft.voter_memory import VoterMemory, judge
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
     """A node that has voted, or is a candidate itself, votes again in the same epoch."""
-    asked = election.vote_asked
+    asked = election.handle_vote
 
-    def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
+    def careless(state: RaftState, vote: Any, log_end: LogEnd, now: Any) -> Any:
         return asked(replace(state, voted_id=NOBODY, leader_id=NOBODY), vote, log_end, now)
 
-    patch.setattr(election, "vote_asked", careless)
+    patch.setattr(election, "handle_vote", careless)
 
 
 def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
@@ -42,12 +42,12 @@ def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
 
 def any_log_is_voted_for(patch: pytest.MonkeyPatch) -> None:
     """A vote is given to whoever asks first, whatever its log lacks."""
-    asked = election.vote_asked
+    asked = election.handle_vote
 
-    def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
+    def careless(state: RaftState, vote: Any, log_end: LogEnd, now: Any) -> Any:
         return asked(state, vote, LogEnd(-1, -1), now)
 
-    patch.setattr(election, "vote_asked", careless)
+    patch.setattr(election, "handle_vote", careless)
 
 
 def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,9 @@ def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
 def a_lost_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """A voter whose folder is empty, older or damaged goes on as if it remembered."""
 
-    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> Memory:
+    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> VoterMemory:
         kept = stored or QuorumState(leader_epoch=end.epoch)
-        return Memory(replace(kept, directory_id=ids["directory_id"], standing=Standing.MEMBER))
+        return VoterMemory(replace(kept, directory_id=ids["directory_id"], standing=VoterStanding.MEMBER))
 
     patch.setattr(raft_manager, "judge", careless)
 
@@ -72,7 +72,7 @@ def a_lost_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """What a voter noted outside its metadata folder is not looked at."""
 
-    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> Memory:
+    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> VoterMemory:
         return judge(stored, damage, end, replace(traces, acknowledged=None), **ids)
 
     patch.setattr(raft_manager, "judge", careless)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backend.engine.broker import StartRefused
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, MetadataImage
-from backend.engine.raft.quorum_state import Standing
+from backend.engine.raft.quorum_state import VoterStanding
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from tests.simulation.checkers import Violation
@@ -107,7 +107,9 @@ class QuorumRun:
         world, random = self.world, self._random
         for node, controller in world.controllers().items():
             raft = controller.raft
-            if raft.state.standing is Standing.MEMBER and raft.directory_id == raft.log.committed_directories.get(node):
+            if raft.state.standing is VoterStanding.MEMBER and raft.directory_id == raft.log.committed_directories.get(
+                node
+            ):
                 self._whole.add(node)
         if not self._losses:
             return
@@ -149,10 +151,10 @@ class QuorumRun:
     async def _change(self, node: int, value: int) -> None:
         """In the node's own process: it ends with it."""
 
-        def command(image: MetadataImage) -> Outcome[None]:
+        def command(image: MetadataImage) -> ControllerResult[None]:
             name = f"s{value % SETTINGS_MAX}"
             record = m.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=name, value=str(value))
-            return outcome([record], None)
+            return checked_result([record], None)
 
         try:
             await self.world.controllers()[node].submit("a change", command)

@@ -22,7 +22,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 )
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
-from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -206,7 +206,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
     return described
 
 
-def _named(partitions: Iterable[Partition], topics: TopicsView) -> list[tuple[bytes, str, list[int]]]:
+def _named(partitions: Iterable[PartitionKey], topics: TopicsView) -> list[tuple[bytes, str, list[int]]]:
     """By topic; those of deleted topics are left out, as in Kafka."""
     return [
         (topic_id, topics.names[topic_id], indexes)

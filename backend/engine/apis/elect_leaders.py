@@ -9,7 +9,7 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, forward
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.partition.elections import asked_leaderless, elect_leaders
-from backend.engine.controller.commands.partition.recovery_verdict import LogEndsFound, logs_of_live_replicas
+from backend.engine.controller.commands.partition.recovery_verdict import LogEndsByPartition, logs_of_live_replicas
 from backend.protocol import messages as m
 
 API_KEY: Final = 43
@@ -29,7 +29,7 @@ async def on_controller(
 ) -> m.ElectLeadersResponse:
     """See `controller.commands.elections`. An unclean election takes the best log: live replicas are asked first."""
     controller, ends = services.controller, services.log_ends
-    known: LogEndsFound = {}
+    known: LogEndsByPartition = {}
     if ends is not None and controller is not None and controller.is_active:
         image = controller.image
         known = await ends.ask(image, logs_of_live_replicas(image, asked_leaderless(image, request)))

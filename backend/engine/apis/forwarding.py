@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from backend.engine.apis.context import ListenerKind, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.common.controller_channel import is_from_standby
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import tasks
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -51,7 +51,7 @@ async def forward(services: Services, context: RequestContext, request: Message,
 
 
 async def carried_out(
-    services: Services, name: str, command: Callable[[MetadataImage], Outcome[R]], *, by_worker: bool = False
+    services: Services, name: str, command: Callable[[MetadataImage], ControllerResult[R]], *, by_worker: bool = False
 ) -> R:
     """A command's response on the node that has the controller; see `Controller.submit`."""
     controller = services.controller

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from backend.engine.coordinator.transaction.transaction_state import Producer
-from backend.engine.coordinator.transaction.transaction_verifier import Question
+from backend.engine.coordinator.transaction.transaction_verifier import VerificationRequest
 from backend.engine.log.verification import Verification
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
@@ -103,7 +103,7 @@ async def confirm(
         for one in batches
     ]
     asked = tuple(one.topic_partition for one in batches)
-    codes = await services.transaction_verifier.ask(Question(transactional_id, producers.pop(), asked, add))
+    codes = await services.transaction_verifier.ask(VerificationRequest(transactional_id, producers.pop(), asked, add))
     for one, verification in begun:
         error = _error(codes.get(one.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR), version)
         error = error or _ended_meanwhile(one, verification)

@@ -12,7 +12,7 @@ from backend.engine.raft import election as q
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.raft_node import RaftNode
-from backend.engine.raft.raft_state import LogEnd, Moment, Quorum, Step, VoteAsked
+from backend.engine.raft.raft_state import LogEnd, Now, RaftState, ReceivedVote, Transition
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
@@ -38,10 +38,10 @@ def _asked(services: Services, request: Any) -> tuple[Controller, Any] | ErrorCo
     return controller, asked
 
 
-async def _stepped(raft: RaftNode, change: Callable[[Quorum, Moment], tuple[Quorum, ErrorCode]]) -> ErrorCode:
+async def _stepped(raft: RaftNode, change: Callable[[RaftState, Now], tuple[RaftState, ErrorCode]]) -> ErrorCode:
     outcome: list[ErrorCode] = []
 
-    def step(state: Quorum, now: Moment) -> Step:
+    def step(state: RaftState, now: Now) -> Transition:
         state, code = change(state, now)
         outcome.append(code)
         return state, ()
@@ -77,7 +77,7 @@ async def vote(services: Services, context: RequestContext, request: m.VoteReque
         return _answer(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
     if min(asked.last_offset, asked.last_offset_epoch, asked.replica_epoch) < 0:
         return m.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
-    question = VoteAsked(
+    question = ReceivedVote(
         asked.replica_id,
         asked.replica_epoch,
         LogEnd(asked.last_offset_epoch, asked.last_offset),
@@ -86,8 +86,8 @@ async def vote(services: Services, context: RequestContext, request: m.VoteReque
     )
     granted: list[bool] = []
 
-    def change(state: Quorum, now: Moment) -> tuple[Quorum, ErrorCode]:
-        state, code, yes = q.vote_asked(state, question, raft.log.end, now)
+    def change(state: RaftState, now: Now) -> tuple[RaftState, ErrorCode]:
+        state, code, yes = q.handle_vote(state, question, raft.log.end, now)
         granted.append(yes)
         return state, code
 

@@ -8,7 +8,7 @@ from typing import Final
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, forward
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
@@ -47,8 +47,8 @@ async def list_on_controller(
 ) -> m.ListPartitionReassignmentsResponse:
     """In turn with the changes, so that one that was answered is seen."""
 
-    def command(image: MetadataImage) -> Outcome[m.ListPartitionReassignmentsResponse]:
-        return Outcome((), list_partition_reassignments(image, request))
+    def command(image: MetadataImage) -> ControllerResult[m.ListPartitionReassignmentsResponse]:
+        return ControllerResult((), list_partition_reassignments(image, request))
 
     return await carried_out(services, "list partition reassignments", command, by_worker=True)
 

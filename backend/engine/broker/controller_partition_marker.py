@@ -12,7 +12,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import inter_broker_listener_name
 from backend.engine.config.security import inter_broker_security
 from backend.engine.controller.commands.allocate_producer_ids import BLOCK_IDS
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller
@@ -66,12 +66,12 @@ class ControllerPartitionMarker:
     async def _new_producer_id(self) -> int:
         """The first of a block that nobody else gets."""
 
-        def command(image: MetadataImage) -> Outcome[int]:
+        def command(image: MetadataImage) -> ControllerResult[int]:
             start = image.next_producer_id
             record = m.ProducerIdsRecord(
                 broker_id=self._node_id, broker_epoch=NO_BROKER_EPOCH, next_producer_id=start + BLOCK_IDS
             )
-            return outcome([record], start)
+            return checked_result([record], start)
 
         return await self._controller.submit("allocate a producer id", command)
 

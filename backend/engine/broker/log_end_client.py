@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from backend.engine.controller.commands.partition.elections import Found
-from backend.engine.controller.commands.partition.recovery_verdict import AskedLogs, LogEndsFound
+from backend.engine.controller.commands.partition.elections import LocatedPartition
+from backend.engine.controller.commands.partition.recovery_verdict import LogEndsByPartition, LogsToRead
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.ports import tasks
@@ -33,7 +33,7 @@ class LogEndClient:
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
 
-    async def ask(self, image: MetadataImage, asked: AskedLogs) -> LogEndsFound:
+    async def ask(self, image: MetadataImage, asked: LogsToRead) -> LogEndsByPartition:
         """What the brokers say, in their own time; who does not answer or cannot is left out."""
         answers = [tasks.spawn(self._ask_one(broker, found), name=f"log ends of broker {broker}")
                    for broker, found in asked.items() if image.is_active(broker)]  # fmt: skip
@@ -44,7 +44,7 @@ class LogEndClient:
                 ends.setdefault(key, {})[broker] = end
         return ends
 
-    async def _ask_one(self, broker: int, asked: Sequence[Found]) -> tuple[int, _Told]:
+    async def _ask_one(self, broker: int, asked: Sequence[LocatedPartition]) -> tuple[int, _Told]:
         told: _Told = {}
         for start in range(0, len(asked), PARTITIONS_PER_REQUEST):
             some = asked[start : start + PARTITIONS_PER_REQUEST]
@@ -58,7 +58,7 @@ class LogEndClient:
         return broker, told
 
 
-def _request(asked: Sequence[Found]) -> m.ListOffsetsRequest:
+def _request(asked: Sequence[LocatedPartition]) -> m.ListOffsetsRequest:
     """With the leader epoch that nobody leads in: a broker that still leads an earlier one does not answer."""
     request = m.ListOffsetsRequest.Topics
     topics: dict[str, m.ListOffsetsRequest.Topics] = {}
@@ -68,7 +68,9 @@ def _request(asked: Sequence[Found]) -> m.ListOffsetsRequest:
     return m.ListOffsetsRequest(replica_id=DEBUG, topics=list(topics.values()))
 
 
-def _told(asked: Sequence[Found], answer: m.ListOffsetsResponse) -> Iterator[tuple[tuple[bytes, int], tuple[int, int]]]:
+def _told(
+    asked: Sequence[LocatedPartition], answer: m.ListOffsetsResponse
+) -> Iterator[tuple[tuple[bytes, int], tuple[int, int]]]:
     rows: Mapping[tuple[str, int], m.ListOffsetsResponse.Topics.Partitions] = {
         (topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions
     }

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from backend.engine.controller.commands.command import outcome
-from backend.engine.controller.metadata.topic_deletions import RemovedPartition
+from backend.engine.controller.commands.command import checked_result
+from backend.engine.controller.metadata.topic_deletions import DeletedPartition
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Clock, tasks
 from backend.engine.remote.metadata_scan import MetadataScan
@@ -55,7 +55,7 @@ class PartitionMarker:
             pause_ms = CHECK_MS
             try:
                 await self._compare()
-                await self._mark(self._controller.removed_partitions_offline())
+                await self._mark(self._controller.deleted_partitions_offline())
             except (KafkaError, OSError) as error:
                 _log.warning("Deleted partitions cannot be marked on %s yet: %s", METADATA_TOPIC, error)
                 pause_ms = RETRY_MS
@@ -84,12 +84,12 @@ class PartitionMarker:
             unmarked = [tip for tip, is_marked in told.items() if not is_marked]
             # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
             # before it has a segment.
-            image = await controller.submit("look for deleted topics", lambda image: outcome((), image))
+            image = await controller.submit("look for deleted topics", lambda image: checked_result((), image))
             if self._delete_vanished:
-                for tip in controller.removed_topics.note_vanished(unmarked, image):
+                for tip in controller.topic_deletions.add_vanished(unmarked, image):
                     _log.warning("The topic of %s was deleted before a snapshot; its remote data will go", tip)
                 continue
-            for tip in controller.removed_topics.vanished(unmarked, image):
+            for tip in controller.topic_deletions.vanished(unmarked, image):
                 _log.warning(
                     "The cluster does not know the topic of %s, which has remote data: it was deleted before a"
                     " snapshot, or its records come from another cluster. The data stays;"
@@ -98,13 +98,13 @@ class PartitionMarker:
                 )
         self._compared = loaded
 
-    async def _mark(self, removed: Sequence[RemovedPartition]) -> None:
+    async def _mark(self, removed: Sequence[DeletedPartition]) -> None:
         topic = self._controller.image.topic(METADATA_TOPIC)
-        by_target: dict[int, list[RemovedPartition]] = {}
+        by_target: dict[int, list[DeletedPartition]] = {}
         for one in removed:
             if topic is None:
                 # Nothing was ever copied.
-                self._controller.removed_topics.told(one.tip)
+                self._controller.topic_deletions.told(one.tip)
             else:
                 target = metadata_partition(one.tip.topic_id, one.tip.partition, len(topic.partitions))
                 by_target.setdefault(target, []).append(one)
@@ -113,7 +113,7 @@ class PartitionMarker:
             for one in partitions:
                 if one.tip not in known:
                     await self._publish(target, one.tip)
-                self._controller.removed_topics.told(one.tip)
+                self._controller.topic_deletions.told(one.tip)
 
     async def _publish(self, target: int, tip: TopicIdPartition) -> None:
         state = PartitionDeleteState.DELETE_PARTITION_MARKED

@@ -17,7 +17,7 @@ from backend.engine.ports import Ports
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.metadata_log import TOPIC, MetadataLog, open_metadata_log
 from backend.engine.raft.quorum_state import QuorumState
-from backend.engine.raft.raft_node import Address, RaftNode
+from backend.engine.raft.raft_node import RaftNode, VoterAddress
 from backend.engine.raft.voter_memory import Traces, judge, judge_only_voter, read_quorum_state, set_damaged_aside
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class RaftManager:
             votes=votes,
             peers={voter: self._client(voters[voter], "votes") for voter in others},
             fetchers={voter: self._client(voters[voter], "log") for voter in others},
-            addresses={voter: Address(*address) for voter, address in voters.items()},
+            addresses={voter: VoterAddress(*address) for voter, address in voters.items()},
             memory=memory,
             directory_id=directory_id,
             acknowledged=acknowledged,

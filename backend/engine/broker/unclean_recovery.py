@@ -14,10 +14,10 @@ from backend.engine.apis.services import Services
 from backend.engine.broker.log_end_client import LogEndClient
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr
-from backend.engine.controller.commands.partition.elections import Found
+from backend.engine.controller.commands.partition.elections import LocatedPartition
 from backend.engine.controller.commands.partition.recovery_verdict import (
     Recovery,
-    Verdict,
+    RecoveryVerdict,
     brokers_named,
     elect_recovered,
     judge,
@@ -104,7 +104,7 @@ class UncleanRecoveryManager:
         since_ms = max((known.since_ms for known in self._known.values()), default=0.0)
         return self._clock.monotonic_ms() - since_ms >= self._config.unclean_recovery_timeout_ms
 
-    async def _recover(self, waiting: list[Found]) -> None:
+    async def _recover(self, waiting: list[LocatedPartition]) -> None:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         for topic, index, partition in waiting:
             known = self._known.get((topic.id, index))
@@ -125,8 +125,8 @@ class UncleanRecoveryManager:
             command = partial(elect_recovered, config=self._config, recoveries=recoveries)
             self._publish(await self._controller.submit("elect the best logs", command))
 
-    async def _ask(self, image: MetadataImage, waiting: list[Found]) -> None:
-        asked: dict[int, list[Found]] = {}
+    async def _ask(self, image: MetadataImage, waiting: list[LocatedPartition]) -> None:
+        asked: dict[int, list[LocatedPartition]] = {}
         for found in waiting:
             topic, index, partition = found
             known = self._known[(topic.id, index)].of_current_broker_epochs(image)
@@ -140,7 +140,7 @@ class UncleanRecoveryManager:
             for broker, end in ends.items():
                 self._known[key].ends[broker] = (epochs[broker], end)
 
-    def _judge(self, image: MetadataImage, found: Found, min_isr: int, now_ms: float) -> Verdict:
+    def _judge(self, image: MetadataImage, found: LocatedPartition, min_isr: int, now_ms: float) -> RecoveryVerdict:
         topic, index, partition = found
         known = self._known[(topic.id, index)]
         return judge(
@@ -164,7 +164,7 @@ class UncleanRecoveryManager:
                     complete=one.complete,
                 )
 
-    def _tell(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
+    def _tell(self, waiting: list[LocatedPartition], verdicts: list[RecoveryVerdict]) -> None:
         """What is decided, and once whom is waited for."""
         decided = [(found, verdict) for found, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0]
         for complete in (True, False):
@@ -200,6 +200,6 @@ class UncleanRecoveryManager:
             )  # fmt: skip
 
 
-def _named(chosen: list[tuple[Found, int]]) -> str:
+def _named(chosen: list[tuple[LocatedPartition, int]]) -> str:
     named = [f"{topic.name}-{index}: {leader}" for (topic, index, _), leader in chosen[:NAMED_MAX]]
     return ", ".join(named) + (", …" if len(chosen) > NAMED_MAX else "")

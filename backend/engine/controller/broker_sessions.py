@@ -12,7 +12,7 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 
 
 @dataclass(slots=True)
-class Session:
+class BrokerSession:
     """One life of a broker as its heartbeats show it."""
 
     broker_epoch: int
@@ -23,19 +23,19 @@ class Session:
     controlled_shutdown_offset: int = -1
 
 
-class Sessions:
+class BrokerSessions:
     """Sessions of all registered brokers; one entry per broker id."""
 
     def __init__(self, session_timeout_ms: float) -> None:
         self._timeout_ms = session_timeout_ms
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, BrokerSession] = {}
 
     def update(self, image: MetadataImage, now_ms: float) -> None:
         """Follows an image: new lives of brokers get a session, brokers that are gone lose theirs."""
         for broker in image.brokers.values():
             session = self._sessions.get(broker.id)
             if session is None or session.broker_epoch != broker.epoch:
-                self._sessions[broker.id] = Session(broker.epoch, now_ms)
+                self._sessions[broker.id] = BrokerSession(broker.epoch, now_ms)
             elif broker.fenced:
                 session.controlled_shutdown_offset = -1
         for broker_id in self._sessions.keys() - set(image.brokers):
@@ -93,5 +93,5 @@ class Sessions:
             lowest_active_offset=min(active) if active else None,
         )
 
-    def _expired(self, session: Session, now_ms: float) -> bool:
+    def _expired(self, session: BrokerSession, now_ms: float) -> bool:
         return now_ms - session.last_contact_ms >= self._timeout_ms

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.broker_sessions import Sessions
+from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.elections import elect_unclean, rebalance_leaders
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Ports, tasks
@@ -25,10 +25,10 @@ UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 _log = logging.getLogger(__name__)
 
 
-class Chores:
+class PeriodicTasks:
     """Of one epoch: `sessions` are those of the controller that leads it."""
 
-    def __init__(self, ports: Ports, config: BrokerConfig, controller: Controller, sessions: Sessions) -> None:
+    def __init__(self, ports: Ports, config: BrokerConfig, controller: Controller, sessions: BrokerSessions) -> None:
         self._ports = ports
         self._config = config
         self._controller = controller
@@ -56,11 +56,11 @@ class Chores:
                 await self._fence(broker_id)
 
     async def _fence(self, broker_id: int) -> None:
-        def command(image: MetadataImage) -> Outcome[None]:
+        def command(image: MetadataImage) -> ControllerResult[None]:
             # A heartbeat may have come while the command waited for its turn.
             silent = broker_id in self._sessions.expired(image, self._ports.clock.monotonic_ms())
             if not silent or self._controller.keeps_isr:
-                return Outcome((), None)
+                return ControllerResult((), None)
             return fence_broker(image, broker_id, self._config)
 
         await self.do("fence a broker", command)
@@ -75,17 +75,17 @@ class Chores:
                 await self.do("rebalance leaders", self.rebalance_leaders)
             await self.do("elect unclean leaders", self.elect_unclean)
 
-    async def do(self, name: str, command: Callable[[MetadataImage], Outcome[None]]) -> None:
+    async def do(self, name: str, command: Callable[[MetadataImage], ControllerResult[None]]) -> None:
         """Carries a command out for nobody; a refusal is logged."""
         try:
             await self._controller.submit(name, command)
         except KafkaError as error:
             _log.warning("Controller %d could not %s: %s", self._config.id, name, error)
 
-    def rebalance_leaders(self, image: MetadataImage) -> Outcome[None]:
+    def rebalance_leaders(self, image: MetadataImage) -> ControllerResult[None]:
         """As a command."""
         return rebalance_leaders(image, self._config)
 
-    def elect_unclean(self, image: MetadataImage) -> Outcome[None]:
+    def elect_unclean(self, image: MetadataImage) -> ControllerResult[None]:
         """As a command."""
         return elect_unclean(image, self._config)

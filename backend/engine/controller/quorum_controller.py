@@ -16,17 +16,17 @@ from typing import Any, Final, TypeVar
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.broker_sessions import Sessions
+from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import NO_LEADER, ControllerRegistration, MetadataImage
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
-from backend.engine.controller.metadata.topic_deletions import RemovedPartition
-from backend.engine.controller.periodic_tasks import Chores
-from backend.engine.controller.registration.controller_registration import Introduction
+from backend.engine.controller.metadata.topic_deletions import DeletedPartition
+from backend.engine.controller.periodic_tasks import PeriodicTasks
+from backend.engine.controller.registration.controller_registration import ControllerRegistrationManager
 from backend.engine.controller.start_wait import StartWait
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
@@ -35,7 +35,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
-Command = Callable[[MetadataImage], Outcome[R]]
+Command = Callable[[MetadataImage], ControllerResult[R]]
 
 # Requests that wait for their turn. At 1 KiB each the queue stays at 4 MiB; who meets a full one may try again.
 QUEUED_COMMANDS_MAX: Final = 4096
@@ -74,8 +74,8 @@ class Controller:
         self._config = config
         self.raft = metadata.raft
         self._on_failure = on_failure
-        self._sessions = Sessions(config.broker_session_timeout_ms)
-        self._chores = Chores(ports, config, self, self._sessions)
+        self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._chores = PeriodicTasks(ports, config, self, self._sessions)
         # Of the epoch that this controller leads.
         self._start_wait: StartWait | None = None
         self._queue: deque[_Waiting] = deque()
@@ -88,13 +88,13 @@ class Controller:
         self._failure: BaseException | None = None
         self._committed = metadata.committed
         self.snapshotter = metadata.snapshotter
-        self.removed_topics = metadata.removed_topics
+        self.topic_deletions = metadata.topic_deletions
         self._newest = self.image
         # Set when the image may have partitions that nobody may lead without a look at their logs.
         self.leaderless = tasks.Event()
         self._nobody_may_lead = False
         self.keeps_isr = False
-        self._introduction = Introduction(config, self, registration, channel)
+        self._introduction = ControllerRegistrationManager(config, self, registration, channel)
 
     @property
     def image(self) -> MetadataImage:
@@ -184,7 +184,7 @@ class Controller:
     async def register_broker(self, request: m.BrokerRegistrationRequest) -> m.BrokerRegistrationResponse:
         """See `commands.brokers.register_broker`."""
 
-        def command(image: MetadataImage) -> Outcome[m.BrokerRegistrationResponse]:
+        def command(image: MetadataImage) -> ControllerResult[m.BrokerRegistrationResponse]:
             return register_broker(
                 image,
                 request,
@@ -202,7 +202,7 @@ class Controller:
         if self._start_wait is not None:
             self._start_wait.heard(request.broker_id, request.broker_epoch)
 
-        def command(image: MetadataImage) -> Outcome[m.BrokerHeartbeatResponse]:
+        def command(image: MetadataImage) -> ControllerResult[m.BrokerHeartbeatResponse]:
             progress = self._sessions.progress(image, request.broker_id)
             result = broker_heartbeat(image, request, self._config, progress, self._start_of_all)
             self._sessions.caught_up_to(request.broker_id, request.current_metadata_offset)
@@ -213,14 +213,14 @@ class Controller:
 
         return await self.submit("heartbeat", command)
 
-    def removed_partitions_offline(self) -> Sequence[RemovedPartition]:
+    def deleted_partitions_offline(self) -> Sequence[DeletedPartition]:
         """Partitions of deleted tiered topics that no broker serves any more, and that nobody has told the remote tier.
 
         A standby tells nobody.
         """
         if not self.is_active:
             return ()
-        return self.removed_topics.offline(self.image, self._sessions.applied_offset)
+        return self.topic_deletions.offline(self.image, self._sessions.applied_offset)
 
     async def _run(self) -> None:
         """A standby follows; the leader carries out commands until it leads no more."""
@@ -262,8 +262,8 @@ class Controller:
         if not raft.leads(epoch):
             return
         self._newest = self.image
-        self._sessions = Sessions(self._config.broker_session_timeout_ms)
-        self._chores = Chores(self._ports, self._config, self, self._sessions)
+        self._sessions = BrokerSessions(self._config.broker_session_timeout_ms)
+        self._chores = PeriodicTasks(self._ports, self._config, self, self._sessions)
         self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         self._start_wait = StartWait(self._ports.clock, self._config, self, self._sessions)
         self._active_epoch = epoch
@@ -363,27 +363,27 @@ class Controller:
     async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
         work = partial(_worked_out, waiting.command, self._newest, self.log.end_offset, epoch)
         try:
-            outcome, image, last_offset = await self._ports.workers.run(work) if waiting.by_worker else work()
+            result, image, last_offset = await self._ports.workers.run(work) if waiting.by_worker else work()
             if image is None:
-                return outcome.response, None
+                return result.response, None
         except KafkaError as refusal:
             return None, refusal
         except Exception as bug:
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         try:
-            self.raft.append(outcome.records, epoch)
+            self.raft.append(result.records, epoch)
         except KafkaError as refusal:
             # No space, or the epoch is over.
             return None, refusal
-        self.removed_topics.note(self._newest, outcome.records, last_offset)
+        self.topic_deletions.note(self._newest, result.records, last_offset)
         self._newest = image
-        if any(map(_may_leave_nobody, outcome.records)):
+        if any(map(_may_leave_nobody, result.records)):
             self._nobody_may_lead = True
-        if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
+        if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in result.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
             tasks.spawn(self._chores.do("elect unclean leaders", self._chores.elect_unclean), name="unclean elections")
-        return outcome.response, None
+        return result.response, None
 
     def _refuse_all(self, message: str) -> None:
         while self._queue:
@@ -399,14 +399,14 @@ def _may_leave_nobody(record: object) -> bool:
 
 def _worked_out(
     command: Command[R], newest: MetadataImage, end_offset: int, epoch: int
-) -> tuple[Outcome[R], MetadataImage | None, int]:
+) -> tuple[ControllerResult[R], MetadataImage | None, int]:
     """What a command gives, and the image with its records and their last offset; no image when there are none."""
-    outcome = command(newest)
-    last_offset = end_offset + len(outcome.records) - 1
-    if not outcome.records:
-        return outcome, None, last_offset
+    result = command(newest)
+    last_offset = end_offset + len(result.records) - 1
+    if not result.records:
+        return result, None, last_offset
     # Before anything is written: records that do not fit the image would poison the log for good.
-    return outcome, apply_records(newest, outcome.records, last_offset, epoch), last_offset
+    return result, apply_records(newest, result.records, last_offset, epoch), last_offset
 
 
 def _answer(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.broker_sessions import Sessions
+from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.cluster_start import (
+    Awaited,
     ClusterStart,
-    Waiting,
     any_broker_returned,
     eligible,
     found_by,
@@ -21,7 +21,7 @@ from backend.engine.controller.commands.cluster_start import (
     waiting,
     without_given_up,
 )
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.elections import leaderless
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Clock, tasks
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 class StartWait:
     """Of one epoch of a controller that has just become active; `sessions` are those of that epoch."""
 
-    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, sessions: Sessions) -> None:
+    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, sessions: BrokerSessions) -> None:
         self._clock = clock
         self._config = config
         self._controller = controller
@@ -91,7 +91,7 @@ class StartWait:
         seen = (away, opening, waited_ms >= TELL_AFTER_MS and returned, late, too_late)
         if seen == self._seen:
             return
-        waits = waiting(image, start) if away else Waiting((), frozenset())
+        waits = waiting(image, start) if away else Awaited((), frozenset())
         if not waits.brokers:
             await self._end(start)
             return
@@ -114,7 +114,7 @@ class StartWait:
     async def _end(self, start: ClusterStart) -> None:
         """From here on a fenced broker is in no ISR, as ever."""
 
-        def command(image: MetadataImage) -> Outcome[None]:
+        def command(image: MetadataImage) -> ControllerResult[None]:
             self._start = None
             fenced = [broker.id for broker in image.brokers.values() if broker.fenced]
             return self._without(image, give_up(start, fenced))
@@ -125,10 +125,10 @@ class StartWait:
             self._start = start
             raise
 
-    def _without(self, image: MetadataImage, start: ClusterStart) -> Outcome[None]:
+    def _without(self, image: MetadataImage, start: ClusterStart) -> ControllerResult[None]:
         return without_given_up(image, self._config, start)
 
-    def _tell(self, waits: Waiting, absent: Collection[int], opening: Collection[int]) -> None:
+    def _tell(self, waits: Awaited, absent: Collection[int], opening: Collection[int]) -> None:
         limit_s = self._config.ebbline_leader_start_wait_ms / 1000
         whom = [f"broker {_listed(absent)} (not here yet; at most {limit_s:g} s)"] if absent else []
         opening_s = self._config.unclean_recovery_timeout_ms / 1000

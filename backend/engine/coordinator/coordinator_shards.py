@@ -1,6 +1,6 @@
 """The partitions of a coordinator's topic that this broker leads: taken over, read, written to, given up.
 
-Groups live in `__consumer_offsets`, transactional ids in `__transaction_state`; `Kind` says what differs. Facts:
+Groups live in `__consumer_offsets`, transactional ids in `__transaction_state`; `ShardKind` says what differs. Facts:
 Kafka's `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
@@ -36,7 +36,7 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 _log = logging.getLogger(__name__)
 
 
-class TopicShard(ABC):
+class CoordinatorShard(ABC):
     """One partition. `loading` until the log has been read, and for good when that `failed`."""
 
     topic: ClassVar[str]
@@ -73,11 +73,11 @@ class TopicShard(ABC):
         """
 
 
-S = TypeVar("S", bound=TopicShard)
+S = TypeVar("S", bound=CoordinatorShard)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[S]):
+class ShardKind(Generic[S]):
     """What is coordinated: `name` in messages, the shard's class, and the error of records that are too large."""
 
     name: str
@@ -85,7 +85,7 @@ class Kind(Generic[S]):
     too_large: ErrorCode
 
 
-class TopicShards(Generic[S]):
+class CoordinatorShards(Generic[S]):
     """Use: `on_metadata` after the replica manager's for every image, `close`. `loaded` and `lost` hear of changes.
 
     `append_timeout_ms`, read at each append, is how long its records may take to be replicated.
@@ -93,7 +93,7 @@ class TopicShards(Generic[S]):
 
     def __init__(
         self,
-        kind: Kind[S],
+        kind: ShardKind[S],
         replica_manager: ReplicaManager,
         *,
         loaded: Callable[[S], None],

@@ -12,24 +12,24 @@ from typing import Final, Generic, TypeVar
 from backend.engine.ports import tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 # Questions in one request: with 100 partitions of long names each it stays under a request's 16 MiB.
 GATHERED_MAX: Final = 500
 
 
-class BrokerBatches(Generic[Question, Answer]):
+class RequestBatches(Generic[RequestT, ResponseT]):
     """`send(broker_id, questions)` returns one answer for each question, in their order, or raises KafkaError."""
 
-    def __init__(self, send: Callable[[int, Sequence[Question]], Awaitable[Sequence[Answer]]], *, name: str) -> None:
+    def __init__(self, send: Callable[[int, Sequence[RequestT]], Awaitable[Sequence[ResponseT]]], *, name: str) -> None:
         self._send = send
         self._name = name
-        self._waiting: dict[int, list[tuple[Question, tasks.Future[Answer]]]] = {}
+        self._waiting: dict[int, list[tuple[RequestT, tasks.Future[ResponseT]]]] = {}
 
-    async def ask(self, broker_id: int, question: Question) -> Answer:
+    async def ask(self, broker_id: int, question: RequestT) -> ResponseT:
         """The broker's answer. Raises KafkaError, DecodeError as `send` does."""
-        answer: tasks.Future[Answer] = tasks.future()
+        answer: tasks.Future[ResponseT] = tasks.future()
         queue = self._waiting.get(broker_id)
         if queue is None:
             self._waiting[broker_id] = [(question, answer)]
@@ -48,7 +48,7 @@ class BrokerBatches(Generic[Question, Answer]):
         finally:
             del self._waiting[broker_id]
 
-    async def _send_together(self, broker_id: int, gathered: list[tuple[Question, tasks.Future[Answer]]]) -> None:
+    async def _send_together(self, broker_id: int, gathered: list[tuple[RequestT, tasks.Future[ResponseT]]]) -> None:
         try:
             answers = await self._send(broker_id, [question for question, _ in gathered])
             if len(answers) != len(gathered):

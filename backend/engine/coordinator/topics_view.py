@@ -10,7 +10,7 @@ from typing import NamedTuple
 from backend.engine.controller.image.metadata_image import MetadataImage
 
 # A partition by topic id and index.
-Partition = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
 
 
 class TopicInfo(NamedTuple):

@@ -7,7 +7,7 @@ committed: `voter_progress`.
 
 Each function takes a state and what has happened and gives the next state with effects; it waits for nothing. The
 driver (`node`) writes `durable` down before it sends or answers anything that follows from it, and carries effects out
-in their order. Time (ms, monotonic) and chance come in a `Moment`. Terms as in Kafka's `QuorumState`; a vote, once
+in their order. Time (ms, monotonic) and chance come in a `Now`. Terms as in Kafka's `QuorumState`; a vote, once
 given in an epoch, is kept through all roles of that epoch, so that nobody can win it twice.
 """
 
@@ -19,22 +19,22 @@ from typing import Final
 
 from immutables import Map
 
-from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, VoterStanding
 from backend.engine.raft.raft_state import (
     NEVER,
-    AskForVotes,
-    BeginEpoch,
-    Effect,
+    AppendLeaderChange,
     LogEnd,
-    Moment,
-    Progress,
-    Quorum,
-    Role,
-    Step,
-    TellEnd,
-    TellLeader,
+    Now,
+    RaftEffect,
+    RaftRole,
+    RaftState,
+    ReceivedVote,
+    SendBeginQuorumEpoch,
+    SendEndQuorumEpoch,
+    SendVote,
     Timing,
-    VoteAsked,
+    Transition,
+    VoterProgress,
 )
 from backend.engine.raft.voter_directories import UNKNOWN
 from backend.protocol.errors import ErrorCode
@@ -51,16 +51,16 @@ def start(
     timing: Timing,
     stored: QuorumState,
     log_end: LogEnd,
-    now: Moment,
+    now: Now,
     directories: Map[int, bytes] | None = None,
-) -> Step:
+) -> Transition:
     """The state of a node that starts with what its disk holds. An only voter leads at once."""
     epoch, known = (stored.leader_epoch, True) if stored.leader_epoch >= log_end.epoch else (log_end.epoch, False)
-    fresh = Quorum(
+    fresh = RaftState(
         node_id,
         voters,
         timing,
-        Role.UNATTACHED,
+        RaftRole.UNATTACHED,
         epoch,
         standing=stored.standing,
         directory_id=stored.directory_id,
@@ -71,23 +71,23 @@ def start(
         fresh = log_changed(fresh, log_end, fresh.directories, now)
     if not fresh.is_voter:
         leader = stored.leader_id if known and stored.leader_id != node_id else NOBODY
-        return replace(fresh, role=Role.OBSERVER, leader_id=leader), ()
+        return replace(fresh, role=RaftRole.OBSERVER, leader_id=leader), ()
     voted = stored.voted_id if known else NOBODY
     leader = stored.leader_id if known else NOBODY
     fresh = replace(fresh, voted_id=voted, deadline_ms=_first_deadline(fresh, now))
     if leader == node_id:
         # It does not know what it promised as leader of that epoch: that epoch is over for it.
-        fresh = replace(fresh, role=Role.RESIGNED, voted_id=node_id)
+        fresh = replace(fresh, role=RaftRole.RESIGNED, voted_id=node_id)
     elif leader != NOBODY:
-        fresh = replace(fresh, role=Role.FOLLOWER, leader_id=leader)
+        fresh = replace(fresh, role=RaftRole.FOLLOWER, leader_id=leader)
     elif voted != NOBODY:
-        fresh = replace(fresh, role=Role.VOTED)
+        fresh = replace(fresh, role=RaftRole.VOTED)
     if voters == (node_id,):
         return _become_candidate(fresh, log_end, now)
     return fresh, ()
 
 
-def _first_deadline(state: Quorum, now: Moment) -> float:
+def _first_deadline(state: RaftState, now: Now) -> float:
     """A start waits for no timeout: a pre-vote tells at once whether there is a leader, and disturbs none (KIP-996).
 
     The voters of a cluster that starts as a whole ask one after the other, so that they do not split the votes.
@@ -96,86 +96,86 @@ def _first_deadline(state: Quorum, now: Moment) -> float:
     return now.ms + state.timing.election_timeout_ms * place / START_PLACES
 
 
-def _election_deadline(timing: Timing, now: Moment) -> float:
+def _election_deadline(timing: Timing, now: Now) -> float:
     return now.ms + timing.election_timeout_ms * (1 + now.draw)
 
 
-def tick(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+def tick(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
     """What time brings; nothing before `deadline_ms`."""
     if now.ms < state.deadline_ms:
         return state, ()
     match state.role:
-        case Role.LEADER:
+        case RaftRole.LEADER:
             return _tick_leader(state, now)
-        case Role.PROSPECTIVE if state.leader_id != NOBODY:
+        case RaftRole.PROSPECTIVE if state.leader_id != NOBODY:
             # The others still hear the leader: perhaps so does this node again.
             return _become_follower(state, state.epoch, state.leader_id, now), ()
-        case Role.OBSERVER:
+        case RaftRole.OBSERVER:
             return replace(state, deadline_ms=NEVER), ()
         case _:
             return _become_prospective(state, log_end, now)
 
 
-def _tick_leader(state: Quorum, now: Moment) -> Step:
+def _tick_leader(state: RaftState, now: Now) -> Transition:
     if len(state.voters) == 1:
         return replace(state, deadline_ms=NEVER), ()
     silent_ms = state.timing.fetch_timeout_ms / 2
     if now.ms - _majority_heard_ms(state) >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
         return resign(state, now)
     silent = tuple(sorted(voter for voter, one in state.progress.items() if now.ms - one.heard_ms >= silent_ms))
-    return replace(state, deadline_ms=now.ms + silent_ms), (TellLeader(silent),) if silent else ()
+    return replace(state, deadline_ms=now.ms + silent_ms), (SendBeginQuorumEpoch(silent),) if silent else ()
 
 
-def _majority_heard_ms(state: Quorum) -> float:
+def _majority_heard_ms(state: RaftState) -> float:
     """When so many voters had last been heard that they are a majority with this leader."""
     heard = sorted((one.heard_ms for one in state.progress.values()), reverse=True)
     return heard[state.majority - 2]
 
 
-def hears_others(state: Quorum, now_ms: float) -> bool:
+def hears_others(state: RaftState, now_ms: float) -> bool:
     """Whether those that this voter waits for were heard within a quarter of the fetch timeout."""
     recent_ms = state.timing.fetch_timeout_ms / 4
     match state.role:
-        case Role.FOLLOWER:
+        case RaftRole.FOLLOWER:
             return state.leader_heard and state.deadline_ms - now_ms >= state.timing.fetch_timeout_ms - recent_ms
-        case Role.LEADER if state.others():
+        case RaftRole.LEADER if state.others():
             return now_ms - _majority_heard_ms(state) <= recent_ms
         case _:
             return False
 
 
-def resign(state: Quorum, now: Moment) -> Step:
+def resign(state: RaftState, now: Now) -> Transition:
     """A leader gives its epoch up: it has lost its majority, or its node stops. Anybody else stays as it is."""
     if not state.is_leader:
         return state, ()
     order = sorted(state.progress.items(), key=lambda item: (-item[1].end_offset, item[0]))
-    ended = replace(state, role=Role.RESIGNED, leader_id=NOBODY, deadline_ms=_election_deadline(state.timing, now))
-    return ended, (TellEnd(state.epoch, tuple(voter for voter, _ in order)),)
+    ended = replace(state, role=RaftRole.RESIGNED, leader_id=NOBODY, deadline_ms=_election_deadline(state.timing, now))
+    return ended, (SendEndQuorumEpoch(state.epoch, tuple(voter for voter, _ in order)),)
 
 
-def _become_prospective(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+def _become_prospective(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
     if state.voters == (state.node_id,):
         return _become_candidate(state, log_end, now)
     asking = replace(
         state,
-        role=Role.PROSPECTIVE,
+        role=RaftRole.PROSPECTIVE,
         granted=frozenset({state.node_id}),
         refused=frozenset(),
         abstaining=frozenset(),
         leader_heard=False,
         deadline_ms=_election_deadline(state.timing, now),
     )
-    return asking, (AskForVotes(pre_vote=True),)
+    return asking, (SendVote(pre_vote=True),)
 
 
-def _become_candidate(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+def _become_candidate(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
     asking = replace(
         state,
-        role=Role.CANDIDATE,
+        role=RaftRole.CANDIDATE,
         epoch=state.epoch + 1,
         leader_id=NOBODY,
         voted_id=state.node_id,
-        standing=Standing.MEMBER,
+        standing=VoterStanding.MEMBER,
         granted=frozenset({state.node_id}),
         refused=frozenset(),
         abstaining=frozenset(),
@@ -184,31 +184,31 @@ def _become_candidate(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
     )
     if len(asking.granted) >= asking.majority:
         return _become_leader(asking, log_end, now)
-    return asking, (AskForVotes(pre_vote=False),)
+    return asking, (SendVote(pre_vote=False),)
 
 
-def _become_leader(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+def _become_leader(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
     others = state.others()
     leading = replace(
         state,
-        role=Role.LEADER,
+        role=RaftRole.LEADER,
         leader_id=state.node_id,
         epoch_start=log_end.offset,
         flushed_end=0,
         majority_from_ms=0,
         trusted=Map({one: state.directories.get(one) for one in state.granted if one != state.node_id}),
-        progress=Map({one: Progress(-1, now.ms) for one in others}),
+        progress=Map({one: VoterProgress(-1, now.ms) for one in others}),
         deadline_ms=now.ms + state.timing.fetch_timeout_ms / 2 if others else NEVER,
     )
-    effects: tuple[Effect, ...] = (BeginEpoch(tuple(sorted(state.granted))),)
-    return leading, (*effects, TellLeader(others)) if others else effects
+    effects: tuple[RaftEffect, ...] = (AppendLeaderChange(tuple(sorted(state.granted))),)
+    return leading, (*effects, SendBeginQuorumEpoch(others)) if others else effects
 
 
-def _become_follower(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
+def _become_follower(state: RaftState, epoch: int, leader_id: int, now: Now) -> RaftState:
     kept_vote = state.voted_id if epoch == state.epoch else NOBODY
     return replace(
         state,
-        role=Role.FOLLOWER if state.is_voter else Role.OBSERVER,
+        role=RaftRole.FOLLOWER if state.is_voter else RaftRole.OBSERVER,
         epoch=epoch,
         leader_id=leader_id,
         voted_id=kept_vote,
@@ -219,12 +219,12 @@ def _become_follower(state: Quorum, epoch: int, leader_id: int, now: Moment) -> 
     )
 
 
-def _become_unattached(state: Quorum, epoch: int, now: Moment) -> Quorum:
+def _become_unattached(state: RaftState, epoch: int, now: Now) -> RaftState:
     """In a higher epoch, whose leader is not known."""
-    waiting = state.role in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE)
+    waiting = state.role in (RaftRole.UNATTACHED, RaftRole.VOTED, RaftRole.PROSPECTIVE)
     return replace(
         state,
-        role=Role.UNATTACHED if state.is_voter else Role.OBSERVER,
+        role=RaftRole.UNATTACHED if state.is_voter else RaftRole.OBSERVER,
         epoch=epoch,
         leader_id=NOBODY,
         voted_id=NOBODY,
@@ -238,7 +238,7 @@ def _become_unattached(state: Quorum, epoch: int, now: Moment) -> Quorum:
     )
 
 
-def learned(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
+def observe_epoch(state: RaftState, epoch: int, leader_id: int, now: Now) -> RaftState:
     """Somebody speaks of an epoch and its leader (NOBODY: not known to them). Older epochs teach nothing."""
     if epoch < state.epoch or (epoch == state.epoch and leader_id in (NOBODY, state.node_id)):
         return state
@@ -246,13 +246,13 @@ def learned(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
         if leader_id in (NOBODY, state.node_id):
             return _become_unattached(state, epoch, now)
         return _become_follower(state, epoch, leader_id, now)
-    asks_again = state.role is Role.PROSPECTIVE and state.leader_id == leader_id
-    if asks_again or (state.leader_id == NOBODY and state.role is not Role.RESIGNED):
+    asks_again = state.role is RaftRole.PROSPECTIVE and state.leader_id == leader_id
+    if asks_again or (state.leader_id == NOBODY and state.role is not RaftRole.RESIGNED):
         return _become_follower(state, epoch, leader_id, now)
     return state
 
 
-def vote_asked(state: Quorum, asked: VoteAsked, log_end: LogEnd, now: Moment) -> tuple[Quorum, ErrorCode, bool]:
+def handle_vote(state: RaftState, asked: ReceivedVote, log_end: LogEnd, now: Now) -> tuple[RaftState, ErrorCode, bool]:
     """The state after a Vote request, the error code and whether the vote is granted."""
     if asked.candidate_id not in state.voters or state.node_id not in state.voters:
         return state, ErrorCode.INCONSISTENT_VOTER_SET, False
@@ -270,52 +270,52 @@ def vote_asked(state: Quorum, asked: VoteAsked, log_end: LogEnd, now: Moment) ->
         return state, ErrorCode.NONE, _would_vote(state)
     if state.voted_id == asked.candidate_id:
         return state, ErrorCode.NONE, True
-    if state.voted_id != NOBODY or state.leader_id != NOBODY or state.role is Role.RESIGNED:
+    if state.voted_id != NOBODY or state.leader_id != NOBODY or state.role is RaftRole.RESIGNED:
         return state, ErrorCode.NONE, False
     voted = replace(
         state,
-        role=Role.VOTED,
+        role=RaftRole.VOTED,
         voted_id=asked.candidate_id,
         # An empty log stands for election only by the pre-votes of all: every voter is empty, and this makes a quorum.
-        standing=Standing.MEMBER,
+        standing=VoterStanding.MEMBER,
         deadline_ms=_election_deadline(state.timing, now),
     )
     return voted, ErrorCode.NONE, True
 
 
-def _is_voter_of(state: Quorum, asked: VoteAsked) -> bool:
+def _is_voter_of(state: RaftState, asked: ReceivedVote) -> bool:
     """Whether this node is the voter that the candidate means, with all its memory.
 
     Who forms a quorum is none of a quorum that has records already.
     """
-    if not state.is_voter or (state.standing is Standing.FORMING and asked.log_end.offset > 0):
+    if not state.is_voter or (state.standing is VoterStanding.FORMING and asked.log_end.offset > 0):
         return False
     return asked.voter_directory_id in (NO_DIRECTORY, state.directory_id)
 
 
-def _would_vote(state: Quorum) -> bool:
+def _would_vote(state: RaftState) -> bool:
     """Whether nothing speaks against an election: no leader is heard. Gives nothing away."""
     match state.role:
-        case Role.LEADER:
+        case RaftRole.LEADER:
             return False
-        case Role.FOLLOWER:
+        case RaftRole.FOLLOWER:
             return not state.leader_heard
         case _:
             return True
 
 
 def vote_answered(
-    state: Quorum,
+    state: RaftState,
     voter: int,
     *,
     epoch: int,
     pre_vote: bool,
     granted: bool,
     log_end: LogEnd,
-    now: Moment,
+    now: Now,
     abstains: bool = False,
-) -> Step:
-    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `learned` before.
+) -> Transition:
+    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `observe_epoch` before.
 
     `abstains`: the voter refuses because it is catching up itself.
     """
@@ -323,7 +323,7 @@ def vote_answered(
         # A vote more than was needed.
         known = state.directories.get(voter)
         return (state if voter in state.trusted else replace(state, trusted=state.trusted.set(voter, known))), ()
-    wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
+    wanted = RaftRole.PROSPECTIVE if pre_vote else RaftRole.CANDIDATE
     if epoch != state.epoch or state.role is not wanted or voter not in state.voters:
         return state, ()
     answer = {voter}
@@ -348,7 +348,7 @@ def vote_answered(
     return state, ()
 
 
-def _may_stand(state: Quorum, now: Moment) -> bool:
+def _may_stand(state: RaftState, now: Now) -> bool:
     """Whether a node with the pre-votes of a majority may ask for votes.
 
     Right after its start it waits for the others: its folder may be an older copy, and a voter that has more says so by
@@ -358,7 +358,7 @@ def _may_stand(state: Quorum, now: Moment) -> bool:
     return now.ms >= state.majority_from_ms or len(answered) == len(state.voters)
 
 
-def begin_epoch_asked(state: Quorum, leader_id: int, epoch: int, now: Moment) -> tuple[Quorum, ErrorCode]:
+def begin_epoch_asked(state: RaftState, leader_id: int, epoch: int, now: Now) -> tuple[RaftState, ErrorCode]:
     """BeginQuorumEpoch: a leader introduces itself."""
     if epoch < state.epoch:
         return state, ErrorCode.FENCED_LEADER_EPOCH
@@ -366,12 +366,12 @@ def begin_epoch_asked(state: Quorum, leader_id: int, epoch: int, now: Moment) ->
         return state, ErrorCode.INCONSISTENT_VOTER_SET
     if leader_id == state.node_id or (epoch == state.epoch and state.leader_id not in (NOBODY, leader_id)):
         return state, ErrorCode.INVALID_REQUEST
-    return learned(state, epoch, leader_id, now), ErrorCode.NONE
+    return observe_epoch(state, epoch, leader_id, now), ErrorCode.NONE
 
 
 def end_epoch_asked(
-    state: Quorum, leader_id: int, epoch: int, preferred: tuple[int, ...], now: Moment
-) -> tuple[Quorum, ErrorCode]:
+    state: RaftState, leader_id: int, epoch: int, preferred: tuple[int, ...], now: Now
+) -> tuple[RaftState, ErrorCode]:
     """EndQuorumEpoch: the leader has resigned; the first of its preferred successors tries at once, others later."""
     if epoch < state.epoch:
         return state, ErrorCode.FENCED_LEADER_EPOCH
@@ -379,8 +379,8 @@ def end_epoch_asked(
         return state, ErrorCode.INCONSISTENT_VOTER_SET
     if leader_id == state.node_id or (epoch == state.epoch and state.leader_id not in (NOBODY, leader_id)):
         return state, ErrorCode.INVALID_REQUEST
-    state = learned(state, epoch, leader_id, now)
-    if state.role is not Role.FOLLOWER:
+    state = observe_epoch(state, epoch, leader_id, now)
+    if state.role is not RaftRole.FOLLOWER:
         return state, ErrorCode.NONE
     place = preferred.index(state.node_id) if state.node_id in preferred else len(preferred)
     pause_ms = 0.0 if place == 0 else state.timing.backoff_max_ms * (place + now.draw) / 2
@@ -388,31 +388,31 @@ def end_epoch_asked(
     return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, now.ms + pause_ms)), ErrorCode.NONE
 
 
-def leader_answered(state: Quorum, now: Moment) -> Quorum:
+def leader_answered(state: RaftState, now: Now) -> RaftState:
     """The leader has answered a fetch of this epoch."""
-    if state.role is not Role.FOLLOWER:
+    if state.role is not RaftRole.FOLLOWER:
         return state
     deadline_ms = now.ms + state.timing.fetch_timeout_ms
     return replace(state, leader_heard=True, majority_from_ms=0, deadline_ms=deadline_ms)
 
 
-def own_disk_begins(state: Quorum) -> Quorum:
+def own_disk_begins(state: RaftState) -> RaftState:
     """A follower writes what its leader sent and asks for nothing until `leader_answered`.
 
     A slow disk of its own is no silence of the leader's, and it could not lead either.
     """
-    return replace(state, deadline_ms=NEVER) if state.role is Role.FOLLOWER else state
+    return replace(state, deadline_ms=NEVER) if state.role is RaftRole.FOLLOWER else state
 
 
-def leader_unreachable(state: Quorum, now: Moment) -> Quorum:
+def leader_unreachable(state: RaftState, now: Now) -> RaftState:
     """The leader's address takes no connection: an election need not wait for the fetch timeout."""
-    if state.role is not Role.FOLLOWER:
+    if state.role is not RaftRole.FOLLOWER:
         return state
     soon_ms = now.ms + state.timing.backoff_max_ms * (0.1 + now.draw)
     return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, soon_ms))
 
 
-def held_up(state: Quorum, by_ms: float) -> Quorum:
+def postpone_timeouts(state: RaftState, by_ms: float) -> RaftState:
     """This node itself did nothing for so long, so what it did not hear meanwhile says nothing about the others."""
     progress = state.progress
     for voter, one in progress.items():
@@ -420,7 +420,7 @@ def held_up(state: Quorum, by_ms: float) -> Quorum:
     return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
 
 
-def log_changed(state: Quorum, log_end: LogEnd, directories: Map[int, bytes], now: Moment) -> Quorum:
+def log_changed(state: RaftState, log_end: LogEnd, directories: Map[int, bytes], now: Now) -> RaftState:
     """The log has been appended to, or cut: it may say otherwise by which directory each voter is known.
 
     A voter that the log knows by another directory than its own is not that voter: its folder was put back. One that
@@ -430,22 +430,22 @@ def log_changed(state: Quorum, log_end: LogEnd, directories: Map[int, bytes], no
         state = replace(state, directories=directories)
     known = directories.get(state.node_id, state.directory_id)
     directory_id = state.directory_id
-    if state.standing is Standing.MEMBER and known != directory_id and not state.is_leader:
+    if state.standing is VoterStanding.MEMBER and known != directory_id and not state.is_leader:
         # One that was replaced is never noted again.
         directory_id = sha256(directory_id + known).digest()[: len(NO_DIRECTORY)]
-    elif state.standing is not Standing.FORMING or log_end.offset == 0:
+    elif state.standing is not VoterStanding.FORMING or log_end.offset == 0:
         return state
-    stranger = replace(state, standing=Standing.CATCHING_UP, voted_id=NOBODY, directory_id=directory_id)
-    if state.role is Role.FOLLOWER:
+    stranger = replace(state, standing=VoterStanding.CATCHING_UP, voted_id=NOBODY, directory_id=directory_id)
+    if state.role is RaftRole.FOLLOWER:
         return _become_follower(stranger, state.epoch, state.leader_id, now)
-    return replace(stranger, role=Role.OBSERVER, leader_id=NOBODY, deadline_ms=NEVER)
+    return replace(stranger, role=RaftRole.OBSERVER, leader_id=NOBODY, deadline_ms=NEVER)
 
 
-def admitted(state: Quorum, now: Moment) -> Quorum:
+def admitted(state: RaftState, now: Now) -> RaftState:
     """A node that was catching up finds its directory noted and committed: from now on it is a voter."""
-    if state.standing is not Standing.CATCHING_UP:
+    if state.standing is not VoterStanding.CATCHING_UP:
         return state
-    member = replace(state, standing=Standing.MEMBER, voted_id=NOBODY, majority_from_ms=0)
+    member = replace(state, standing=VoterStanding.MEMBER, voted_id=NOBODY, majority_from_ms=0)
     if state.leader_id == NOBODY:
-        return replace(member, role=Role.UNATTACHED, deadline_ms=_election_deadline(state.timing, now))
+        return replace(member, role=RaftRole.UNATTACHED, deadline_ms=_election_deadline(state.timing, now))
     return _become_follower(member, state.epoch, state.leader_id, now)

@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.engine.ports import Clock, tasks
 from backend.engine.raft.election import hears_others
-from backend.engine.raft.raft_state import Quorum
+from backend.engine.raft.raft_state import RaftState
 
 TICK_MS: Final = 50.0
 # While the others are heard nothing is due for seconds: twenty looks a second would be half of what an idle node does.
@@ -16,13 +16,13 @@ TICK_MS: Final = 50.0
 CALM_TICK_MS: Final = 500.0
 # A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a look, because on a machine
 # that has too much to do many short delays in a row keep a node from hearing as one long one does.
-HELD_UP_MS: Final = TICK_MS / 2
+STALL_MS: Final = TICK_MS / 2
 
 
-class ElectionClock:
+class ElectionTimer:
     """One for a node. All on the loop's thread."""
 
-    def __init__(self, clock: Clock, state: Callable[[], Quorum]) -> None:
+    def __init__(self, clock: Clock, state: Callable[[], RaftState]) -> None:
         self._clock = clock
         self._state = state
         self._due: tasks.Future[float] | None = None
@@ -60,7 +60,7 @@ class ElectionClock:
     def _look(self) -> None:
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._planned_ms
-        if late_ms <= HELD_UP_MS and now_ms < self._state().deadline_ms:
+        if late_ms <= STALL_MS and now_ms < self._state().deadline_ms:
             self._look_later(now_ms)
         elif self._due is not None and not self._due.done():
             self._due.set_result(late_ms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from backend.engine.raft.quorum_state import NOBODY, Standing
-from backend.engine.raft.raft_state import Quorum
+from backend.engine.raft.quorum_state import NOBODY, VoterStanding
+from backend.engine.raft.raft_state import RaftState
 
 LOOK_MS: Final = 5_000.0
 # The same sentence is said again after so long.
@@ -15,7 +15,7 @@ REPEAT_MS: Final = 60_000.0
 ANSWER_LASTS_MS: Final = 10_000.0
 
 
-class WaitingForVoters:
+class LeaderWait:
     """One for a voter. All on the loop's thread."""
 
     def __init__(self, node_id: int, voters: Sequence[int]) -> None:
@@ -36,7 +36,7 @@ class WaitingForVoters:
         """A leader has answered."""
         self._heard_ms = now_ms
 
-    def look(self, state: Quorum, now_ms: float) -> str | None:
+    def look(self, state: RaftState, now_ms: float) -> str | None:
         """The sentence to be logged now; None when a leader is heard, or was lately, or there is nothing new to say."""
         if state.is_leader or (state.leader_id != NOBODY and now_ms - self._heard_ms < LOOK_MS):
             self._leaderless_looks, self.text = 0, None
@@ -50,8 +50,8 @@ class WaitingForVoters:
         self.text, self._said_ms = text, now_ms
         return text
 
-    def _sentence(self, state: Quorum, now_ms: float) -> str:
-        if state.standing is Standing.CATCHING_UP:
+    def _sentence(self, state: RaftState, now_ms: float) -> str:
+        if state.standing is VoterStanding.CATCHING_UP:
             return (
                 f"Node {self._node_id} waits for a leader of the metadata quorum: its own copy is not all that it had,"
                 f" so it neither votes nor leads before it has caught up. Start {_list(self._others)}"
@@ -67,7 +67,7 @@ class WaitingForVoters:
                 f" Without all of what it had, and so without a vote until a leader has brought it up to date:"
                 f" {_list(abstaining)}."
             )
-        if state.standing is Standing.FORMING:
+        if state.standing is VoterStanding.FORMING:
             text += (
                 " Its own folder is empty: it joins the quorum that the others have, and a new quorum is made only by"
                 " all its voters together."

@@ -18,7 +18,7 @@ from backend.engine.raft import voter_progress
 from backend.engine.raft.leader_fetch import as_buffer
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLogFailed
 from backend.engine.raft.quorum_state import NOBODY
-from backend.engine.raft.raft_state import Moment, Quorum, Role, Step
+from backend.engine.raft.raft_state import Now, RaftRole, RaftState, Transition
 from backend.engine.raft.snapshots import BadSnapshot, PartialSnapshot, SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Follower:
+class MetadataFetcher:
     """One task; idle while this node leads, or votes and knows no leader."""
 
     def __init__(self, ports: Ports, node: RaftNode) -> None:
@@ -53,13 +53,13 @@ class Follower:
 
     def _follows(self) -> bool:
         state = self._node.state
-        if state.role is Role.OBSERVER:
+        if state.role is RaftRole.OBSERVER:
             return True
-        return state.role is Role.FOLLOWER and state.leader_id in self._node.peers
+        return state.role is RaftRole.FOLLOWER and state.leader_id in self._node.peers
 
-    def _whom_to_ask(self, state: Quorum) -> int:
+    def _whom_to_ask(self, state: RaftState) -> int:
         heard = state.leader_id in self._node.peers and (state.epoch, state.leader_id) != self._silent
-        if state.role is Role.FOLLOWER or heard:
+        if state.role is RaftRole.FOLLOWER or heard:
             return state.leader_id
         voters = sorted(self._node.peers)
         self._asked_around += 1
@@ -93,15 +93,15 @@ class Follower:
                 node.fail(error)
                 return
 
-    async def _unreachable(self, asked: Quorum) -> None:
-        def change(state: Quorum, now: Moment) -> Step:
+    async def _unreachable(self, asked: RaftState) -> None:
+        def change(state: RaftState, now: Now) -> Transition:
             same = state.epoch == asked.epoch and state.leader_id == asked.leader_id
             # Once for each silence: every further failure would only draw another time.
             return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()
 
         await self._node.step(change)
 
-    def _request(self, state: Quorum) -> m.FetchRequest:
+    def _request(self, state: RaftState) -> m.FetchRequest:
         request, end = m.FetchRequest, self._node.log.end
         partition = request.Topics.Partitions(
             partition=0,
@@ -122,7 +122,7 @@ class Follower:
             topics=[request.Topics(topic_id=TOPIC_ID, partitions=[partition])],
         )
 
-    async def _fetch_once(self, state: Quorum) -> None:
+    async def _fetch_once(self, state: RaftState) -> None:
         node = self._node
         timeout_ms = FETCH_WAIT_MS + node.config.controller_quorum_request_timeout_ms
         request, asked = self._request(state), self._whom_to_ask(state)
@@ -133,7 +133,7 @@ class Follower:
             return
         [topic] = answer.responses
         [partition] = topic.partitions
-        await node.learn(partition.current_leader.leader_epoch, partition.current_leader.leader_id)
+        await node.observe_epoch(partition.current_leader.leader_epoch, partition.current_leader.leader_id)
         if partition.error_code:
             raise error_for(partition.error_code)
         if not await self._leader_answered(state):
@@ -157,7 +157,7 @@ class Follower:
             or partition.high_watermark > self._node.log.high_watermark
         )
 
-    async def _leader_answered(self, asked: Quorum) -> bool:
+    async def _leader_answered(self, asked: RaftState) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
         self._node.leader_heard()
         if not self._node.votes:
@@ -167,7 +167,7 @@ class Follower:
         )
         return _same(now, asked)
 
-    async def _take(self, asked: Quorum, offset: int, partition: _Partition) -> None:
+    async def _take(self, asked: RaftState, offset: int, partition: _Partition) -> None:
         node, log = self._node, self._node.log
 
         def still_follows() -> bool:
@@ -183,7 +183,7 @@ class Follower:
                 self._append(records, asked.epoch)
         grown = log.end_offset != offset
 
-        def told(state: Quorum, now: Moment) -> Step:
+        def told(state: RaftState, now: Now) -> Transition:
             # The leader has it on a majority, whatever this disk still lacks.
             known = _told(state, asked, partition.high_watermark, log.end_offset)
             return (q.own_disk_begins(known) if grown and _same(state, asked) else known), ()
@@ -227,7 +227,7 @@ class Follower:
 
     # --- snapshots
 
-    async def _fetch_snapshot(self, asked: Quorum, wanted: SnapshotId) -> None:
+    async def _fetch_snapshot(self, asked: RaftState, wanted: SnapshotId) -> None:
         node, workers = self._node, self._ports.workers
         if wanted.end_offset <= node.log.high_watermark and wanted.end_offset <= node.log.end_offset:
             raise MetadataLogFailed(f"the leader offers snapshot {wanted} of what is committed here already")
@@ -264,7 +264,7 @@ class Follower:
         await node.admit()
         _log.info("Node %d goes on from snapshot %s", node.node_id, wanted)
 
-    async def _fetch_piece(self, asked: Quorum, partial: PartialSnapshot) -> int | None:
+    async def _fetch_piece(self, asked: RaftState, partial: PartialSnapshot) -> int | None:
         """The size of the whole snapshot; None when this download is over, or to be gone on with later."""
         node = self._node
         part = m.FetchSnapshotRequest.Topics.Partitions
@@ -293,7 +293,7 @@ class Follower:
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
             return None
         told = answer.topics[0].partitions[0]
-        await node.learn(told.current_leader.leader_epoch, told.current_leader.leader_id)
+        await node.observe_epoch(told.current_leader.leader_epoch, told.current_leader.leader_id)
         if told.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
             await self._forget()
             return None
@@ -331,10 +331,10 @@ class Follower:
             await self._ports.workers.run(partial.discard)
 
 
-def _same(state: Quorum, asked: Quorum) -> bool:
-    follows = state.role in (Role.FOLLOWER, Role.OBSERVER) and state.leader_id != NOBODY
+def _same(state: RaftState, asked: RaftState) -> bool:
+    follows = state.role in (RaftRole.FOLLOWER, RaftRole.OBSERVER) and state.leader_id != NOBODY
     return follows and (state.epoch, state.leader_id) == (asked.epoch, asked.leader_id)
 
 
-def _told(state: Quorum, asked: Quorum, high_watermark: int, own_end: int) -> Quorum:
+def _told(state: RaftState, asked: RaftState, high_watermark: int, own_end: int) -> RaftState:
     return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, asked) else state

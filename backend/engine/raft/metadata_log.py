@@ -14,10 +14,10 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
-from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, Standing, encode_quorum_state
+from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, VoterStanding, encode_quorum_state
 from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
-from backend.engine.raft.voter_directories import UNKNOWN, Directories, VoterDirectoryHistory, directories_in
+from backend.engine.raft.voter_directories import UNKNOWN, VoterDirectories, VoterDirectoryHistory, directories_in
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.chunks import Buffer
@@ -238,12 +238,12 @@ class MetadataLog:
         return self._high_watermark
 
     @property
-    def directories(self) -> Directories:
+    def directories(self) -> VoterDirectories:
         """By which directory each voter is known, by all records of this log."""
         return self._voter_directories.latest
 
     @property
-    def committed_directories(self) -> Directories:
+    def committed_directories(self) -> VoterDirectories:
         """The same by the records that this node knows to be committed."""
         return self._voter_directories.below(self._high_watermark)
 
@@ -251,7 +251,7 @@ class MetadataLog:
         """Whether a voter was known by this directory and is by another one now."""
         return self._voter_directories.is_superseded(voter, directory_id)
 
-    def directories_below(self, offset: int) -> Directories:
+    def directories_below(self, offset: int) -> VoterDirectories:
         """The same by the records below an offset, for a snapshot."""
         return self._voter_directories.below(offset)
 
@@ -292,7 +292,7 @@ class MetadataLog:
         )
         self._append(batch, epoch, now_ms)
 
-    def append_voters(self, directories: Directories, epoch: int, now_ms: int) -> None:
+    def append_voters(self, directories: VoterDirectories, epoch: int, now_ms: int) -> None:
         """By which directory each voter is known from now on. As `append`."""
         offset = self.end_offset
         batch = voters(directories, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
@@ -479,6 +479,6 @@ class MetadataLog:
         path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(state)
         await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))
         self.leader_epoch = state.leader_epoch
-        if state.standing is Standing.MEMBER:
+        if state.standing is VoterStanding.MEMBER:
             async with self._disk_turn:
                 await self._note_acknowledged(self.flushed_end)

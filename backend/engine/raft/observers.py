@@ -13,7 +13,7 @@ OBSERVERS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Observer:
+class ObserverProgress:
     """One replica that fetches. Times in ms since the epoch; `last_caught_up_ms` is -1 until it was once at the end."""
 
     replica_id: int
@@ -27,7 +27,7 @@ class Observers:
     """The latest fetch of each observer."""
 
     def __init__(self) -> None:
-        self._observers: OrderedDict[int, Observer] = OrderedDict()
+        self._observers: OrderedDict[int, ObserverProgress] = OrderedDict()
 
     def note(self, replica_id: int, directory_id: bytes, fetch_offset: int, high_watermark: int, now_ms: int) -> None:
         """A fetch has come; replica ids below 0 are tools."""
@@ -35,7 +35,7 @@ class Observers:
             return
         before = self._observers.pop(replica_id, None)
         caught_up_ms = now_ms if fetch_offset >= high_watermark else before.last_caught_up_ms if before else -1
-        self._observers[replica_id] = Observer(replica_id, directory_id, fetch_offset, now_ms, caught_up_ms)
+        self._observers[replica_id] = ObserverProgress(replica_id, directory_id, fetch_offset, now_ms, caught_up_ms)
         if len(self._observers) > OBSERVERS_MAX:
             self._observers.popitem(last=False)
 
@@ -43,11 +43,11 @@ class Observers:
         """It is none any more."""
         self._observers.pop(replica_id, None)
 
-    def of(self, replica_id: int) -> Observer | None:
+    def of(self, replica_id: int) -> ObserverProgress | None:
         """The latest fetch of one replica."""
         return self._observers.get(replica_id)
 
-    def current(self, now_ms: int) -> list[Observer]:
+    def current(self, now_ms: int) -> list[ObserverProgress]:
         """Those whose session is not over, by id."""
         alive = [one for one in self._observers.values() if now_ms - one.last_fetch_ms < SESSION_TIMEOUT_MS]
         return sorted(alive, key=lambda one: one.replica_id)

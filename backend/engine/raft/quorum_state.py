@@ -16,7 +16,7 @@ NOBODY: Final = -1
 NO_DIRECTORY: Final = bytes(16)
 
 
-class Standing(StrEnum):
+class VoterStanding(StrEnum):
     """Whether a voter's folder remembers all that the voter has promised and acknowledged.
 
     A voter that does not must neither vote nor lead nor count for a commit: what it acknowledged may be committed.
@@ -45,7 +45,7 @@ class QuorumState:
     voters: tuple[int, ...] = ()
     # Of this folder's content, made with it; NO_DIRECTORY in files of before there were any.
     directory_id: bytes = NO_DIRECTORY
-    standing: Standing = Standing.MEMBER
+    standing: VoterStanding = VoterStanding.MEMBER
 
 
 def encode_quorum_state(state: QuorumState) -> bytes:
@@ -78,7 +78,7 @@ def decode_quorum_state(data: bytes) -> QuorumState:
             voted_id=int(fields["votedId"]),
             voters=tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
             directory_id=NO_DIRECTORY if directory is None else uuid_bytes(directory),
-            standing=Standing(fields.get("standing", Standing.MEMBER)),
+            standing=VoterStanding(fields.get("standing", VoterStanding.MEMBER)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadQuorumState(f"it cannot be read: {error}") from error

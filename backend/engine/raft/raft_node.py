@@ -18,14 +18,23 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft import election as q
 from backend.engine.raft import voter_progress
 from backend.engine.raft.acknowledged import AcknowledgedFiles
-from backend.engine.raft.election_timer import HELD_UP_MS, ElectionClock
+from backend.engine.raft.election_timer import STALL_MS, ElectionTimer
 from backend.engine.raft.leader_fetch import LogView
-from backend.engine.raft.leader_wait import LOOK_MS, WaitingForVoters
-from backend.engine.raft.metadata_fetcher import Follower
+from backend.engine.raft.leader_wait import LOOK_MS, LeaderWait
+from backend.engine.raft.metadata_fetcher import MetadataFetcher
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
-from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
-from backend.engine.raft.raft_state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing, VoterFetch
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, VoterStanding
+from backend.engine.raft.raft_state import (
+    AppendLeaderChange,
+    Now,
+    RaftEffect,
+    RaftRole,
+    RaftState,
+    Timing,
+    Transition,
+    VoterFetch,
+)
 from backend.engine.raft.voter_requests import Peer, VoterRequests
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
@@ -42,7 +51,7 @@ class QuorumMismatch(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class VoterAddress:
     """Where a voter's controller listener is."""
 
     host: str
@@ -62,7 +71,7 @@ class RaftNode:
         votes: bool = True,
         peers: Mapping[int, Peer] | None = None,
         fetchers: Mapping[int, Peer] | None = None,
-        addresses: Mapping[int, Address] | None = None,
+        addresses: Mapping[int, VoterAddress] | None = None,
         memory: QuorumState | None = None,
         directory_id: bytes = NO_DIRECTORY,
         acknowledged: AcknowledgedFiles | None = None,
@@ -99,20 +108,22 @@ class RaftNode:
             config.controller_quorum_election_backoff_max_ms,
             config.ebbline_quorum_start_wait_ms,
         )
-        self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED if votes else Role.OBSERVER)
-        self._clock = ElectionClock(ports.clock, lambda: self._state)
+        self._state = RaftState(
+            config.id, self.voters, self._timing, RaftRole.UNATTACHED if votes else RaftRole.OBSERVER
+        )
+        self._clock = ElectionTimer(ports.clock, lambda: self._state)
         self._turn = tasks.Lock()
         self._unflushed = tasks.Event()
         # Whether some voter has taken this node for one of its cluster.
         self.joined = False
         self._running: list[tasks.Task[None]] = []
         self._requests = VoterRequests(self)
-        self._waiting = WaitingForVoters(config.id, self.voters)
+        self._waiting = LeaderWait(config.id, self.voters)
 
     # --- what others read
 
     @property
-    def state(self) -> Quorum:
+    def state(self) -> RaftState:
         return self._state
 
     @property
@@ -175,7 +186,7 @@ class RaftNode:
 
         self.log.leader_epoch = stored.leader_epoch
 
-        def begin(_: Quorum, now: Moment) -> Step:
+        def begin(_: RaftState, now: Now) -> Transition:
             state, effects = q.start(
                 self.node_id, self.voters, self._timing, stored, self.log.end, now, self.log.directories
             )
@@ -191,7 +202,7 @@ class RaftNode:
         if self.is_in_voters:
             self._spawn(self._tick_always(), "clock")
             self._spawn(self._say_whom_it_waits_for(), "waiting")
-        self._spawn(Follower(self._ports, self).run(), "fetcher")
+        self._spawn(MetadataFetcher(self._ports, self).run(), "fetcher")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
         self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))
@@ -238,20 +249,20 @@ class RaftNode:
 
     # --- steps
 
-    def _moment(self) -> Moment:
-        return Moment(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
+    def _moment(self) -> Now:
+        return Now(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
 
-    async def step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
+    async def step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
         """One change of the state: on disk first, then its effects. Goes through even when the caller is cancelled."""
         step = tasks.start(self._step(change), name=f"raft step of node {self.node_id}")
         return await tasks.shield(step)
 
-    async def _step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
+    async def _step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
         async with self._turn:
             before, moment = self._state, self._moment()
             known = q.log_changed(before, self.log.end, self.log.directories, moment)
             state, effects = change(known, moment)
-            self.log.acknowledged = self._acknowledged if state.standing is Standing.MEMBER else None
+            self.log.acknowledged = self._acknowledged if state.standing is VoterStanding.MEMBER else None
             if self.is_in_voters and state.durable != before.durable:
                 try:
                     await self.log.write_state(state.durable)
@@ -271,8 +282,8 @@ class RaftNode:
                 self.log.wake()
             return state
 
-    def _carry_out(self, state: Quorum, effect: Effect) -> None:
-        if not isinstance(effect, BeginEpoch):
+    def _carry_out(self, state: RaftState, effect: RaftEffect) -> None:
+        if not isinstance(effect, AppendLeaderChange):
             self._requests.carry_out(state, effect)
             return
         self.elections += 1
@@ -284,11 +295,11 @@ class RaftNode:
             self.fail(error)
         self.flush_soon()
 
-    async def learn(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
+    async def observe_epoch(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
         """Somebody spoke of an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
-        doubted = by_itself and self._state.role is Role.PROSPECTIVE
+        doubted = by_itself and self._state.role is RaftRole.PROSPECTIVE
         if epoch > self.epoch or (epoch == self.epoch and (leader_id != self.leader_id or doubted)):
-            await self.step(lambda state, now: (q.learned(state, epoch, leader_id, now), ()))
+            await self.step(lambda state, now: (q.observe_epoch(state, epoch, leader_id, now), ()))
 
     def exclusive(self) -> tasks.Lock:
         """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
@@ -298,7 +309,7 @@ class RaftNode:
         """A voter has answered the Vote that was sent in `epoch`; it `abstains` while it is catching up."""
         self._waiting.answered(voter, abstains, self._ports.clock.monotonic_ms())
 
-        def change(state: Quorum, now: Moment) -> Step:
+        def change(state: RaftState, now: Now) -> Transition:
             return q.vote_answered(
                 state,
                 voter,
@@ -318,7 +329,7 @@ class RaftNode:
         To be called when what the log holds is on the device.
         """
         noted = self.log.committed_directories.get(self.node_id)
-        if self._state.standing is Standing.CATCHING_UP and noted == self.directory_id:
+        if self._state.standing is VoterStanding.CATCHING_UP and noted == self.directory_id:
             await self.step(lambda state, now: (q.admitted(state, now), ()))
             _log.info("Node %d has caught up with the metadata quorum and votes again", self.node_id)
 
@@ -327,7 +338,7 @@ class RaftNode:
     async def _tick_always(self) -> None:
         while self.failure is None:
             late_ms = await self._clock.due()
-            if late_ms > HELD_UP_MS:
+            if late_ms > STALL_MS:
                 await self._held_up(late_ms)
             if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
@@ -349,7 +360,7 @@ class RaftNode:
         return self._waiting.text
 
     async def _held_up(self, by_ms: float) -> None:
-        await self.step(lambda state, now: (q.held_up(state, by_ms), ()))
+        await self.step(lambda state, now: (q.postpone_timeouts(state, by_ms), ()))
 
     async def _flushed(self, end: int) -> None:
         await self.step(lambda state, now: (voter_progress.flushed(state, end), ()))
@@ -442,6 +453,6 @@ class RaftNode:
         return min((offset for offset in heard if offset >= 0), default=None)
 
 
-def _resign(state: Quorum, now: Moment) -> Step:
+def _resign(state: RaftState, now: Now) -> Transition:
     """As a step."""
     return q.resign(state, now)

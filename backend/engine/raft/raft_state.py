@@ -11,12 +11,12 @@ from typing import Final
 
 from immutables import Map
 
-from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, VoterStanding
 
 NEVER: Final = float("inf")
 
 
-class Role(StrEnum):
+class RaftRole(StrEnum):
     """What a node is in its epoch. VOTED is unattached with a vote given; OBSERVER is also a voter that catches up."""
 
     UNATTACHED = "unattached"
@@ -44,7 +44,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Now:
     """When something happens, ms, and a number drawn from [0, 1) for what must differ between nodes."""
 
     ms: float
@@ -60,7 +60,7 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class VoterProgress:
     """A voter as the leader knows it: it has everything below `end_offset` on its disk."""
 
     end_offset: int
@@ -68,17 +68,17 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
+class RaftState:
     """One node's whole state; `leader_id` and `voted_id` are NOBODY when there is none."""
 
     node_id: int
     voters: tuple[int, ...]
     timing: Timing
-    role: Role
+    role: RaftRole
     epoch: int = 0
     leader_id: int = NOBODY
     voted_id: int = NOBODY
-    standing: Standing = Standing.MEMBER
+    standing: VoterStanding = VoterStanding.MEMBER
     directory_id: bytes = NO_DIRECTORY
     # By which directory each voter is known: the newest VotersRecord in this node's log, committed or not.
     directories: Map[int, bytes] = field(default_factory=Map)
@@ -95,7 +95,7 @@ class Quorum:
     # Leader: offset of the record that begins its epoch, and what each voter has on disk.
     epoch_start: int = -1
     flushed_end: int = 0
-    progress: Map[int, Progress] = field(default_factory=Map)
+    progress: Map[int, VoterProgress] = field(default_factory=Map)
     # Leader: voters that voted for it, with their directories; None until the first fetch tells.
     trusted: Map[int, bytes | None] = field(default_factory=Map)
     high_watermark: int = 0
@@ -107,12 +107,12 @@ class Quorum:
 
     @property
     def is_leader(self) -> bool:
-        return self.role is Role.LEADER
+        return self.role is RaftRole.LEADER
 
     @property
     def is_voter(self) -> bool:
         """Whether it may vote and lead."""
-        return self.node_id in self.voters and self.standing is not Standing.CATCHING_UP
+        return self.node_id in self.voters and self.standing is not VoterStanding.CATCHING_UP
 
     @property
     def majority(self) -> int:
@@ -124,48 +124,50 @@ class Quorum:
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""
         assert self.epoch >= 0
-        assert (self.role is Role.LEADER) == (self.leader_id == self.node_id), self
-        assert self.role is not Role.FOLLOWER or self.leader_id not in (NOBODY, self.node_id), self
-        assert self.role not in (Role.CANDIDATE, Role.LEADER, Role.RESIGNED) or self.voted_id == self.node_id, self
-        assert self.role is Role.OBSERVER or self.is_voter, self
+        assert (self.role is RaftRole.LEADER) == (self.leader_id == self.node_id), self
+        assert self.role is not RaftRole.FOLLOWER or self.leader_id not in (NOBODY, self.node_id), self
+        assert (
+            self.role not in (RaftRole.CANDIDATE, RaftRole.LEADER, RaftRole.RESIGNED) or self.voted_id == self.node_id
+        ), self
+        assert self.role is RaftRole.OBSERVER or self.is_voter, self
         assert not self.granted & self.refused, self
 
 
 @dataclass(frozen=True, slots=True)
-class AskForVotes:
+class SendVote:
     """Send Vote to every other voter, in the state's epoch."""
 
     pre_vote: bool
 
 
 @dataclass(frozen=True, slots=True)
-class BeginEpoch:
+class AppendLeaderChange:
     """This node leads: append the leader change, with the voters that chose it, as the epoch's first record."""
 
     granting_voters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TellLeader:
+class SendBeginQuorumEpoch:
     """Send BeginQuorumEpoch to these voters."""
 
     to: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TellEnd:
+class SendEndQuorumEpoch:
     """Send EndQuorumEpoch for `epoch` to the other voters; the most complete logs first in `preferred`."""
 
     epoch: int
     preferred: tuple[int, ...]
 
 
-Effect = AskForVotes | BeginEpoch | TellLeader | TellEnd
-Step = tuple[Quorum, tuple[Effect, ...]]
+RaftEffect = SendVote | AppendLeaderChange | SendBeginQuorumEpoch | SendEndQuorumEpoch
+Transition = tuple[RaftState, tuple[RaftEffect, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class VoteAsked:
+class ReceivedVote:
     """A Vote request; `epoch` is the one that the candidate wants to lead, or in a pre-vote the one it is in.
 
     `voter_directory_id`: by which directory the candidate knows the voter that it asks; NO_DIRECTORY: by none.

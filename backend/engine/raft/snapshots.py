@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.ports.disk import Disk, File
-from backend.engine.raft.voter_directories import UNKNOWN, Directories, directories_in
+from backend.engine.raft.voter_directories import UNKNOWN, VoterDirectories, directories_in
 from backend.protocol import cluster_metadata, codec
 from backend.protocol import messages as m
 from backend.protocol.batch import BatchHeader, crc_valid, iter_batches, iter_records
@@ -242,7 +242,7 @@ class SnapshotFiles:
             self._times[snapshot_id] = known
         return known
 
-    def voter_directories(self, snapshot_id: SnapshotId) -> Directories | None:
+    def voter_directories(self, snapshot_id: SnapshotId) -> VoterDirectories | None:
         """By which directory each voter is known, which stands right behind the header. OSError.
 
         None for a file whose beginning is damaged: its log may tell.

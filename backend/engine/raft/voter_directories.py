@@ -15,11 +15,11 @@ from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import ControlType, control_type, voter_directories
 from backend.protocol.errors import DecodeError
 
-Directories = Map[int, bytes]
-UNKNOWN: Final[Directories] = Map()
+VoterDirectories = Map[int, bytes]
+UNKNOWN: Final[VoterDirectories] = Map()
 
 
-def directories_in(data: Buffer) -> Iterator[tuple[int, Directories]]:
+def directories_in(data: Buffer) -> Iterator[tuple[int, VoterDirectories]]:
     """(offset, voter → directory) of each VotersRecord in whole batches. DecodeError."""
     for position, header in iter_batches(data):
         if not header.is_control:
@@ -34,16 +34,16 @@ def directories_in(data: Buffer) -> Iterator[tuple[int, Directories]]:
 class VoterDirectoryHistory:
     """What the log said from which offset on. Entries behind the log's end go with a truncation."""
 
-    def __init__(self, initial: Directories = UNKNOWN) -> None:
+    def __init__(self, initial: VoterDirectories = UNKNOWN) -> None:
         """`initial`: what the snapshot says that the log begins with."""
-        self._entries: list[tuple[int, Directories]] = [(-1, initial)]
+        self._entries: list[tuple[int, VoterDirectories]] = [(-1, initial)]
 
     @property
-    def latest(self) -> Directories:
+    def latest(self) -> VoterDirectories:
         """As the whole log says, committed or not."""
         return self._entries[-1][1]
 
-    def below(self, offset: int) -> Directories:
+    def below(self, offset: int) -> VoterDirectories:
         """As the records below an offset say."""
         return next(directories for at, directories in reversed(self._entries) if at < offset or at < 0)
 
@@ -52,7 +52,7 @@ class VoterDirectoryHistory:
         known = [one[1].get(voter) for one in self._entries]
         return directory_id in known and known[-1] != directory_id
 
-    def add(self, offset: int, directories: Directories) -> None:
+    def add(self, offset: int, directories: VoterDirectories) -> None:
         """A record has been appended."""
         self._entries.append((offset, directories))
 

@@ -17,7 +17,7 @@ from backend.engine.raft.quorum_state import (
     QUORUM_STATE_FILE,
     BadQuorumState,
     QuorumState,
-    Standing,
+    VoterStanding,
     decode_quorum_state,
 )
 from backend.engine.raft.raft_state import LogEnd
@@ -45,7 +45,7 @@ class Traces:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class VoterMemory:
     """What the node begins with; `lost` says what it does not remember, None when it remembers all."""
 
     state: QuorumState
@@ -80,7 +80,7 @@ def judge(
     *,
     directory_id: bytes,
     fresh_directory_id: bytes,
-) -> Memory:
+) -> VoterMemory:
     """The memory of one of several voters.
 
     `stored` is its quorum-state, `damage` why that cannot be read. `directory_id`: of its log directory, by which
@@ -89,16 +89,16 @@ def judge(
     lost = _lost(stored, damage, end, traces)
     if lost is None and stored is not None:
         known = stored.directory_id if stored.directory_id != NO_DIRECTORY else directory_id
-        return Memory(replace(stored, directory_id=known))
+        return VoterMemory(replace(stored, directory_id=known))
     if lost is None:
-        return Memory(QuorumState(directory_id=fresh_directory_id, standing=Standing.FORMING))
+        return VoterMemory(QuorumState(directory_id=fresh_directory_id, standing=VoterStanding.FORMING))
     if stored is not None and _joins(stored, end):
         # It has given no vote under this directory id.
-        return Memory(replace(stored, standing=Standing.CATCHING_UP), lost)
+        return VoterMemory(replace(stored, standing=VoterStanding.CATCHING_UP), lost)
     epoch = max(end.epoch, stored.leader_epoch if stored else 0)
     voters = stored.voters if stored else ()
-    state = QuorumState(NOBODY, epoch, NOBODY, voters, fresh_directory_id, Standing.CATCHING_UP)
-    return Memory(state, lost)
+    state = QuorumState(NOBODY, epoch, NOBODY, voters, fresh_directory_id, VoterStanding.CATCHING_UP)
+    return VoterMemory(state, lost)
 
 
 def judge_only_voter(stored: QuorumState | None, end: LogEnd, traces: Traces, folder: str) -> QuorumState:
@@ -113,12 +113,12 @@ def judge_only_voter(stored: QuorumState | None, end: LogEnd, traces: Traces, fo
     known_epoch = traces.acknowledged.leader_epoch if traces.acknowledged else 0
     if kept.leader_epoch < known_epoch:
         kept = replace(kept, leader_epoch=known_epoch, leader_id=NOBODY, voted_id=NOBODY)
-    return replace(kept, standing=Standing.MEMBER)
+    return replace(kept, standing=VoterStanding.MEMBER)
 
 
 def _joins(stored: QuorumState, end: LogEnd) -> bool:
     """Whether it was catching up already, or has got records of a quorum that it took no part in making."""
-    return stored.standing is Standing.CATCHING_UP or (stored.standing is Standing.FORMING and end.offset > 0)
+    return stored.standing is VoterStanding.CATCHING_UP or (stored.standing is VoterStanding.FORMING and end.offset > 0)
 
 
 def _lost(stored: QuorumState | None, damage: str | None, end: LogEnd, traces: Traces) -> str | None:

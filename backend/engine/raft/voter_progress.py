@@ -11,20 +11,20 @@ from dataclasses import replace
 from immutables import Map
 
 from backend.engine.raft.quorum_state import NO_DIRECTORY
-from backend.engine.raft.raft_state import Moment, Progress, Quorum, VoterFetch
+from backend.engine.raft.raft_state import Now, RaftState, VoterFetch, VoterProgress
 
 
-def voter_fetched(state: Quorum, voter: int, fetched: VoterFetch, now: Moment) -> Quorum:
+def voter_fetched(state: RaftState, voter: int, fetched: VoterFetch, now: Now) -> RaftState:
     """A voter asks the leader for what is at an offset, so it has everything below on its disk."""
     if not state.is_leader or voter not in state.progress:
         return state
     state = _trust(state, voter, fetched)
     if not counts(state, voter, fetched):
         return state
-    return _commit(replace(state, progress=state.progress.set(voter, Progress(fetched.offset, now.ms))))
+    return _commit(replace(state, progress=state.progress.set(voter, VoterProgress(fetched.offset, now.ms))))
 
 
-def _trust(state: Quorum, voter: int, fetched: VoterFetch) -> Quorum:
+def _trust(state: RaftState, voter: int, fetched: VoterFetch) -> RaftState:
     """Of a voter that voted for this leader the first fetch tells the directory, unless the log does.
 
     The log does not only while the quorum is being made, or first run by a program that notes directories.
@@ -34,7 +34,7 @@ def _trust(state: Quorum, voter: int, fetched: VoterFetch) -> Quorum:
     return replace(state, trusted=state.trusted.set(voter, fetched.directory_id))
 
 
-def counts(state: Quorum, voter: int, fetched: VoterFetch) -> bool:
+def counts(state: RaftState, voter: int, fetched: VoterFetch) -> bool:
     """Whether what a voter has counts for commits: it voted for this leader, or its directory is noted and committed.
 
     Any other may have forgotten what it promised to a later leader than this one.
@@ -43,7 +43,7 @@ def counts(state: Quorum, voter: int, fetched: VoterFetch) -> bool:
     return fetched.directory_id in (state.trusted.get(voter), committed)
 
 
-def directories_to_note(state: Quorum, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
+def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
     """What the leader has to note in the log when a voter has fetched with a directory that is not noted; else None.
 
     One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
@@ -63,7 +63,7 @@ def directories_to_note(state: Quorum, voter: int, fetched: VoterFetch) -> Map[i
     return noted if state.directory_id == NO_DIRECTORY else noted.set(state.node_id, state.directory_id)
 
 
-def voter_heard(state: Quorum, voter: int, now: Moment) -> Quorum:
+def voter_heard(state: RaftState, voter: int, now: Now) -> RaftState:
     """A voter asks the leader for something else than records, a snapshot: it lives."""
     known = state.progress.get(voter) if state.is_leader else None
     if known is None:
@@ -71,12 +71,12 @@ def voter_heard(state: Quorum, voter: int, now: Moment) -> Quorum:
     return replace(state, progress=state.progress.set(voter, replace(known, heard_ms=now.ms)))
 
 
-def flushed(state: Quorum, end_offset: int) -> Quorum:
+def flushed(state: RaftState, end_offset: int) -> RaftState:
     """Everything below `end_offset` is on the leader's own disk."""
     return _commit(replace(state, flushed_end=end_offset)) if state.is_leader else state
 
 
-def _commit(state: Quorum) -> Quorum:
+def _commit(state: RaftState) -> RaftState:
     ends = sorted((state.flushed_end, *(one.end_offset for one in state.progress.values())), reverse=True)
     on_majority = ends[state.majority - 1]
     # Only with a record of the current epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
@@ -85,7 +85,7 @@ def _commit(state: Quorum) -> Quorum:
     return state
 
 
-def leader_committed(state: Quorum, high_watermark: int, own_end: int) -> Quorum:
+def leader_committed(state: RaftState, high_watermark: int, own_end: int) -> RaftState:
     """A leader's answer tells how far the log is committed; a follower believes it as far as its own log goes."""
     known = min(high_watermark, own_end)
     return replace(state, high_watermark=known) if known > state.high_watermark else state

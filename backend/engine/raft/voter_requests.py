@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from backend.engine.ports import tasks
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.quorum_state import NO_DIRECTORY
-from backend.engine.raft.raft_state import AskForVotes, Quorum, Role, TellEnd, TellLeader
+from backend.engine.raft.raft_state import RaftRole, RaftState, SendBeginQuorumEpoch, SendEndQuorumEpoch, SendVote
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.messages import Message
@@ -42,17 +42,17 @@ class VoterRequests:
         self._ballot = 0
         self._sending: set[tasks.Task[None]] = set()
 
-    def carry_out(self, state: Quorum, effect: AskForVotes | TellLeader | TellEnd) -> None:
+    def carry_out(self, state: RaftState, effect: SendVote | SendBeginQuorumEpoch | SendEndQuorumEpoch) -> None:
         """Sends what a step wants sent."""
         match effect:
-            case AskForVotes(pre_vote):
+            case SendVote(pre_vote):
                 self._ballot += 1
                 for voter in state.others():
                     self._send(self._ask_for_vote(voter, state.epoch, pre_vote, self._ballot))
-            case TellLeader(to):
+            case SendBeginQuorumEpoch(to):
                 for voter in to:
                     self._send(self._tell_leader(voter, state.epoch))
-            case TellEnd(epoch, preferred):
+            case SendEndQuorumEpoch(epoch, preferred):
                 for voter in state.others():
                     self._send(self._tell_end(voter, epoch, preferred))
 
@@ -86,7 +86,7 @@ class VoterRequests:
         return answer
 
     async def _ask_for_vote(self, voter: int, epoch: int, pre_vote: bool, ballot: int) -> None:
-        wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
+        wanted = RaftRole.PROSPECTIVE if pre_vote else RaftRole.CANDIDATE
         while self._ballot == ballot and self._node.state.role is wanted and self._node.epoch == epoch:
             end = self._node.log.end
             part = m.VoteRequest.Topics.Partitions
@@ -108,7 +108,7 @@ class VoterRequests:
                 continue
             [topic] = answer.topics
             [told] = topic.partitions
-            await self._node.learn(told.leader_epoch, told.leader_id, by_itself=told.leader_id == voter)
+            await self._node.observe_epoch(told.leader_epoch, told.leader_id, by_itself=told.leader_id == voter)
             await self._node.vote_answered(
                 voter,
                 epoch,
@@ -136,7 +136,7 @@ class VoterRequests:
         if answer is not None:
             [topic] = answer.topics
             [known] = topic.partitions
-            await self._node.learn(known.leader_epoch, known.leader_id)
+            await self._node.observe_epoch(known.leader_epoch, known.leader_id)
 
     async def _tell_end(self, voter: int, epoch: int, preferred: Sequence[int]) -> None:
         part = m.EndQuorumEpochRequest.Topics.Partitions

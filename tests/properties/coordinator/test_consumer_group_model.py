@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backend.engine.coordinator.group.classic.classic_group import Heartbeat, Join, Sync
+from backend.engine.coordinator.group.classic.classic_group import GroupHeartbeat, Join, Sync
 from backend.engine.coordinator.group.consumer import classic_members as classic
 from backend.engine.coordinator.group.consumer import consumer_heartbeat as state
 from backend.engine.coordinator.group.consumer.consumer_group import (
@@ -26,7 +26,7 @@ from backend.engine.coordinator.group.consumer.consumer_group_update import Cons
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
 from backend.engine.coordinator.group.consumer_protocol import read_assignment
 from backend.engine.coordinator.group.group_records import decode_record
-from backend.engine.coordinator.topics_view import Partition, TopicInfo, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicInfo, TopicsView
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ class Client:
     instance_id: str | None = None
     speaks_classic: bool = False
     epoch: int = 0
-    owned: frozenset[Partition] = NO_PARTITIONS
+    owned: frozenset[PartitionKey] = NO_PARTITIONS
     # Tells everything with its next heartbeat: it has joined, or an answer got lost.
     full: bool = True
     must_sync: bool = False
@@ -155,7 +155,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             elif client.must_sync:
                 self.sync_classic(client)
             else:
-                beat = Heartbeat(0, self.now_ms, client.member_id, client.instance_id, client.epoch)
+                beat = GroupHeartbeat(0, self.now_ms, client.member_id, client.instance_id, client.epoch)
                 after, error = classic.heartbeat(self.group, beat)
                 self.take(after)
                 if error is ErrorCode.REBALANCE_IN_PROGRESS:

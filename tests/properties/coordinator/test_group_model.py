@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backend.engine.coordinator.group.classic.classic_group import (
-    Effect,
-    Event,
     Group,
+    GroupEffect,
+    GroupEvent,
+    GroupHeartbeat,
+    GroupLimits,
     GroupState,
-    Heartbeat,
+    GroupStored,
+    GroupTick,
     Join,
     Leave,
-    Limits,
     Reply,
     ReplyJoin,
     ReplyLeave,
     ReplySync,
     StaticStored,
-    Store,
-    Stored,
+    StoreGroup,
     StoreStatic,
     Sync,
     SyncResult,
-    Tick,
 )
 from backend.engine.coordinator.group.classic.classic_step import step
 from backend.protocol.errors import ErrorCode
@@ -44,20 +44,20 @@ class GroupModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.limits = Limits(initial_rebalance_delay_ms=3000, session_timeout_ms_min=1, members_max=4)
+        self.limits = GroupLimits(initial_rebalance_delay_ms=3000, session_timeout_ms_min=1, members_max=4)
         self.group = Group("g")
         self.now_ms = 0.0
         self.token = 0
-        self.waiting: dict[int, type[Event]] = {}
+        self.waiting: dict[int, type[GroupEvent]] = {}
         # Stores on their way to the log.
-        self.storing: list[Store | StoreStatic] = []
+        self.storing: list[StoreGroup | StoreStatic] = []
         self.ids: list[str] = []
         # Of each sync.
         self.generation_of: dict[int, int] = {}
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: GroupEvent) -> None:
         before = self.group
-        if isinstance(event, Join | Sync | Heartbeat | Leave):
+        if isinstance(event, Join | Sync | GroupHeartbeat | Leave):
             self.waiting[event.token] = type(event)
         self.group, effects = step(before, event, self.limits)
         self.group.check()
@@ -65,7 +65,7 @@ class GroupModel(RuleBasedStateMachine):
         for effect in effects:
             self.take(effect)
 
-    def take(self, effect: Effect) -> None:
+    def take(self, effect: GroupEffect) -> None:
         match effect:
             case ReplyJoin(token, result):
                 assert self.waiting.pop(token) is Join
@@ -78,10 +78,10 @@ class GroupModel(RuleBasedStateMachine):
                 assert self.waiting.pop(token) is Sync
                 self.note_assignment(token, result)
             case Reply(token):
-                assert self.waiting.pop(token) is Heartbeat
+                assert self.waiting.pop(token) is GroupHeartbeat
             case ReplyLeave(token):
                 assert self.waiting.pop(token) is Leave
-            case Store(group, _) | StoreStatic(group):
+            case StoreGroup(group, _) | StoreStatic(group):
                 assert group.generation == self.group.generation
                 self.storing.append(effect)
 
@@ -180,7 +180,7 @@ class GroupModel(RuleBasedStateMachine):
         member_id, generation = self.member(at), self.group.generation - stale
         member = self.group.members.get(member_id)
         instance_id = None if member is None else member.instance_id
-        self.apply(Heartbeat(self.next_token(), self.now_ms, member_id, instance_id, generation))
+        self.apply(GroupHeartbeat(self.next_token(), self.now_ms, member_id, instance_id, generation))
 
     @rule(at=st.integers(0, 60), name=NAMES)
     def leave(self, at: int, name: str | None) -> None:
@@ -196,7 +196,7 @@ class GroupModel(RuleBasedStateMachine):
             if due is None or due > until:
                 break
             self.now_ms = max(self.now_ms, due)
-            self.apply(Tick(self.now_ms))
+            self.apply(GroupTick(self.now_ms))
         else:
             raise AssertionError(f"time does not pass: {self.group}")
         self.now_ms = until
@@ -206,12 +206,12 @@ class GroupModel(RuleBasedStateMachine):
         if self.storing:
             self.end_store(self.storing.pop(at % len(self.storing)), fails)
 
-    def end_store(self, effect: Store | StoreStatic, fails: bool) -> None:
+    def end_store(self, effect: StoreGroup | StoreStatic, fails: bool) -> None:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if fails else ErrorCode.NONE
         if isinstance(effect, StoreStatic):
             self.apply(StaticStored(self.now_ms, effect, error))
         elif effect.report:
-            self.apply(Stored(self.now_ms, effect.group.generation, error))
+            self.apply(GroupStored(self.now_ms, effect.group.generation, error))
 
     @invariant()
     def whoever_waits_is_known_to_the_group(self) -> None:

@@ -49,7 +49,7 @@ class World:
         work(who)
         self.check(before)
 
-    def store(self, decision: decide.Decision) -> bool:
+    def store(self, decision: decide.TransactionDecision) -> bool:
         """True when something changed; it is read back from its record, as the next coordinator would."""
         if not isinstance(decision, Transaction):
             return False

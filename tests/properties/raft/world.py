@@ -16,17 +16,17 @@ from backend.engine.raft import voter_progress
 from backend.engine.raft.leader_fetch import LogView, decide, is_diverging
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
 from backend.engine.raft.raft_state import (
-    AskForVotes,
-    BeginEpoch,
-    Effect,
+    AppendLeaderChange,
     LogEnd,
-    Moment,
-    Quorum,
-    Role,
-    TellEnd,
-    TellLeader,
+    Now,
+    RaftEffect,
+    RaftRole,
+    RaftState,
+    ReceivedVote,
+    SendBeginQuorumEpoch,
+    SendEndQuorumEpoch,
+    SendVote,
     Timing,
-    VoteAsked,
     VoterFetch,
 )
 from backend.engine.raft.snapshots import SnapshotId
@@ -92,7 +92,7 @@ class Disk:
 @dataclass
 class Node:
     disk: Disk
-    state: Quorum | None = None
+    state: RaftState | None = None
     fetch_in_flight: int = 0
 
 
@@ -122,8 +122,8 @@ class World:
 
     # --- life of a node
 
-    def moment(self) -> Moment:
-        return Moment(self.now_ms, self.random.random())
+    def moment(self) -> Now:
+        return Now(self.now_ms, self.random.random())
 
     def boot(self, node_id: int) -> None:
         node = self.nodes[node_id]
@@ -149,7 +149,7 @@ class World:
         if self.random.random() < self.crash_rate:
             raise Crash
 
-    def settle(self, node_id: int, state: Quorum | None, effects: tuple[Effect, ...] = ()) -> None:
+    def settle(self, node_id: int, state: RaftState | None, effects: tuple[RaftEffect, ...] = ()) -> None:
         """What the driver does after every step: durable first, then the effects in order."""
         node = self.nodes[node_id]
         assert state is not None
@@ -166,21 +166,21 @@ class World:
             self.crash_point()
         self.check_committed(node_id)
 
-    def carry_out(self, node_id: int, effect: Effect) -> None:
+    def carry_out(self, node_id: int, effect: RaftEffect) -> None:
         node = self.nodes[node_id]
         state = node.state
         assert state is not None
         match effect:
-            case AskForVotes(pre_vote):
+            case SendVote(pre_vote):
                 end = node.disk.log_end
                 for other in state.others():
                     self.send(node_id, other, "vote", epoch=state.epoch, end=end, pre_vote=pre_vote)
-            case BeginEpoch():
+            case AppendLeaderChange():
                 self.begin_epoch(node_id)
-            case TellLeader(to):
+            case SendBeginQuorumEpoch(to):
                 for other in to:
                     self.send(node_id, other, "begin", epoch=state.epoch)
-            case TellEnd(epoch, preferred):
+            case SendEndQuorumEpoch(epoch, preferred):
                 for other in state.others():
                     self.send(node_id, other, "end", epoch=epoch, preferred=preferred)
 
@@ -214,16 +214,16 @@ class World:
         if node.state is not None:
             self.attempt(target, lambda: getattr(self, f"on_{message['kind']}")(target, node, node.state, message))
 
-    def on_vote(self, me: int, node: Node, state: Quorum, message: Message) -> None:
+    def on_vote(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         end = LogEnd(-1, -1) if "votes for any log" in self.bugs else node.disk.log_end
-        asked = VoteAsked(message["source"], message["epoch"], message["end"], message["pre_vote"])
-        state, error, granted = q.vote_asked(state, asked, end, self.moment())
+        asked = ReceivedVote(message["source"], message["epoch"], message["end"], message["pre_vote"])
+        state, error, granted = q.handle_vote(state, asked, end, self.moment())
         self.settle(me, state)
         content = {"asked_epoch": message["epoch"], "pre_vote": message["pre_vote"], "granted": granted and not error}
         self.send(me, message["source"], "voted", epoch=state.epoch, leader=state.leader_id, **content)
 
-    def on_voted(self, me: int, node: Node, state: Quorum, message: Message) -> None:
-        state = q.learned(state, message["epoch"], message["leader"], self.moment())
+    def on_voted(self, me: int, node: Node, state: RaftState, message: Message) -> None:
+        state = q.observe_epoch(state, message["epoch"], message["leader"], self.moment())
         state, effects = q.vote_answered(
             state,
             message["source"],
@@ -235,15 +235,15 @@ class World:
         )
         self.settle(me, state, effects)
 
-    def on_begin(self, me: int, node: Node, state: Quorum, message: Message) -> None:
+    def on_begin(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         self.settle(me, q.begin_epoch_asked(state, message["source"], message["epoch"], self.moment())[0])
 
-    def on_end(self, me: int, node: Node, state: Quorum, message: Message) -> None:
+    def on_end(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         moment = self.moment()
         state, _ = q.end_epoch_asked(state, message["source"], message["epoch"], message["preferred"], moment)
         self.settle(me, state)
 
-    def on_fetch(self, me: int, node: Node, state: Quorum, message: Message) -> None:
+    def on_fetch(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         disk = node.disk
         snapshot = disk.snapshot[0] if disk.snapshot else None
         view = LogView(
@@ -284,15 +284,15 @@ class World:
             reply["high_watermark"] = state.high_watermark
         self.send(me, message["source"], "fetched", **reply)
 
-    def on_fetched(self, me: int, node: Node, state: Quorum, message: Message) -> None:
+    def on_fetched(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         if message["ticket"] != node.fetch_in_flight:
             return
         node.fetch_in_flight += 1
-        state = q.learned(state, message["epoch"], message["leader"], self.moment())
+        state = q.observe_epoch(state, message["epoch"], message["leader"], self.moment())
         if message["error"] or message["asked_epoch"] != state.epoch or state.leader_id != message["source"]:
             self.settle(me, state)
             return
-        if state.role is not Role.FOLLOWER:
+        if state.role is not RaftRole.FOLLOWER:
             self.settle(me, state)
             return
         state = q.leader_answered(state, self.moment())
@@ -354,7 +354,7 @@ class World:
             if self.random.random() < 0.2:
                 disk.flushed = disk.end
                 self.settle(node_id, voter_progress.flushed(state, disk.end))
-        elif state.role is Role.FOLLOWER and self.random.random() < 0.3:
+        elif state.role is RaftRole.FOLLOWER and self.random.random() < 0.3:
             node.fetch_in_flight += 1
             end = disk.log_end
             content = {"epoch": state.epoch, "offset": end.offset, "last_epoch": end.epoch}

@@ -94,7 +94,7 @@ class DeletedTopicsLeaveNothing(Checker):
         controller = self.world.controller
         assert controller is not None
         unmarked = [tip for tip in told if tip not in log.deletions]
-        return bool(controller.snapshots_loaded and controller.removed_topics.vanished(unmarked, image))
+        return bool(controller.snapshots_loaded and controller.topic_deletions.vanished(unmarked, image))
 
     async def _have_it_deleted(self) -> None:
         self._asked = True

@@ -19,7 +19,7 @@ from backend.engine.controller.image.metadata_image import (
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.raft.acknowledged import Acknowledged, encode_acknowledged
 from backend.engine.raft.metadata_log import encode_batch
-from backend.engine.raft.quorum_state import QuorumState, Standing, decode_quorum_state, encode_quorum_state
+from backend.engine.raft.quorum_state import QuorumState, VoterStanding, decode_quorum_state, encode_quorum_state
 from backend.engine.raft.raft_state import LogEnd
 from backend.protocol import messages as m
 from backend.supervisor.broker_folders import RECOVERING_FILE, recovery_interrupted
@@ -198,7 +198,7 @@ def test_all_voters_get_the_same_log_under_ids_of_their_own_and_what_was_there_i
     logs = {(one.path / "00000000000000000000.log").read_bytes() for one in copies}
     assert len(logs) == 1
     states = [decode_quorum_state((one.path / "quorum-state").read_bytes()) for one in copies]
-    assert {(one.standing, one.leader_epoch, one.voted_id) for one in states} == {(Standing.MEMBER, 5, -1)}
+    assert {(one.standing, one.leader_epoch, one.voted_id) for one in states} == {(VoterStanding.MEMBER, 5, -1)}
     assert len({one.directory_id for one in states}) == 3
     assert not list(tmp_path.rglob(STAGE))
     assert recovery_interrupted(folder) is None

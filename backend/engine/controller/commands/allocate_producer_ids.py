@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.controller.commands.command import Outcome, check_broker_epoch, outcome
+from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 
 def allocate_producer_ids(
     image: MetadataImage, request: m.AllocateProducerIdsRequest
-) -> Outcome[m.AllocateProducerIdsResponse]:
+) -> ControllerResult[m.AllocateProducerIdsResponse]:
     """The next block, which nobody else will ever get."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id
@@ -27,4 +27,4 @@ def allocate_producer_ids(
     record = m.ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_IDS
     )
-    return outcome([record], m.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_IDS))
+    return checked_result([record], m.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_IDS))

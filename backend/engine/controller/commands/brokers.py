@@ -8,9 +8,9 @@ from enum import Enum
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster_start import ClusterStart, keeps_its_place, leaders_at_start
-from backend.engine.controller.commands.command import Outcome, check_broker_epoch
+from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch
 from backend.engine.controller.commands.partition.elections import (
-    Found,
+    LocatedPartition,
     in_isr,
     in_isr_or_elr,
     known_to,
@@ -39,7 +39,7 @@ def register_broker(
     next_offset: int,
     session_alive: bool,
     start: ClusterStart | None = None,
-) -> Outcome[m.BrokerRegistrationResponse]:
+) -> ControllerResult[m.BrokerRegistrationResponse]:
     """A new life of a broker, fenced at first; its epoch is the offset the log has reached.
 
     `session_alive`: the broker registered under this id has sent heartbeats within its session. `start`: the whole
@@ -71,7 +71,7 @@ def register_broker(
         without = _without_directory(image, existing.id, request)
         records += leader_and_isr_changes(image, config, without, unclean=existing.id)
     records.append(_registration(request, epoch, existing if same_life else None))
-    return Outcome(tuple(records), m.BrokerRegistrationResponse(broker_epoch=epoch))
+    return ControllerResult(tuple(records), m.BrokerRegistrationResponse(broker_epoch=epoch))
 
 
 def _end_of_life(
@@ -103,7 +103,9 @@ def _end_of_life(
     ]
 
 
-def _without_directory(image: MetadataImage, broker: int, request: m.BrokerRegistrationRequest) -> Iterator[Found]:
+def _without_directory(
+    image: MetadataImage, broker: int, request: m.BrokerRegistrationRequest
+) -> Iterator[LocatedPartition]:
     """Partitions in which the broker is in ISR or ELR with a log in a directory that it registers no more."""
     here = {*NO_DIRECTORIES, *(bytes(directory) for directory in request.log_dirs)}
     return (found for found in in_isr_or_elr(image, broker) if found[2].directory_of(broker) not in here)
@@ -225,7 +227,7 @@ def broker_heartbeat(
     config: BrokerConfig,
     progress: ShutdownProgress,
     start: ClusterStart | None = None,
-) -> Outcome[m.BrokerHeartbeatResponse]:
+) -> ControllerResult[m.BrokerHeartbeatResponse]:
     """State changes that a heartbeat asks for; STALE_BROKER_EPOCH for an earlier life.
 
     `start`: the whole cluster is starting.
@@ -247,15 +249,15 @@ def broker_heartbeat(
         is_fenced=wanted in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
         should_shut_down=wanted is BrokerState.SHUTDOWN_NOW,
     )
-    return Outcome(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
-def fence_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Outcome[None]:
+def fence_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> ControllerResult[None]:
     """A broker whose session has ended leaves all ISRs and leads nothing any longer."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        return Outcome((), None)
-    return Outcome(tuple(_fence(image, broker, config)), None)
+        return ControllerResult((), None)
+    return ControllerResult(tuple(_fence(image, broker, config)), None)
 
 
 def _fence(image: MetadataImage, broker: BrokerRegistration, config: BrokerConfig) -> list[Message]:
@@ -311,7 +313,7 @@ def _offline_directories(
 
 def unregister_broker(
     image: MetadataImage, request: m.UnregisterBrokerRequest, config: BrokerConfig
-) -> Outcome[m.UnregisterBrokerResponse]:
+) -> ControllerResult[m.UnregisterBrokerResponse]:
     """A broker that will not come back is forgotten."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
@@ -322,4 +324,4 @@ def unregister_broker(
         *leader_and_isr_changes(image, config, known_to(image, broker.id), forget=broker.id),
         m.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch),
     ]
-    return Outcome(tuple(records), m.UnregisterBrokerResponse(error_message=None))
+    return ControllerResult(tuple(records), m.UnregisterBrokerResponse(error_message=None))

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from backend.engine.config.settings import Type
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity
 from backend.protocol import messages as m
@@ -40,7 +40,7 @@ _Entry = m.AlterClientQuotasRequest.Entries
 
 def alter_client_quotas(
     image: MetadataImage, request: m.AlterClientQuotasRequest
-) -> Outcome[m.AlterClientQuotasResponse]:
+) -> ControllerResult[m.AlterClientQuotasResponse]:
     """Each entity on its own: all of its values or none."""
     records: list[m.ClientQuotaRecord] = []
     response = m.AlterClientQuotasResponse()
@@ -62,7 +62,7 @@ def alter_client_quotas(
             records += _alter(image, entity, entry)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
 def check_entity(entry: _Entry) -> QuotaEntity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.messages import Message
@@ -26,13 +26,13 @@ ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 MIN_ISR: Final = "min.insync.replicas"
 
 
-def bootstrap(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
+def bootstrap(image: MetadataImage, config: BrokerConfig) -> ControllerResult[None]:
     """Records that make an empty log a cluster's; none when there are some already.
 
     A cluster with eligible leader replicas has one `min.insync.replicas`: at first the value of who makes it.
     """
     if METADATA_VERSION in image.features:
-        return outcome([], None)
+        return checked_result([], None)
     levels = (
         (METADATA_VERSION, METADATA_VERSION_LEVEL),
         (GROUP_VERSION, GROUP_VERSION_LEVEL),
@@ -40,7 +40,7 @@ def bootstrap(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
         (ELIGIBLE_LEADER_REPLICAS, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     )
     records: list[Message] = [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
-    return outcome([*records, cluster_wide(MIN_ISR, str(config.min_insync_replicas))], None)
+    return checked_result([*records, cluster_wide(MIN_ISR, str(config.min_insync_replicas))], None)
 
 
 def cluster_wide(name: str, value: str) -> m.ConfigRecord:
@@ -50,10 +50,10 @@ def cluster_wide(name: str, value: str) -> m.ConfigRecord:
 
 def register_controller(
     image: MetadataImage, request: m.ControllerRegistrationRequest
-) -> Outcome[m.ControllerRegistrationResponse]:
+) -> ControllerResult[m.ControllerRegistrationResponse]:
     """Where a controller listens and what it supports, for DescribeCluster and brokers that look for one."""
     record = m.RegisterControllerRecord
-    return outcome(
+    return checked_result(
         [
             record(
                 controller_id=request.controller_id,

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome
-from backend.engine.controller.commands.partition.elections import Found, all_partitions, election_settings
+from backend.engine.controller.commands.command import ControllerResult
+from backend.engine.controller.commands.partition.elections import LocatedPartition, all_partitions, election_settings
 from backend.engine.controller.commands.partition.partition_change import AcceptableLeader, change_record, target_of
 from backend.engine.controller.image.metadata_image import (
     NO_LEADER,
@@ -89,16 +89,16 @@ def any_broker_returned(image: MetadataImage, start: ClusterStart) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Awaited:
     """Partitions that get no leader yet, and the brokers that they wait for."""
 
-    partitions: tuple[Found, ...]
+    partitions: tuple[LocatedPartition, ...]
     brokers: frozenset[int]
 
 
-def waiting(image: MetadataImage, start: ClusterStart) -> Waiting:
+def waiting(image: MetadataImage, start: ClusterStart) -> Awaited:
     """Partitions that nobody leads in a life that is not over, and that wait for somebody."""
-    found: list[Found] = []
+    found: list[LocatedPartition] = []
     brokers: set[int] = set()
     for one in all_partitions(image):
         partition = one[2]
@@ -108,7 +108,7 @@ def waiting(image: MetadataImage, start: ClusterStart) -> Waiting:
         if missing := start.waits_for(image, partition):
             found.append(one)
             brokers |= missing
-    return Waiting(tuple(found), frozenset(brokers))
+    return Awaited(tuple(found), frozenset(brokers))
 
 
 def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
@@ -117,7 +117,7 @@ def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
 
 
 def keeps_its_place(
-    image: MetadataImage, ended: BrokerRegistration, in_sync: Collection[Found]
+    image: MetadataImage, ended: BrokerRegistration, in_sync: Collection[LocatedPartition]
 ) -> list[m.PartitionChangeRecord]:
     """A broker comes back from a clean shutdown of the whole cluster: it stays in sync, and leads nothing until it is
     unfenced. No leader has moved a high watermark without it, since nobody was there to take it out of an ISR.
@@ -179,7 +179,7 @@ def _last_leader(before: PartitionRegistration) -> int:
     return next(iter(before.last_known_elr), NO_LEADER) if before.leader == NO_LEADER else before.leader
 
 
-def without_given_up(image: MetadataImage, config: BrokerConfig, start: ClusterStart) -> Outcome[None]:
+def without_given_up(image: MetadataImage, config: BrokerConfig, start: ClusterStart) -> ControllerResult[None]:
     """Who has been given up is fenced, and what waits for nobody else is led."""
     ended = (broker for broker in image.brokers.values() if broker.id in start.given_up and not broker.fenced)
     fenced: list[Message] = [
@@ -187,4 +187,4 @@ def without_given_up(image: MetadataImage, config: BrokerConfig, start: ClusterS
         for broker in sorted(ended, key=lambda broker: broker.id)
         if start.is_former_life(broker)
     ]
-    return Outcome((*fenced, *leaders_at_start(image, config, start)), None)
+    return ControllerResult((*fenced, *leaders_at_start(image, config, start)), None)

@@ -17,7 +17,7 @@ RECORDS_PER_COMMAND_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[R]):
+class ControllerResult(Generic[R]):
     """Records to write, in order, and the answer to send once they are committed.
 
     At most `RECORDS_PER_COMMAND_MAX` records are written all or none; what the controller does by itself for a whole
@@ -28,10 +28,10 @@ class Outcome(Generic[R]):
     response: R
 
 
-def outcome(records: Sequence[Message], response: R) -> Outcome[R]:
+def checked_result(records: Sequence[Message], response: R) -> ControllerResult[R]:
     """A request's outcome; POLICY_VIOLATION when it would write too many records at once."""
     check_record_count(len(records))
-    return Outcome(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
 def check_record_count(count: int) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.min_isr import cluster_min_isr
 from backend.engine.controller.commands.partition.elections import all_partitions
 from backend.engine.controller.image.metadata_image import MetadataImage, SupportedFeature
@@ -26,7 +26,7 @@ _Update = m.UpdateFeaturesRequest.FeatureUpdates
 
 def update_features(
     image: MetadataImage, request: m.UpdateFeaturesRequest, config: BrokerConfig, version: int
-) -> Outcome[m.UpdateFeaturesResponse]:
+) -> ControllerResult[m.UpdateFeaturesResponse]:
     """All updates or none: what one of them is refused for is the answer to the whole request."""
     records: list[Message] = []
     response = m.UpdateFeaturesResponse(error_message=None)
@@ -39,13 +39,13 @@ def update_features(
             records += _update(image, update, upgrade_type(update, version), config)
     except KafkaError as error:
         message = f"The update failed for all features since the following feature had an error: {error.message}"
-        return Outcome((), m.UpdateFeaturesResponse(error_code=error.code, error_message=message))
+        return ControllerResult((), m.UpdateFeaturesResponse(error_code=error.code, error_message=message))
     if version <= RESULTS_UNTIL:
         response.results = [
             m.UpdateFeaturesResponse.Results(feature=update.feature, error_message=None)
             for update in request.feature_updates
         ]
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
 def upgrade_type(update: _Update, version: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from backend.engine.common.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_TYPES, credential
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +20,7 @@ MECHANISM_NAMES: Final = {type: name for name, type in MECHANISM_TYPES.items()}
 
 def alter_user_scram_credentials(
     image: MetadataImage, request: m.AlterUserScramCredentialsRequest
-) -> Outcome[m.AlterUserScramCredentialsResponse]:
+) -> ControllerResult[m.AlterUserScramCredentialsResponse]:
     """Each user on its own. One that is named twice gets no change at all, whichever the mechanisms."""
     kept: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
@@ -39,7 +39,7 @@ def alter_user_scram_credentials(
     told = [result(user=user, error_message=None) for user in kept if user not in refused]
     told += [result(user=user, error_code=error.code, error_message=error.message) for user, error in refused.items()]
     written = [record for user, record in kept.items() if user not in refused]
-    return outcome(written, m.AlterUserScramCredentialsResponse(results=told))
+    return checked_result(written, m.AlterUserScramCredentialsResponse(results=told))
 
 
 def _deletions(

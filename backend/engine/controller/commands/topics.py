@@ -8,7 +8,7 @@ from typing import Final
 
 from backend.engine.common.topic_names import CLUSTER_METADATA, collision_key, name_problem
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, check_record_count, outcome, same_names
+from backend.engine.controller.commands.command import ControllerResult, check_record_count, checked_result, same_names
 from backend.engine.controller.commands.config.alter_configs import SET, alter_resource
 from backend.engine.controller.commands.config.topic_settings import resolved_topic_settings
 from backend.engine.controller.commands.partition.replica_lists import check_assignment, new_partition_record
@@ -36,7 +36,7 @@ def create_topics(
     *,
     new_topic_id: Callable[[], bytes],
     choose: Choose,
-) -> Outcome[m.CreateTopicsResponse]:
+) -> ControllerResult[m.CreateTopicsResponse]:
     """Topics that are legal and new are created, the others answered with their error.
 
     `config` is the controller's own: it gives default partition count, replication factor and topic settings. A request
@@ -61,7 +61,7 @@ def create_topics(
         response.topics.append(answer)
     for name in sorted(twice):
         response.topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
 def _check_partition_count(topics: Sequence[_Topics], default_partitions: int) -> None:
@@ -227,7 +227,7 @@ def _shown(image: MetadataImage, config: BrokerConfig, overrides: dict[str, str]
 
 def delete_topics(
     image: MetadataImage, request: m.DeleteTopicsRequest, config: BrokerConfig, version: int
-) -> Outcome[m.DeleteTopicsResponse]:
+) -> ControllerResult[m.DeleteTopicsResponse]:
     """By name, or from version 6 on by id."""
     if not config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
@@ -251,7 +251,7 @@ def delete_topics(
             answer.error_code, answer.error_message = error.code, error.message
     # The same topic by name and by id is one deletion.
     unique = {bytes(record.topic_id): record for record in records if isinstance(record, m.RemoveTopicRecord)}
-    return outcome(list(unique.values()), response)
+    return checked_result(list(unique.values()), response)
 
 
 def _existing(image: MetadataImage, name: str | None, topic_id: bytes) -> tuple[str, bytes]:

@@ -23,7 +23,7 @@ _TOPIC_END: Final = _INDEX_END + 16
 ALIKE_MAX: Final = 65_536
 
 
-class BulkDecoder:
+class InterningDecoder:
     """For one snapshot or one stretch of the log. Gives what `cluster_metadata.decode` gives, but partitions as
     `PartitionCreated` and their changes as `PartitionChanged`.
     """

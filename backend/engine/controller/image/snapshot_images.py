@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.engine.controller.image.image_records import image_records
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.image.record_interning import BulkDecoder
+from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.raft.metadata_log import encode_batch
 from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, SnapshotReader
@@ -56,7 +56,7 @@ def image_of_snapshot(
 
     Record kinds that images do not model are passed to `report_unknown` and left out.
     """
-    reader = SnapshotReader(data, BulkDecoder().decode)
+    reader = SnapshotReader(data, InterningDecoder().decode)
     builder = ImageBuilder(replace(EMPTY_IMAGE, cluster_id=cluster_id), report_unknown)
     try:
         for batch in reader.batches():

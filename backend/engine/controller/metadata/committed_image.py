@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.image.record_interning import BulkDecoder
+from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.controller.metadata.image_loading import load_newest_snapshot
-from backend.engine.controller.metadata.topic_deletions import RemovedTopics
+from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
@@ -28,7 +28,7 @@ class CommittedImage:
         self,
         ports: Ports,
         log: MetadataLog,
-        removed_topics: RemovedTopics,
+        topic_deletions: TopicDeletions,
         *,
         node_id: int,
         cluster_id: str,
@@ -40,7 +40,7 @@ class CommittedImage:
         """
         self._ports = ports
         self._metadata_log = log
-        self._removed_topics = removed_topics
+        self._topic_deletions = topic_deletions
         self._node_id = node_id
         self._applied = applied
         self._loaded = loaded
@@ -114,11 +114,11 @@ class CommittedImage:
         """The image after whole batches of the log, and their bytes. DecodeError, ReplayError."""
         image, last, size_bytes = self.image, None, 0
         builder = ImageBuilder(image, self._count_unknown)
-        for batch in decode_batches(data, BulkDecoder().decode):
+        for batch in decode_batches(data, InterningDecoder().decode):
             if any(type(record) is m.RemoveTopicRecord for record in batch.records):
                 # Who removes a topic is asked what it was.
                 image = image if last is None else builder.finish(last.last_offset, last.epoch)
-                self._removed_topics.note(image, batch.records, batch.last_offset, replayed=True)
+                self._topic_deletions.note(image, batch.records, batch.last_offset, replayed=True)
                 builder = ImageBuilder(image, self._count_unknown)
             builder.apply(batch.records)
             last, size_bytes = batch, size_bytes + batch.size_bytes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.ports import tasks
 
-Predicate = Callable[[MetadataImage], bool]
+ImagePredicate = Callable[[MetadataImage], bool]
 
 
 class MetadataCache:
@@ -16,7 +16,7 @@ class MetadataCache:
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self._image = image
         self._applied_offset = image.offset
-        self._waiting: list[tuple[Predicate, tasks.Future[None]]] = []
+        self._waiting: list[tuple[ImagePredicate, tasks.Future[None]]] = []
         # Names that a client asked for and the controller has been asked to create (`apis.auto_topic_creation`).
         self.topics_in_creation: set[str] = set()
 
@@ -47,7 +47,7 @@ class MetadataCache:
                 still_waiting.append((predicate, found))
         self._waiting = still_waiting
 
-    async def wait_for(self, predicate: Predicate, timeout_ms: float) -> bool:
+    async def wait_for(self, predicate: ImagePredicate, timeout_ms: float) -> bool:
         """Whether an applied image satisfied the predicate within the time."""
         if self._applied_offset == self._image.offset and predicate(self._image):
             return True

@@ -10,7 +10,7 @@ from backend.engine.controller.metadata.committed_image import CommittedImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.ports import tasks
 
-Listener = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
+MetadataPublisher = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
 
 _log = logging.getLogger(__name__)
 
@@ -22,13 +22,13 @@ class MetadataLoader:
         self._committed = committed
         self._cache = cache
         self._node_id = node_id
-        self._listeners: list[tuple[str, Listener]] = []
+        self._listeners: list[tuple[str, MetadataPublisher]] = []
         # Called with (old, new) once every listener has applied the new image.
         self.on_applied: Callable[[MetadataImage, MetadataImage], None] = lambda old, new: None
         self._caught_up = False
         self._task: tasks.Task[None] | None = None
 
-    def add_listener(self, name: str, listener: Listener) -> None:
+    def add_listener(self, name: str, listener: MetadataPublisher) -> None:
         """Called with (old, new) for every image, after those added before; before the start only."""
         self._listeners.append((name, listener))
 

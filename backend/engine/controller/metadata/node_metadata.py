@@ -12,7 +12,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.metadata.committed_image import CommittedImage
 from backend.engine.controller.metadata.snapshotter import Snapshotter
-from backend.engine.controller.metadata.topic_deletions import RemovedTopics
+from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.raft_node import RaftNode
@@ -25,11 +25,11 @@ class NodeMetadata:
     def __init__(self, ports: Ports, config: BrokerConfig, raft: RaftNode, *, cluster_id: str) -> None:
         self._node_id = config.id
         self.raft = raft
-        self.removed_topics = RemovedTopics()
+        self.topic_deletions = TopicDeletions()
         self.committed = CommittedImage(
             ports,
             raft.log,
-            self.removed_topics,
+            self.topic_deletions,
             node_id=config.id,
             cluster_id=cluster_id,
             applied=lambda size_bytes: self.snapshotter.applied(size_bytes),

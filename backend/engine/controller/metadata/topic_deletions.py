@@ -2,7 +2,7 @@
 
 Kept in every controller's memory: RemoveTopicRecords of the metadata log that it replays put them there. A deletion
 that a snapshot has swallowed before it was told shows only beside the remote tier's own records: see
-:meth:`RemovedTopics.note_vanished`.
+:meth:`TopicDeletions.add_vanished`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REMOTE_STORAGE = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedPartition:
+class DeletedPartition:
     """A deleted partition. `offset` is that of its topic's removal in the metadata log."""
 
     tip: TopicIdPartition
@@ -28,11 +28,11 @@ class RemovedPartition:
     replayed: bool
 
 
-class RemovedTopics:
+class TopicDeletions:
     """One entry of about 300 bytes per partition that has not been told yet."""
 
     def __init__(self) -> None:
-        self._waiting: dict[TopicIdPartition, RemovedPartition] = {}
+        self._waiting: dict[TopicIdPartition, DeletedPartition] = {}
 
     def note(self, before: MetadataImage, records: Iterable[object], offset: int, *, replayed: bool = False) -> None:
         """Takes records that are about to change the image `before`; the last of them is at `offset`."""
@@ -45,7 +45,7 @@ class RemovedTopics:
                 continue
             for index, registration in topic.partitions.items():
                 tip = TopicIdPartition(topic.name, topic.id, index)
-                self._waiting[tip] = RemovedPartition(tip, tuple(registration.replicas), offset, replayed)
+                self._waiting[tip] = DeletedPartition(tip, tuple(registration.replicas), offset, replayed)
 
     def vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> list[TopicIdPartition]:
         """Of partitions that have remote data, those whose topic the image does not know and nobody waits for.
@@ -55,14 +55,14 @@ class RemovedTopics:
         """
         return [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
 
-    def note_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
+    def add_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
         """Takes those that have `vanished`. Who the replicas were is forgotten, so all brokers are waited for."""
         found = self.vanished(tips, image)
         for tip in found:
-            self._waiting[tip] = RemovedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
+            self._waiting[tip] = DeletedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
         return found
 
-    def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[RemovedPartition]:
+    def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[DeletedPartition]:
         """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.
 
         `applied` gives the metadata offset up to which a broker has. A removal that never was committed, since its

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster import register_controller
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import ControllerRegistration, MetadataImage
 from backend.engine.ports import tasks
 from backend.protocol import messages as m
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from backend.engine.controller.quorum_controller import Controller
 
 # A standby looks so often whether the metadata tells where it listens.
-INTRODUCE_PAUSE_MS: Final = 1000
+REGISTRATION_CHECK_MS: Final = 1000
 
 _log = logging.getLogger(__name__)
 
 
-class Introduction:
+class ControllerRegistrationManager:
     """`channel` is the way to the active controller, where there can be another."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Introduction:
         self._registration = registration
         self._channel = channel
 
-    def command(self, image: MetadataImage) -> Outcome[Any]:
+    def command(self, image: MetadataImage) -> ControllerResult[Any]:
         """Registers the controller unless the image has it."""
         own = self._registration
         if image.controllers.get(own.id) == own:
-            return Outcome((), None)
+            return ControllerResult((), None)
         return register_controller(image, self._request())
 
     def _request(self) -> m.ControllerRegistrationRequest:
@@ -74,4 +74,4 @@ class Introduction:
                         await self._channel.send(self._request(), 0, timeout_ms=timeout_ms)
                 except KafkaError as error:
                     _log.debug("Controller %d is not registered yet: %s", self._config.id, error)
-            await tasks.sleep_ms(INTRODUCE_PAUSE_MS)
+            await tasks.sleep_ms(REGISTRATION_CHECK_MS)

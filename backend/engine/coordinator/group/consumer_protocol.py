@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
-from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
@@ -23,11 +23,11 @@ _VERSION: Final = Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
-class SaidSubscription:
+class MemberSubscription:
     """A consumer's subscription: topics and, from version 1 on, the partitions it has."""
 
     topics: frozenset[str]
-    owned: frozenset[Partition]
+    owned: frozenset[PartitionKey]
     rack_id: str | None
 
 
@@ -37,16 +37,16 @@ def _version_of(data: bytes, most: int) -> int:
     return min(int(_VERSION.unpack_from(data)[0]), most)
 
 
-def read_subscription(metadata: bytes, topics: TopicsView) -> SaidSubscription:
+def read_subscription(metadata: bytes, topics: TopicsView) -> MemberSubscription:
     """Raises DecodeError."""
     kind = m.ConsumerProtocolSubscription
     version = _version_of(metadata, kind.MAX_VERSION)
     said, _ = codec.decode(kind, version, metadata, _VERSION.size)
     owned = _known(((one.topic, one.partitions) for one in said.owned_partitions), topics)
-    return SaidSubscription(frozenset(said.topics), owned, said.rack_id)
+    return MemberSubscription(frozenset(said.topics), owned, said.rack_id)
 
 
-def read_assignment(data: bytes, topics: TopicsView) -> frozenset[Partition]:
+def read_assignment(data: bytes, topics: TopicsView) -> frozenset[PartitionKey]:
     """Partitions of topics that exist; none of an empty assignment. Raises DecodeError."""
     if not data:
         return frozenset()
@@ -55,12 +55,12 @@ def read_assignment(data: bytes, topics: TopicsView) -> frozenset[Partition]:
     return _known(((one.topic, one.partitions) for one in found.assigned_partitions), topics)
 
 
-def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[Partition]:
+def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[PartitionKey]:
     found = ((topics.by_name.get(name), indexes) for name, indexes in named)
     return frozenset((topic.id, index) for topic, indexes in found if topic is not None for index in indexes)
 
 
-def write_assignment(partitions: Iterable[Partition], topics: TopicsView, metadata: bytes) -> bytes:
+def write_assignment(partitions: Iterable[PartitionKey], topics: TopicsView, metadata: bytes) -> bytes:
     """An assignment in the version of the member's own metadata. Raises DecodeError when that has none."""
     kind = m.ConsumerProtocolAssignment
     version = _version_of(metadata, kind.MAX_VERSION)

@@ -16,25 +16,25 @@ from backend.engine.common.passed_over import PassedOver
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import GROUP_RESOURCE, MetadataImage
 from backend.engine.coordinator.group.classic.classic_group import (
-    Effect,
-    Event,
     Group,
-    Heartbeat,
+    GroupEffect,
+    GroupEvent,
+    GroupHeartbeat,
+    GroupLimits,
+    GroupStored,
+    GroupTick,
     Join,
     JoinResult,
     Leave,
-    Limits,
     Reply,
     ReplyJoin,
     ReplyLeave,
     ReplySync,
     StaticStored,
-    Store,
-    Stored,
+    StoreGroup,
     StoreStatic,
     Sync,
     SyncResult,
-    Tick,
 )
 from backend.engine.coordinator.group.classic.classic_step import step
 from backend.engine.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
@@ -137,9 +137,9 @@ class GroupCoordinator:
         shard.groups.clear()
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> GroupLimits:
         config = self._replicas.config
-        return Limits(
+        return GroupLimits(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             session_timeout_ms_min=config.group_min_session_timeout_ms,
             session_timeout_ms_max=config.group_max_session_timeout_ms,
@@ -252,7 +252,7 @@ class GroupCoordinator:
         shard = self._shard_of_members(group_id)
         entry = self._known(shard, group_id)
         now_ms = self._ports.clock.monotonic_ms()
-        event = Heartbeat(self._next_token(), now_ms, member_id, instance_id, generation)
+        event = GroupHeartbeat(self._next_token(), now_ms, member_id, instance_id, generation)
         if entry.consumer is not None:
             return self.consumers.classic_heartbeat(shard, entry, event)
         effects = self._apply(shard, entry, event)
@@ -331,7 +331,7 @@ class GroupCoordinator:
         text = self._ports.random.uuid().hex()
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
-    def _apply(self, shard: GroupShard, entry: GroupEntry, event: Event) -> list[Effect]:
+    def _apply(self, shard: GroupShard, entry: GroupEntry, event: GroupEvent) -> list[GroupEffect]:
         before = entry.group
         entry.group, effects = step(before, event, self._limits)
         if entry.group.generation != before.generation:
@@ -345,11 +345,11 @@ class GroupCoordinator:
         self._carry_out(shard, entry, effects)
         return effects
 
-    def _carry_out(self, shard: GroupShard, entry: GroupEntry, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, shard: GroupShard, entry: GroupEntry, effects: Sequence[GroupEffect]) -> None:
         for effect in effects:
             self._effect(shard, entry, effect)
 
-    def _effect(self, shard: GroupShard, entry: GroupEntry, effect: Effect) -> None:
+    def _effect(self, shard: GroupShard, entry: GroupEntry, effect: GroupEffect) -> None:
         match effect:
             case ReplyJoin(token, join):
                 _answer(self._joins.pop(token, None), join)
@@ -358,12 +358,12 @@ class GroupCoordinator:
             case Reply() | ReplyLeave():
                 # Answered by the caller at once.
                 return
-            case Store(group, _) | StoreStatic(group):
+            case StoreGroup(group, _) | StoreStatic(group):
                 self._shards.spawn(self._store(shard, entry, effect), f"store of group {group.group_id}")
             case _:
                 assert_never(effect)
 
-    async def _store(self, shard: GroupShard, entry: GroupEntry, effect: Store | StoreStatic) -> None:
+    async def _store(self, shard: GroupShard, entry: GroupEntry, effect: StoreGroup | StoreStatic) -> None:
         group = effect.group
         error = ErrorCode.NONE
         try:
@@ -378,7 +378,7 @@ class GroupCoordinator:
         if isinstance(effect, StoreStatic):
             self._apply(shard, entry, StaticStored(now_ms, effect, error))
         elif effect.report:
-            self._apply(shard, entry, Stored(now_ms, group.generation, error))
+            self._apply(shard, entry, GroupStored(now_ms, group.generation, error))
 
     def _schedule(self, shard: GroupShard, entry: GroupEntry) -> None:
         due_ms = entry.deadline_ms
@@ -402,7 +402,7 @@ class GroupCoordinator:
             if entry.consumer is not None:
                 self._shards.spawn(self.consumers.expire(shard, entry), f"expiry in group {entry.group.group_id}")
                 return
-            self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
+            self._apply(shard, entry, GroupTick(self._ports.clock.monotonic_ms()))
             shard.drop_if_unused(entry)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.engine.common.passed_over import PassedOver
-from backend.engine.coordinator.coordinator_shards import Kind, TopicShard, TopicShards
+from backend.engine.coordinator.coordinator_shards import CoordinatorShard, CoordinatorShards, ShardKind
 from backend.engine.coordinator.group.classic.classic_group import Group, GroupState
 from backend.engine.coordinator.group.consumer.consumer_group import ConsumerGroup
 from backend.engine.coordinator.group.consumer.consumer_group_records import ConsumerGroupRecord
@@ -116,7 +116,7 @@ class GroupEntry:
         ]
 
 
-class GroupShard(TopicShard):
+class GroupShard(CoordinatorShard):
     """Groups by id."""
 
     topic = OFFSETS_TOPIC
@@ -246,5 +246,5 @@ class GroupShard(TopicShard):
                 del self.groups[group_id]
 
 
-GroupShards = TopicShards[GroupShard]
-GROUPS: Final = Kind("group", GroupShard, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+GroupShards = CoordinatorShards[GroupShard]
+GROUPS: Final = ShardKind("group", GroupShard, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, CommittedOffset, OffsetRecord, encode_offset
 from backend.engine.coordinator.group.group_shard import GroupShard, GroupShards
 from backend.engine.coordinator.transaction.transaction_state import Producer
-from backend.engine.coordinator.transaction.transaction_verifier import Question, TransactionVerifier
+from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
 from backend.engine.log.verification import Verification
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.batch import BatchHeader, build_batch, parse_header
@@ -83,7 +83,7 @@ class TransactionalOffsets:
             header, bumps_epoch=commit.adds_partition, now_ms=self._clock.time_ms()
         )
         codes = await self._verifier.ask(
-            Question(commit.transactional_id, producer, (partition,), commit.adds_partition)
+            VerificationRequest(commit.transactional_id, producer, (partition,), commit.adds_partition)
         )
         code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code is not ErrorCode.NONE:

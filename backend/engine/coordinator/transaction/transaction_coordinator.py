@@ -229,7 +229,7 @@ class TransactionCoordinator:
         return fresh_id
 
     async def _carry_out(
-        self, shard: TransactionShard, entry: TransactionEntry, decision: decide.Decision
+        self, shard: TransactionShard, entry: TransactionEntry, decision: decide.TransactionDecision
     ) -> Transaction:
         """Stores what was decided; the transaction as it is now. Raises KafkaError."""
         if isinstance(decision, Transaction):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from backend.engine.controller.image.metadata_image import MetadataImage
-from backend.engine.coordinator.request_batches import BrokerBatches
+from backend.engine.coordinator.request_batches import RequestBatches
 from backend.engine.coordinator.transaction.transaction import Transaction, TransactionState
 from backend.engine.ports import tasks
 from backend.protocol import messages as m
@@ -31,7 +31,7 @@ _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACT
 _log = logging.getLogger(__name__)
 
 _Marker = m.WriteTxnMarkersRequest.Markers
-Codes = dict[TopicPartition, int]
+MarkerCodes = dict[TopicPartition, int]
 
 
 class SendToBroker(Protocol):
@@ -41,7 +41,7 @@ class SendToBroker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class TransactionMarker:
     """One transaction's end, for some of its partitions."""
 
     transaction: Transaction
@@ -59,7 +59,9 @@ class TransactionMarkers:
     def __init__(self, send: SendToBroker, image: Callable[[], MetadataImage]) -> None:
         self._send_to_broker = send
         self._image = image
-        self._batches: BrokerBatches[Marker, Codes] = BrokerBatches(self._send, name="transaction markers")
+        self._batches: RequestBatches[TransactionMarker, MarkerCodes] = RequestBatches(
+            self._send, name="transaction markers"
+        )
 
     async def write(
         self,
@@ -76,7 +78,7 @@ class TransactionMarkers:
             left -= self._deleted(left)
             by_leader = self._by_leader(left)
             answers = await tasks.gather(
-                self._ask(leader, Marker(transaction, coordinator_epoch, tuple(partitions)), left)
+                self._ask(leader, TransactionMarker(transaction, coordinator_epoch, tuple(partitions)), left)
                 for leader, partitions in by_leader.items()
             )
             for codes in answers:
@@ -99,7 +101,7 @@ class TransactionMarkers:
                 found.setdefault(registration.leader, []).append(one)
         return found
 
-    async def _ask(self, broker_id: int, marker: Marker, left: set[TopicPartition]) -> Codes:
+    async def _ask(self, broker_id: int, marker: TransactionMarker, left: set[TopicPartition]) -> MarkerCodes:
         try:
             codes = await self._batches.ask(broker_id, marker)
             left.difference_update(one for one, code in codes.items() if code == ErrorCode.NONE)
@@ -109,7 +111,7 @@ class TransactionMarkers:
                       broker_id, marker.transaction.transactional_id, error)  # fmt: skip
             return {}
 
-    async def _send(self, broker_id: int, markers: Sequence[Marker]) -> Sequence[Codes]:
+    async def _send(self, broker_id: int, markers: Sequence[TransactionMarker]) -> Sequence[MarkerCodes]:
         request = m.WriteTxnMarkersRequest(markers=[_row(marker) for marker in markers])
         answer = await self._send_to_broker(broker_id, request, WRITE_VERSION, timeout_ms=SEND_TIMEOUT_MS)
         if not isinstance(answer, m.WriteTxnMarkersResponse):
@@ -124,7 +126,7 @@ class TransactionMarkers:
         ]
 
 
-def _row(marker: Marker) -> _Marker:
+def _row(marker: TransactionMarker) -> _Marker:
     transaction = marker.transaction
     topics: dict[str, list[int]] = {}
     for one in marker.partitions:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.common.passed_over import PassedOver
-from backend.engine.coordinator.coordinator_shards import Kind, TopicShard, TopicShards
+from backend.engine.coordinator.coordinator_shards import CoordinatorShard, CoordinatorShards, ShardKind
 from backend.engine.coordinator.log_reader import batches_of
 from backend.engine.coordinator.transaction.transaction import Transaction
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC, decode_transaction
@@ -30,7 +30,7 @@ class TransactionEntry:
     unmarked: set[TopicPartition] = field(default_factory=set)
 
 
-class TransactionShard(TopicShard):
+class TransactionShard(CoordinatorShard):
     """Transactions by transactional id."""
 
     topic = TRANSACTIONS_TOPIC
@@ -75,5 +75,5 @@ class TransactionShard(TopicShard):
             self.entries[transactional_id] = TransactionEntry(transaction)
 
 
-TransactionShards = TopicShards[TransactionShard]
-TRANSACTIONAL_IDS: Final = Kind("transactional id", TransactionShard, ErrorCode.UNKNOWN_SERVER_ERROR)
+TransactionShards = CoordinatorShards[TransactionShard]
+TRANSACTIONAL_IDS: Final = ShardKind("transactional id", TransactionShard, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -25,7 +25,7 @@ from backend.engine.coordinator.transaction.transaction import (
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
 
-Decision = Transaction | ErrorCode
+TransactionDecision = Transaction | ErrorCode
 _S = TransactionState
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -44,7 +44,7 @@ def _is_changing(transaction: Transaction, storing: bool) -> bool:
 
 def init_producer(
     transaction: Transaction, *, storing: bool, timeout_ms: int, now_ms: int, claimed: Producer | None, fresh_id: int
-) -> Decision:
+) -> TransactionDecision:
     """A producer introduces itself, with who it was when it recovers from an error (KIP-360).
 
     Gives it the next epoch, which fences all others. `fresh_id` is an unused producer id, needed only when
@@ -139,7 +139,7 @@ def add_partitions(
     storing: bool,
     now_ms: int,
     version: int,
-) -> Decision:
+) -> TransactionDecision:
     """Puts partitions into the transaction, which begins with the first."""
     if _is_changing(transaction, storing):
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -186,7 +186,7 @@ def end(
     now_ms: int,
     version: int,
     fresh_id: int,
-) -> Decision:
+) -> TransactionDecision:
     """A producer ends its transaction. `fresh_id` as in :func:`init_producer`."""
     if version < EPOCH_BUMPED_SINCE:
         return _end_keeping_epoch(transaction, producer, commit, storing, now_ms, version)
@@ -197,7 +197,7 @@ def end(
 
 def _end_keeping_epoch(
     transaction: Transaction, producer: Producer, commit: bool, storing: bool, now_ms: int, version: int
-) -> Decision:
+) -> TransactionDecision:
     """Before version 2 a producer knows no epoch but its own, so who it is can be said first."""
     if transaction.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -218,7 +218,7 @@ def _has_ended(transaction: Transaction, commit: bool) -> bool:
 
 def _end_bumping_epoch(
     transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int, fresh_id: int
-) -> Decision:
+) -> TransactionDecision:
     """In version 2 the same epoch means the next transaction; a repeated request has the epoch before."""
     has_new_id = (
         transaction.previous_producer_id == producer.producer_id

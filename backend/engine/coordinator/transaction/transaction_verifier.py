@@ -11,7 +11,7 @@ from typing import Final
 
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.group_records import coordinator_partition
-from backend.engine.coordinator.request_batches import BrokerBatches
+from backend.engine.coordinator.request_batches import RequestBatches
 from backend.engine.coordinator.transaction.transaction_markers import SendToBroker
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.engine.coordinator.transaction.transaction_state import Producer
@@ -28,11 +28,11 @@ RETRY_PAUSE_MS: Final = 20
 RETRY_MS: Final = 100
 
 _Asked = m.AddPartitionsToTxnRequest.Transactions
-Codes = Mapping[TopicPartition, ErrorCode]
+VerificationCodes = Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class VerificationRequest:
     """May the producer write here? With `add` the partitions become part of its transaction."""
 
     transactional_id: str
@@ -48,9 +48,11 @@ class TransactionVerifier:
         self._clock = clock
         self._send_to_broker = send
         self._image = image
-        self._batches: BrokerBatches[Question, Codes] = BrokerBatches(self._send, name="transaction checks")
+        self._batches: RequestBatches[VerificationRequest, VerificationCodes] = RequestBatches(
+            self._send, name="transaction checks"
+        )
 
-    async def ask(self, question: Question) -> Codes:
+    async def ask(self, question: VerificationRequest) -> VerificationCodes:
         """A code for each partition as the coordinator gave it, or as it could not be asked."""
         until_ms = self._clock.monotonic_ms() + RETRY_MS
         while True:
@@ -60,7 +62,7 @@ class TransactionVerifier:
                 return codes
             await tasks.sleep_ms(RETRY_PAUSE_MS)
 
-    async def _ask_once(self, question: Question) -> Codes:
+    async def _ask_once(self, question: VerificationRequest) -> VerificationCodes:
         coordinator = self._coordinator(question.transactional_id)
         if coordinator is None:
             return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -77,7 +79,7 @@ class TransactionVerifier:
         partition = topic.partitions.get(coordinator_partition(transactional_id, len(topic.partitions)))
         return None if partition is None or partition.leader < 0 else partition.leader
 
-    async def _send(self, broker_id: int, questions: Sequence[Question]) -> Sequence[Codes]:
+    async def _send(self, broker_id: int, questions: Sequence[VerificationRequest]) -> Sequence[VerificationCodes]:
         request = m.AddPartitionsToTxnRequest(transactions=[_asked(question) for question in questions])
         answer = await self._send_to_broker(broker_id, request, ADD_PARTITIONS_VERSION, timeout_ms=SEND_TIMEOUT_MS)
         if not isinstance(answer, m.AddPartitionsToTxnResponse):
@@ -92,7 +94,7 @@ class TransactionVerifier:
         ]
 
 
-def _asked(question: Question) -> _Asked:
+def _asked(question: VerificationRequest) -> _Asked:
     return _Asked(
         transactional_id=question.transactional_id,
         producer_id=question.producer.producer_id,

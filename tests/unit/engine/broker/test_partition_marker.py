@@ -62,7 +62,7 @@ def marked(topic: MemoryMetadataTopic) -> list[tuple[bytes, int]]:
 
 def waiting(node: ControllerNode) -> int:
     """Removed partitions that have yet to be told, whoever has applied their removal."""
-    return len(node.controller.removed_topics.offline(node.controller.image, lambda broker: 2**62))
+    return len(node.controller.topic_deletions.offline(node.controller.image, lambda broker: 2**62))
 
 
 def marker_of(node: ControllerNode, topic: MemoryMetadataTopic, *, delete_vanished: bool = True) -> asyncio.Task[None]:

@@ -12,7 +12,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.topics import create_topics
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from backend.engine.controller.image.replay import apply_records
@@ -34,8 +34,8 @@ def uuid_of(number: int) -> bytes:
     return (1000 + number).to_bytes(16, "big")
 
 
-def _without_elr(image: MetadataImage) -> Outcome[None]:
-    return Outcome((m.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),), None)
+def _without_elr(image: MetadataImage) -> ControllerResult[None]:
+    return ControllerResult((m.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),), None)
 
 
 class Play:
@@ -52,7 +52,7 @@ class Play:
         if elr_level == 0:
             self.do(_without_elr)
 
-    def do(self, command: Callable[[MetadataImage], Outcome[R]]) -> R:
+    def do(self, command: Callable[[MetadataImage], ControllerResult[R]]) -> R:
         """Carries a command out and gives its response; its records stay in `last`."""
         outcome = command(self.image)
         self.last = outcome.records

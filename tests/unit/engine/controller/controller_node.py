@@ -23,7 +23,7 @@ from backend.engine.common.event_sink import NullEventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import ControllerRegistration, Endpoint, SupportedFeature
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
-from backend.engine.controller.metadata.metadata_loader import Listener, MetadataLoader
+from backend.engine.controller.metadata.metadata_loader import MetadataLoader, MetadataPublisher
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
@@ -157,7 +157,7 @@ class BrokerHalf:
             features=FEATURES,
             applied_offset=lambda: self.cache.applied_offset,
         )
-        self.listeners: list[tuple[str, Listener]] = []
+        self.listeners: list[tuple[str, MetadataPublisher]] = []
         self.failures: list[str] = []
 
     async def start(self) -> int:

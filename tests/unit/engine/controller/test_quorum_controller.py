@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.controller.broker_sessions import Sessions
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.broker_sessions import BrokerSessions
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.topics import create_topics
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.quorum_controller import QUEUED_COMMANDS_MAX
@@ -136,11 +136,11 @@ def test_a_command_that_fails_writes_nothing_and_the_next_one_works(tmp_path: Pa
         async with cluster(tmp_path, 1) as (node, _):
             end = node.controller.log.end_offset
 
-            def bug(image: MetadataImage) -> Outcome[None]:
+            def bug(image: MetadataImage) -> ControllerResult[None]:
                 raise ZeroDivisionError
 
-            def misfit(image: MetadataImage) -> Outcome[None]:
-                return Outcome((m.RemoveTopicRecord(topic_id=bytes(16)),), None)
+            def misfit(image: MetadataImage) -> ControllerResult[None]:
+                return ControllerResult((m.RemoveTopicRecord(topic_id=bytes(16)),), None)
 
             for command in (bug, misfit):
                 with pytest.raises(KafkaError) as error:
@@ -155,10 +155,10 @@ def test_a_command_that_fails_writes_nothing_and_the_next_one_works(tmp_path: Pa
 def test_a_full_queue_refuses(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path) as (node, _):
-            nothing = [node.controller.submit("nothing", lambda image: Outcome((), None)) for _ in range(10)]
+            nothing = [node.controller.submit("nothing", lambda image: ControllerResult((), None)) for _ in range(10)]
             waiting = [asyncio.ensure_future(one) for one in nothing]
             many = [
-                asyncio.ensure_future(node.controller.submit("nothing", lambda image: Outcome((), None)))
+                asyncio.ensure_future(node.controller.submit("nothing", lambda image: ControllerResult((), None)))
                 for _ in range(QUEUED_COMMANDS_MAX)
             ]
             outcomes = await asyncio.gather(*waiting, *many, return_exceptions=True)
@@ -173,13 +173,13 @@ def test_after_a_stop_commands_are_refused(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path) as (node, _):
             controller = node.controller
-            waiting = asyncio.ensure_future(controller.submit("nothing", lambda image: Outcome((), None)))
+            waiting = asyncio.ensure_future(controller.submit("nothing", lambda image: ControllerResult((), None)))
             await node.stop()
             with pytest.raises(KafkaError) as error:
                 await waiting
             assert error.value.code == ErrorCode.NOT_CONTROLLER
             with pytest.raises(KafkaError):
-                await controller.submit("nothing", lambda image: Outcome((), None))
+                await controller.submit("nothing", lambda image: ControllerResult((), None))
 
     run(play)
 
@@ -232,7 +232,7 @@ def test_time_nobody_could_be_heard_in_makes_no_session_longer_than_a_full_one()
     play = Play()
     play.start_brokers(1, 2)
     image = play.image
-    sessions = Sessions(1000)
+    sessions = BrokerSessions(1000)
     sessions.update(image, 0)
     sessions.touch(1, image.brokers[1].epoch, 900)
     sessions.extend(800, 1000)
@@ -424,6 +424,6 @@ def test_a_disk_that_fails_ends_the_controller_and_says_so(tmp_path: Path) -> No
             await until(lambda: controller.failure is not None)
             assert "t" not in controller.image.topic_ids
             with pytest.raises(KafkaError):
-                await controller.submit("nothing", lambda image: Outcome((), None))
+                await controller.submit("nothing", lambda image: ControllerResult((), None))
 
     run(play)

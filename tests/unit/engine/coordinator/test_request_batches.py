@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from backend.engine.coordinator.request_batches import GATHERED_MAX, BrokerBatches
+from backend.engine.coordinator.request_batches import GATHERED_MAX, RequestBatches
 from backend.protocol.errors import ErrorCode, KafkaError
 
 
@@ -30,7 +30,7 @@ class Brokers:
 def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
     async def play() -> None:
         brokers = Brokers()
-        batches: BrokerBatches[int, int] = BrokerBatches(brokers.send, name="test")
+        batches: RequestBatches[int, int] = RequestBatches(brokers.send, name="test")
         first = asyncio.ensure_future(batches.ask(1, 0))
         await asyncio.sleep(0.01)
         others = [asyncio.ensure_future(batches.ask(1, number)) for number in range(1, GATHERED_MAX + 3)]
@@ -53,7 +53,7 @@ def test_a_failure_reaches_everybody_who_asked_and_the_next_request_is_made(fail
         brokers = Brokers()
         brokers.failure = failure
         brokers.may_answer.set()
-        batches: BrokerBatches[int, int] = BrokerBatches(brokers.send, name="test")
+        batches: RequestBatches[int, int] = RequestBatches(brokers.send, name="test")
         found = await asyncio.gather(*(batches.ask(1, number) for number in range(3)), return_exceptions=True)
         assert found == [failure] * 3
         brokers.failure = None
@@ -67,7 +67,7 @@ def test_too_few_answers_are_an_error() -> None:
         return []
 
     async def play() -> None:
-        batches: BrokerBatches[int, int] = BrokerBatches(send, name="test")
+        batches: RequestBatches[int, int] = RequestBatches(send, name="test")
         with pytest.raises(KafkaError, match="0 answers to 1"):
             await batches.ask(1, 5)
 

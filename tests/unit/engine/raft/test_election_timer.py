@@ -10,32 +10,32 @@ from immutables import Map
 
 from backend.engine.ports import tasks
 from backend.engine.raft import election as q
-from backend.engine.raft.election_timer import CALM_TICK_MS, TICK_MS, ElectionClock
-from backend.engine.raft.raft_state import Progress, Quorum, Role, Timing
+from backend.engine.raft.election_timer import CALM_TICK_MS, TICK_MS, ElectionTimer
+from backend.engine.raft.raft_state import RaftRole, RaftState, Timing, VoterProgress
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import VirtualClock
 
 TIMING = Timing(election_timeout_ms=1_000, fetch_timeout_ms=6_000, backoff_max_ms=1_000)
-FOLLOWER = Quorum(2, (1, 2, 3), TIMING, Role.FOLLOWER, 4, leader_id=1, leader_heard=True, deadline_ms=6_000.0)
+FOLLOWER = RaftState(2, (1, 2, 3), TIMING, RaftRole.FOLLOWER, 4, leader_id=1, leader_heard=True, deadline_ms=6_000.0)
 
 
 class Node:
     """A clock over a state that a test changes, on virtual time; counts the looks."""
 
-    def __init__(self, state: Quorum) -> None:
+    def __init__(self, state: RaftState) -> None:
         self.loop = VirtualLoop()
         self.looks = 0
         self.state = state
-        self.clock = ElectionClock(VirtualClock(lambda: self.loop.now_ms, 0), self._look)
+        self.clock = ElectionTimer(VirtualClock(lambda: self.loop.now_ms, 0), self._look)
 
-    def _look(self) -> Quorum:
+    def _look(self) -> RaftState:
         self.looks += 1
         return self.state
 
-    def due_at_ms(self, events: dict[float, Quorum]) -> float:
+    def due_at_ms(self, events: dict[float, RaftState]) -> float:
         """When the clock says that something is due, while the state changes at these times."""
 
-        def change(state: Quorum) -> None:
+        def change(state: RaftState) -> None:
             self.state = state
             self.clock.deadline_moved()
 
@@ -48,7 +48,7 @@ class Node:
         return self.loop.play(main())
 
 
-def heard_at(ms: float) -> Quorum:
+def heard_at(ms: float) -> RaftState:
     return replace(FOLLOWER, deadline_ms=ms + TIMING.fetch_timeout_ms)
 
 
@@ -82,17 +82,17 @@ def test_a_node_that_fails_is_not_waited_for() -> None:
 
 
 def test_a_leader_is_calm_while_a_majority_fetches() -> None:
-    progress = Map({2: Progress(9, 100.0), 3: Progress(9, 9_000.0)})
-    leader = Quorum(1, (1, 2, 3), TIMING, Role.LEADER, 4, leader_id=1, progress=progress)
+    progress = Map({2: VoterProgress(9, 100.0), 3: VoterProgress(9, 9_000.0)})
+    leader = RaftState(1, (1, 2, 3), TIMING, RaftRole.LEADER, 4, leader_id=1, progress=progress)
     assert q.hears_others(leader, 9_400.0)
     assert not q.hears_others(leader, 9_000.0 + TIMING.fetch_timeout_ms / 4 + 1)
-    assert not q.hears_others(replace(leader, role=Role.CANDIDATE), 9_400.0)
+    assert not q.hears_others(replace(leader, role=RaftRole.CANDIDATE), 9_400.0)
     assert not q.hears_others(replace(leader, voters=(1,), progress=Map()), 9_400.0)
 
 
 def test_a_clock_that_comes_late_says_by_how_much() -> None:
     async def main() -> float:
-        clock = ElectionClock(VirtualClock(lambda: asyncio.get_running_loop().time() * 1000, 0), lambda: FOLLOWER)
+        clock = ElectionTimer(VirtualClock(lambda: asyncio.get_running_loop().time() * 1000, 0), lambda: FOLLOWER)
         waiting = asyncio.create_task(clock.due())
         await asyncio.sleep(0)
         clock._planned_ms -= 200.0  # as after a pause of the process

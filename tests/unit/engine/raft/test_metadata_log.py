@@ -26,7 +26,7 @@ from backend.engine.raft.metadata_log import (
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
-    Standing,
+    VoterStanding,
     decode_quorum_state,
     encode_quorum_state,
 )
@@ -107,7 +107,7 @@ def test_what_a_node_has_promised_is_read_back_from_kafkas_file(tmp_path: Path) 
         promised = QuorumState(leader_id=-1, leader_epoch=3, voted_id=2, voters=(1, 2, 3))
         await log.write_state(promised)
         assert read_quorum_state(ports.disk, log.dir) == (promised, None)
-        known = replace(promised, directory_id=b"d" * 16, standing=Standing.CATCHING_UP)
+        known = replace(promised, directory_id=b"d" * 16, standing=VoterStanding.CATCHING_UP)
         await log.write_state(known)
         assert read_quorum_state(ports.disk, log.dir) == (known, None)
         log.close()

@@ -8,12 +8,12 @@ import pytest
 
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
-from backend.engine.raft.quorum_state import QuorumState, Standing, decode_quorum_state, encode_quorum_state
+from backend.engine.raft.quorum_state import QuorumState, VoterStanding, decode_quorum_state, encode_quorum_state
 from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.voter_memory import (
-    Memory,
     MetadataLost,
     Traces,
+    VoterMemory,
     judge,
     judge_only_voter,
     read_quorum_state,
@@ -26,19 +26,21 @@ EMPTY = LogEnd(0, 0)
 STATE = QuorumState(leader_id=2, leader_epoch=5, voted_id=2, voters=(1, 2, 3))
 
 
-def judged(stored: QuorumState | None, end: LogEnd, traces: Traces | None = None, damage: str | None = None) -> Memory:
+def judged(
+    stored: QuorumState | None, end: LogEnd, traces: Traces | None = None, damage: str | None = None
+) -> VoterMemory:
     return judge(stored, damage, end, traces or Traces(), directory_id=OLD, fresh_directory_id=FRESH)
 
 
 def test_a_folder_of_an_earlier_version_is_a_member_by_its_log_directory() -> None:
-    assert judged(STATE, END) == Memory(
-        QuorumState(2, 5, 2, (1, 2, 3), directory_id=OLD, standing=Standing.MEMBER), None
+    assert judged(STATE, END) == VoterMemory(
+        QuorumState(2, 5, 2, (1, 2, 3), directory_id=OLD, standing=VoterStanding.MEMBER), None
     )
 
 
 def test_an_empty_folder_without_traces_may_make_a_quorum() -> None:
     memory = judged(None, EMPTY)
-    assert (memory.state.standing, memory.state.directory_id, memory.lost) == (Standing.FORMING, FRESH, None)
+    assert (memory.state.standing, memory.state.directory_id, memory.lost) == (VoterStanding.FORMING, FRESH, None)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_what_was_forgotten_is_noticed_and_the_voter_gets_another_directory(
 ) -> None:
     memory = judged(stored, end, traces, damage)
     assert said in str(memory.lost)
-    assert (memory.state.standing, memory.state.directory_id) == (Standing.CATCHING_UP, FRESH)
+    assert (memory.state.standing, memory.state.directory_id) == (VoterStanding.CATCHING_UP, FRESH)
     assert (memory.state.voted_id, memory.state.leader_id) == (-1, -1)
     assert memory.state.leader_epoch >= end.epoch
 
@@ -72,10 +74,10 @@ def test_what_fits_is_no_loss() -> None:
 
 
 def test_a_voter_that_was_catching_up_goes_on_by_the_same_directory() -> None:
-    for standing in (Standing.CATCHING_UP, Standing.FORMING):
+    for standing in (VoterStanding.CATCHING_UP, VoterStanding.FORMING):
         stored = QuorumState(directory_id=KEPT, standing=standing)
         memory = judged(stored, END)
-        assert (memory.state.standing, memory.state.directory_id) == (Standing.CATCHING_UP, KEPT)
+        assert (memory.state.standing, memory.state.directory_id) == (VoterStanding.CATCHING_UP, KEPT)
 
 
 def test_an_only_voter_is_refused_when_its_log_is_not_what_it_was() -> None:
@@ -99,7 +101,7 @@ def test_a_damaged_quorum_state_is_kept_aside(tmp_path: Path) -> None:
 
 
 def test_kafkas_file_carries_our_fields_and_is_read_without_them() -> None:
-    known = QuorumState(2, 5, 2, (1, 2, 3), KEPT, Standing.CATCHING_UP)
+    known = QuorumState(2, 5, 2, (1, 2, 3), KEPT, VoterStanding.CATCHING_UP)
     assert decode_quorum_state(encode_quorum_state(known)) == known
     assert b"directoryId" not in encode_quorum_state(STATE)
     assert decode_quorum_state(encode_quorum_state(STATE)) == STATE

@@ -26,7 +26,7 @@ from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.isr_change import alter_partition
 from backend.engine.controller.commands.partition.reassignment import alter_partition_reassignments
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -338,7 +338,7 @@ class Nodes:
             if node.up and node.metadata.image is not self.play.image and (not only or node.id in only):
                 node.publish(self.play.image)
 
-    def apply(self, command: Callable[[MetadataImage], Outcome[R]]) -> R:
+    def apply(self, command: Callable[[MetadataImage], ControllerResult[R]]) -> R:
         response = self.play.do(command)
         self.publish()
         return response

@@ -15,7 +15,7 @@ import pytest
 from app.components.follower.replica_phases import describe_phase
 from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.fetchers.followed_partition import FollowedPartition
 from backend.engine.replica.fetchers.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
@@ -70,7 +70,7 @@ def elect(nodes: Nodes, leader: int) -> None:
     """The leader is elected again: a new epoch."""
     topic_id = nodes.play.image.topic_ids[TOPIC]
     record = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
-    nodes.apply(lambda _: Outcome((record,), None))
+    nodes.apply(lambda _: ControllerResult((record,), None))
 
 
 def has_what_it_had(nodes: Nodes) -> bool:
@@ -431,9 +431,9 @@ def test_an_older_metadata_version_puts_the_mode_off_without_an_error(tmp_path: 
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
 
-            def older(_: MetadataImage) -> Outcome[None]:
+            def older(_: MetadataImage) -> ControllerResult[None]:
                 record = m.FeatureLevelRecord(name="metadata.version", feature_level=KAFKA_4_2_IV0)
-                return Outcome((record,), None)
+                return ControllerResult((record,), None)
 
             nodes.apply(older)
             asked: list[int] = []

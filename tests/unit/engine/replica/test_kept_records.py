@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.image_records import image_records
 from backend.engine.controller.image.metadata_image import RECOVERING, MetadataImage, PartitionRegistration
 from backend.engine.controller.image.replay import merge_partition, new_partition
@@ -112,15 +112,15 @@ def test_followers_of_a_leader_that_lost_records_keep_theirs_and_say_so(tmp_path
     play(run)
 
 
-def elected(image: MetadataImage, *, unclean: bool) -> Outcome[None]:
+def elected(image: MetadataImage, *, unclean: bool) -> ControllerResult[None]:
     """Broker 1 leads in a new epoch."""
     topic_id = image.topic_ids["orders"]
     if not unclean:
-        return Outcome((m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1),), None)
+        return ControllerResult((m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1),), None)
     left = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1, isr=[2])
     led = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1, isr=[1])
     led.leader_recovery_state = RECOVERING
-    return Outcome((left, led), None)
+    return ControllerResult((left, led), None)
 
 
 def test_an_unclean_election_lets_followers_go_on_also_those_that_were_away(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -325,7 +325,7 @@ def test_a_follower_that_is_fenced_while_it_builds_asks_no_more_until_the_next_l
             nodes.refuse = lambda *_: None
             topic_id = nodes.play.image.topic_ids["orders"]
             elected = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1)
-            nodes.apply(lambda _: Outcome((elected,), None))
+            nodes.apply(lambda _: ControllerResult((elected,), None))
             await nodes.in_sync("orders", 1, 2, 3)
             assert nodes[3].offsets("orders") == (0, 6, 7, 7)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from backend.engine.common.topic_names import check_topic_name
 from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Type
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.broker_settings import check_broker_settings
 from backend.engine.controller.commands.config.min_isr import check_min_isr, min_isr_changes
 from backend.engine.controller.commands.config.resource_settings import check_client_metrics, check_group
@@ -39,12 +39,12 @@ SUBTRACT: Final = 3
 _APPENDABLE: Final = {TOPIC_RESOURCE: TOPIC_SETTINGS, BROKER_RESOURCE: BROKER_SETTINGS}
 
 # (operation, value) by name of the setting.
-Operations = Mapping[str, tuple[int, str | None]]
+ConfigOperations = Mapping[str, tuple[int, str | None]]
 
 
 def incremental_alter_configs(
     image: MetadataImage, request: m.IncrementalAlterConfigsRequest, config: BrokerConfig
-) -> Outcome[m.IncrementalAlterConfigsResponse]:
+) -> ControllerResult[m.IncrementalAlterConfigsResponse]:
     """Each resource on its own: all of its changes or none."""
     records: list[Message] = []
     response = m.IncrementalAlterConfigsResponse()
@@ -63,10 +63,10 @@ def incremental_alter_configs(
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
-def operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]) -> Operations:
+def operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]) -> ConfigOperations:
     """The changes by name; KafkaError when they are not well formed."""
     names = Counter(one.name for one in configs)
     if twice := [name for name, count in names.items() if count > 1]:
@@ -81,7 +81,7 @@ def operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]
 
 def alter_configs(
     image: MetadataImage, request: m.AlterConfigsRequest, config: BrokerConfig
-) -> Outcome[m.AlterConfigsResponse]:
+) -> ControllerResult[m.AlterConfigsResponse]:
     """The older request: what a resource does not name is deleted."""
     records: list[Message] = []
     response = m.AlterConfigsResponse()
@@ -105,7 +105,7 @@ def alter_configs(
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
 def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
@@ -134,7 +134,7 @@ def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
 
 
 def alter_resource(
-    image: MetadataImage, config: BrokerConfig, resource_type: int, name: str, operations: Operations
+    image: MetadataImage, config: BrokerConfig, resource_type: int, name: str, operations: ConfigOperations
 ) -> list[m.ConfigRecord]:
     """ConfigRecords that carry out the operations on one resource; KafkaError when they may not stand."""
     current = image.config(resource_type, name)

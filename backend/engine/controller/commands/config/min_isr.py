@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster import MIN_ISR, cluster_wide
-from backend.engine.controller.commands.partition.elections import Found, leader_and_isr_changes, partitions_of
+from backend.engine.controller.commands.partition.elections import (
+    LocatedPartition,
+    leader_and_isr_changes,
+    partitions_of,
+)
 from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
@@ -62,7 +66,7 @@ def min_isr_changes(
     return leader_and_isr_changes(after, config, _partitions(after, concerned))
 
 
-def _partitions(image: MetadataImage, changes: Iterable[m.ConfigRecord]) -> Iterator[Found]:
+def _partitions(image: MetadataImage, changes: Iterable[m.ConfigRecord]) -> Iterator[LocatedPartition]:
     for change in changes:
         names = [change.resource_name] if change.resource_type == TOPIC_RESOURCE else sorted(image.topic_ids)
         for name in names:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.commands.partition.eligible_leaders import NOBODY
 from backend.engine.controller.commands.partition.partition_change import Election, LogEnds, change_record, target_of
@@ -22,7 +22,7 @@ UNCLEAN: Final = 1
 REBALANCED_PARTITIONS_MAX: Final = 1000
 
 # A partition by its topic and index.
-Found = tuple[TopicImage, int, PartitionRegistration]
+LocatedPartition = tuple[TopicImage, int, PartitionRegistration]
 
 _Result = m.ElectLeadersResponse.ReplicaElectionResults
 _PartitionResult = _Result.PartitionResult
@@ -38,13 +38,13 @@ def elect_leaders(
     request: m.ElectLeadersRequest,
     config: BrokerConfig,
     log_ends: Mapping[tuple[bytes, int], LogEnds] | None = None,
-) -> Outcome[m.ElectLeadersResponse]:
+) -> ControllerResult[m.ElectLeadersResponse]:
     """Partitions named, or all; of all, those that need no election are left out of the answer.
 
     `log_ends`: what live replicas say of their logs, by topic id and partition; an unclean election takes the best.
     """
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return outcome([], m.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+        return checked_result([], m.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
     records: list[Message] = []
     response = m.ElectLeadersResponse()
     everything = request.topic_partitions is None
@@ -58,10 +58,10 @@ def elect_leaders(
             records.append(record)
         response.replica_election_results[-1].partition_result.append(answer)
     # All partitions of a large cluster may need one: each election stands by itself.
-    return Outcome(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
-def asked_leaderless(image: MetadataImage, request: m.ElectLeadersRequest) -> list[Found]:
+def asked_leaderless(image: MetadataImage, request: m.ElectLeadersRequest) -> list[LocatedPartition]:
     """Partitions without a leader that the request names."""
     if request.election_type != UNCLEAN:
         return []
@@ -124,13 +124,13 @@ def _refused(index: int, code: ErrorCode, message: str | None = None) -> _Partit
     return _PartitionResult(partition_id=index, error_code=code, error_message=message or _TEXTS[code])
 
 
-def all_partitions(image: MetadataImage) -> Iterator[Found]:
+def all_partitions(image: MetadataImage) -> Iterator[LocatedPartition]:
     """Every partition, by topic name and index."""
     for name in sorted(image.topic_ids):
         yield from partitions_of(image, name)
 
 
-def partitions_of(image: MetadataImage, name: str) -> Iterator[Found]:
+def partitions_of(image: MetadataImage, name: str) -> Iterator[LocatedPartition]:
     """A topic's partitions by index; none when there is no such topic."""
     topic = image.topic(name)
     if topic is not None:
@@ -141,7 +141,7 @@ def partitions_of(image: MetadataImage, name: str) -> Iterator[Found]:
 def leader_and_isr_changes(
     image: MetadataImage,
     config: BrokerConfig,
-    partitions: Iterable[Found],
+    partitions: Iterable[LocatedPartition],
     *,
     remove: int | None = None,
     add: int | None = None,
@@ -195,17 +195,17 @@ def election_settings(image: MetadataImage, config: BrokerConfig, topic: str) ->
     return Election.UNCLEAN if unclean else Election.ONLINE, effective_min_isr(image, config, topic)
 
 
-def in_isr(image: MetadataImage, broker: int) -> Iterator[Found]:
+def in_isr(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that have the broker in their ISR."""
     return (found for found in all_partitions(image) if broker in found[2].isr)
 
 
-def in_isr_or_elr(image: MetadataImage, broker: int) -> Iterator[Found]:
+def in_isr_or_elr(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that the broker may lead as far as metadata says."""
     return (found for found in all_partitions(image) if broker in found[2].isr or broker in found[2].elr)
 
 
-def known_to(image: MetadataImage, broker: int) -> Iterator[Found]:
+def known_to(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that have the broker in ISR, ELR or last known ELR."""
     return (
         found
@@ -214,7 +214,7 @@ def known_to(image: MetadataImage, broker: int) -> Iterator[Found]:
     )
 
 
-def leaderless(image: MetadataImage) -> Iterator[Found]:
+def leaderless(image: MetadataImage) -> Iterator[LocatedPartition]:
     """Partitions that nobody leads."""
     return (found for found in all_partitions(image) if found[2].leader == NO_LEADER)
 
@@ -224,7 +224,7 @@ def leads_any(image: MetadataImage, broker: int) -> bool:
     return any(partition.leader == broker for topic in image.topics.values() for partition in topic.partitions.values())
 
 
-def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
+def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> ControllerResult[None]:
     """Leadership back to preferred replicas that can take it (auto.leader.rebalance.enable)."""
     records: list[Message] = []
     for topic, index, partition in all_partitions(image):
@@ -242,9 +242,9 @@ def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Outcome[Non
         )
         if record is not None:
             records.append(record)
-    return outcome(records, None)
+    return checked_result(records, None)
 
 
-def elect_unclean(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
+def elect_unclean(image: MetadataImage, config: BrokerConfig) -> ControllerResult[None]:
     """Leaders for leaderless partitions of topics whose settings (now) allow an unclean election."""
-    return Outcome(tuple(leader_and_isr_changes(image, config, leaderless(image))), None)
+    return ControllerResult(tuple(leader_and_isr_changes(image, config, leaderless(image))), None)

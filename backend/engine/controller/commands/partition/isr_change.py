@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, check_broker_epoch, outcome
+from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch, checked_result
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.commands.partition.partition_change import Election, change_record, target_of
 from backend.engine.controller.commands.partition.registered_directories import has_log
@@ -27,7 +27,7 @@ _Answer = m.AlterPartitionResponse.Topics.Partitions
 
 def alter_partition(
     image: MetadataImage, request: m.AlterPartitionRequest, config: BrokerConfig, version: int
-) -> Outcome[m.AlterPartitionResponse]:
+) -> ControllerResult[m.AlterPartitionResponse]:
     """Each partition on its own; STALE_BROKER_EPOCH for the whole request of an earlier life of the broker."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[Message] = []
@@ -44,7 +44,7 @@ def alter_partition(
             answers.partitions.append(answer)
             if record is not None:
                 records.append(record)
-    return outcome(records, response)
+    return checked_result(records, response)
 
 
 def _alter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.engine.controller.commands.command import Outcome, check_record_count, outcome, same_names
+from backend.engine.controller.commands.command import ControllerResult, check_record_count, checked_result, same_names
 from backend.engine.controller.commands.partition.replica_lists import check_assignment, new_partition_record
 from backend.engine.controller.commands.partition.replica_placement import Choose
 from backend.engine.controller.commands.topics import place_partitions
@@ -16,7 +16,7 @@ _Topics = m.CreatePartitionsRequest.Topics
 
 def create_partitions(
     image: MetadataImage, request: m.CreatePartitionsRequest, *, choose: Choose
-) -> Outcome[m.CreatePartitionsResponse]:
+) -> ControllerResult[m.CreatePartitionsResponse]:
     """Topics grow to the counts asked for; each topic on its own.
 
     The topic that would make the request too large is refused with POLICY_VIOLATION. Kafka refuses it too, but with
@@ -40,7 +40,7 @@ def create_partitions(
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
             )
         )
-    return outcome([] if request.validate_only else records, response)
+    return checked_result([] if request.validate_only else records, response)
 
 
 def _grow(image: MetadataImage, request: _Topics, choose: Choose, records_before: int) -> list[m.PartitionRecord]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.commands.partition.partition_change import Election, change_record, target_of
 from backend.engine.controller.commands.partition.replica_lists import check_assignment
@@ -37,11 +37,11 @@ _Ongoing = m.ListPartitionReassignmentsResponse.Topics
 
 def alter_partition_reassignments(
     image: MetadataImage, request: m.AlterPartitionReassignmentsRequest, config: BrokerConfig
-) -> Outcome[m.AlterPartitionReassignmentsResponse]:
+) -> ControllerResult[m.AlterPartitionReassignmentsResponse]:
     """Each partition on its own; replicas null cancels."""
     if not request.topics:
         # Kafka answers without having looked at anything else of the request.
-        return Outcome((), m.AlterPartitionReassignmentsResponse())
+        return ControllerResult((), m.AlterPartitionReassignmentsResponse())
     records: list[Message] = []
     response = m.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
@@ -69,7 +69,7 @@ def alter_partition_reassignments(
                 continue
             if record is not None:
                 records.append(record)
-    return outcome(records, response)
+    return checked_result(records, response)
 
 
 def _alter(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr
-from backend.engine.controller.commands.partition.elections import Found, leaderless
+from backend.engine.controller.commands.partition.elections import LocatedPartition, leaderless
 from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
 from backend.engine.controller.commands.partition.partition_change import LogEnds, change_record, target_of
 from backend.engine.controller.commands.partition.registered_directories import has_log
@@ -29,21 +29,21 @@ from backend.engine.controller.image.metadata_image import (
 from backend.protocol.messages import Message
 
 # Partitions by the broker that is asked about its logs of them, and the answers by topic id and partition.
-AskedLogs = Mapping[int, Sequence[Found]]
-LogEndsFound = Mapping[tuple[bytes, int], LogEnds]
+LogsToRead = Mapping[int, Sequence[LocatedPartition]]
+LogEndsByPartition = Mapping[tuple[bytes, int], LogEnds]
 
 
 class LogEndReader(Protocol):
     """Whoever can ask brokers."""
 
-    async def ask(self, image: MetadataImage, asked: AskedLogs) -> LogEndsFound:
+    async def ask(self, image: MetadataImage, asked: LogsToRead) -> LogEndsByPartition:
         """What the brokers say; who does not answer in time or cannot is left out. Raises nothing."""
         ...
 
 
-def logs_of_live_replicas(image: MetadataImage, partitions: Iterable[Found]) -> AskedLogs:
+def logs_of_live_replicas(image: MetadataImage, partitions: Iterable[LocatedPartition]) -> LogsToRead:
     """Every live replica is asked."""
-    asked: dict[int, list[Found]] = {}
+    asked: dict[int, list[LocatedPartition]] = {}
     for found in partitions:
         for broker in found[2].replicas:
             if image.is_active(broker):
@@ -51,14 +51,14 @@ def logs_of_live_replicas(image: MetadataImage, partitions: Iterable[Found]) -> 
     return asked
 
 
-def to_recover(image: MetadataImage) -> list[Found]:
+def to_recover(image: MetadataImage) -> list[LocatedPartition]:
     """Partitions that wait for a comparison of logs."""
     if not elr_enabled(image):
         return []
     return [found for found in leaderless(image) if is_to_recover(found[2])]
 
 
-def still_to_recover(image: MetadataImage, found: Iterable[Found]) -> list[Found]:
+def still_to_recover(image: MetadataImage, found: Iterable[LocatedPartition]) -> list[LocatedPartition]:
     """Those of the partitions that wait for it now, as they are now."""
     kept = []
     for topic, index, _ in found:
@@ -76,7 +76,7 @@ def is_to_recover(partition: PartitionRegistration) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RecoveryVerdict:
     """What is known of a partition's logs: who leads now (-1: nobody yet), and whose log is still waited for."""
 
     leader: int
@@ -87,7 +87,7 @@ class Verdict:
 
 def judge(
     image: MetadataImage, partition: PartitionRegistration, ends: LogEnds, min_isr: int, *, expired: bool
-) -> Verdict:
+) -> RecoveryVerdict:
     """`ends` are the answers of replicas in their present lives; `expired`: nobody is waited for any longer.
 
     A broker that came back with another disk has nothing to compare. All others that are remembered are waited for;
@@ -100,9 +100,9 @@ def judge(
     answered = len(candidates) - len(silent)
     complete = answered >= min_isr
     if not answered or (silent and not (expired and complete)):
-        return Verdict(NO_LEADER, complete, silent)
+        return RecoveryVerdict(NO_LEADER, complete, silent)
     # Of equal logs the first in the replica list.
-    return Verdict(max(known, key=lambda one: ends[one]), complete, ())
+    return RecoveryVerdict(max(known, key=lambda one: ends[one]), complete, ())
 
 
 def _may_lead(image: MetadataImage, partition: PartitionRegistration, replica: int) -> bool:
@@ -122,7 +122,7 @@ class Recovery:
 
 def elect_recovered(
     image: MetadataImage, config: BrokerConfig, recoveries: Sequence[Recovery]
-) -> Outcome[tuple[Recovery, ...]]:
+) -> ControllerResult[tuple[Recovery, ...]]:
     """The best logs lead, where nothing has changed since they were compared: these recoveries."""
     records: list[Message] = []
     elected: list[Recovery] = []
@@ -147,9 +147,9 @@ def elect_recovered(
             records.append(record)
             elected.append(one)
     # A whole cluster may come back so: each election stands by itself.
-    return Outcome(tuple(records), tuple(elected))
+    return ControllerResult(tuple(records), tuple(elected))
 
 
-def brokers_named(verdicts: Iterable[Verdict]) -> list[int]:
+def brokers_named(verdicts: Iterable[RecoveryVerdict]) -> list[int]:
     """All that are still waited for."""
     return sorted({broker for verdict in verdicts for broker in verdict.waits_for})

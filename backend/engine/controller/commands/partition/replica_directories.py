@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.command import Outcome, check_broker_epoch
+from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch
 from backend.engine.controller.commands.partition.elections import leader_and_isr_changes
 from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
 from backend.engine.controller.commands.partition.registered_directories import NO_DIRECTORIES, log_is_gone
@@ -19,7 +19,7 @@ _Answer = m.AssignReplicasToDirsResponse.Directories
 
 def assign_replicas_to_dirs(
     image: MetadataImage, request: m.AssignReplicasToDirsRequest, config: BrokerConfig
-) -> Outcome[m.AssignReplicasToDirsResponse]:
+) -> ControllerResult[m.AssignReplicasToDirsResponse]:
     """Each replica on its own; STALE_BROKER_EPOCH for the whole request of an earlier life of the broker.
 
     A replica in a directory that the broker does not have, or in the lost one, leaves the ISR, and another leads. So
@@ -41,7 +41,7 @@ def assign_replicas_to_dirs(
                 rows.partitions.append(_Answer.Topics.Partitions(partition_index=one.partition_index, error_code=error))
                 if record is not None:
                     records.append(record)
-    return Outcome(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
 def _assign(

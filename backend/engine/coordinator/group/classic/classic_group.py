@@ -95,7 +95,7 @@ class Group:
 
     @property
     def deadline_ms(self) -> float | None:
-        """When the next `Tick` is due; None when nothing waits for time."""
+        """When the next `GroupTick` is due; None when nothing waits for time."""
         times = [member.expires_ms for member in self.members.values()]
         times += [*self.pending.values(), self.join_deadline_ms, self.sync_deadline_ms]
         return min((time for time in times if time is not None), default=None)
@@ -129,7 +129,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GroupLimits:
     """Settings of the coordinator that decide about groups."""
 
     initial_rebalance_delay_ms: int = 3000
@@ -175,7 +175,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class GroupHeartbeat:
     """A sign of life; commits of members count as one."""
 
     token: int
@@ -195,14 +195,14 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class GroupTick:
     """Time has passed."""
 
     now_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class GroupStored:
     """A generation's assignments have reached the log, or have not."""
 
     now_ms: float
@@ -226,7 +226,7 @@ class Takeover:
     now_ms: float
 
 
-Event = Join | Sync | Heartbeat | Leave | Tick | Stored | StaticStored | Takeover
+GroupEvent = Join | Sync | GroupHeartbeat | Leave | GroupTick | GroupStored | StaticStored | Takeover
 
 
 # What follows
@@ -285,8 +285,8 @@ class ReplyLeave:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Write the group as it stands here to the log. With `report` the outcome comes back as `Stored`."""
+class StoreGroup:
+    """Write the group as it stands here to the log. With `report` the outcome comes back as `GroupStored`."""
 
     group: Group
     report: bool
@@ -302,4 +302,4 @@ class StoreStatic:
     old: Member
 
 
-Effect = ReplyJoin | ReplySync | Reply | ReplyLeave | Store | StoreStatic
+GroupEffect = ReplyJoin | ReplySync | Reply | ReplyLeave | StoreGroup | StoreStatic

@@ -12,32 +12,32 @@ from dataclasses import replace
 from typing import assert_never
 
 from backend.engine.coordinator.group.classic.classic_group import (
-    Effect,
-    Event,
     Group,
+    GroupEffect,
+    GroupEvent,
+    GroupHeartbeat,
+    GroupLimits,
     GroupState,
-    Heartbeat,
+    GroupStored,
+    GroupTick,
     Join,
     Leave,
-    Limits,
     Member,
     Reply,
     ReplyLeave,
     ReplySync,
     StaticStored,
-    Store,
-    Stored,
+    StoreGroup,
     Sync,
     SyncResult,
     Takeover,
-    Tick,
 )
 from backend.engine.coordinator.group.classic.joining import Joining
 from backend.engine.coordinator.group.classic.rebalance import check_member
 from backend.protocol.errors import ErrorCode
 
 
-def step(group: Group, event: Event, limits: Limits) -> tuple[Group, list[Effect]]:
+def step(group: Group, event: GroupEvent, limits: GroupLimits) -> tuple[Group, list[GroupEffect]]:
     """The group after the event, and what to do, in order."""
     turn = _Turn(group, limits)
     match event:
@@ -45,13 +45,13 @@ def step(group: Group, event: Event, limits: Limits) -> tuple[Group, list[Effect
             turn.join(event)
         case Sync():
             turn.sync(event)
-        case Heartbeat():
+        case GroupHeartbeat():
             turn.heartbeat(event)
         case Leave():
             turn.leave(event)
-        case Tick():
+        case GroupTick():
             turn.tick(event.now_ms)
-        case Stored():
+        case GroupStored():
             turn.stored(event)
         case StaticStored():
             turn.static_stored(event)
@@ -111,7 +111,7 @@ class _Turn(Joining):
         self.change(replace(member, sync_token=event.token))
         if member.member_id == self.leader and self.storing is None:
             self.storing = {name: bytes(event.assignments.get(name, b"")) for name in self.members}
-            self.effects.append(Store(self._assigned(self.storing), report=True))
+            self.effects.append(StoreGroup(self._assigned(self.storing), report=True))
 
     def _check_sync(self, event: Sync) -> ErrorCode:
         error = check_member(self.group(), event.member_id, event.instance_id)
@@ -139,7 +139,7 @@ class _Turn(Joining):
         result = SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
         self.effects.append(ReplySync(token, result))
 
-    def stored(self, event: Stored) -> None:
+    def stored(self, event: GroupStored) -> None:
         storing = self.storing
         if self.state is not GroupState.COMPLETING_REBALANCE or storing is None or event.generation != self.generation:
             return
@@ -159,10 +159,10 @@ class _Turn(Joining):
 
     # Heartbeat, leave, time
 
-    def heartbeat(self, event: Heartbeat) -> None:
+    def heartbeat(self, event: GroupHeartbeat) -> None:
         self.effects.append(Reply(event.token, self._heartbeat_error(event)))
 
-    def _heartbeat_error(self, event: Heartbeat) -> ErrorCode:
+    def _heartbeat_error(self, event: GroupHeartbeat) -> ErrorCode:
         error = check_member(self.group(), event.member_id, event.instance_id)
         if error is not ErrorCode.NONE:
             return error

@@ -14,14 +14,14 @@ from backend.engine.coordinator.group.classic.classic_group import (
     StaticStored,
     StoreStatic,
 )
-from backend.engine.coordinator.group.classic.rebalance import Turn, check_member, select_protocol
+from backend.engine.coordinator.group.classic.rebalance import GroupUpdate, check_member, select_protocol
 from backend.protocol.errors import ErrorCode
 
 # group.new.member.join.timeout.ms of Kafka: a new member's client may be gone while its join waits.
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 
 
-class Joining(Turn):
+class Joining(GroupUpdate):
     """Joins of new, pending, known and static members."""
 
     def join(self, event: Join) -> None:

@@ -12,15 +12,15 @@ from typing import Final
 
 from backend.engine.coordinator.group.classic.classic_group import (
     LEGAL,
-    Effect,
     Group,
+    GroupEffect,
+    GroupLimits,
     GroupState,
     JoinResult,
-    Limits,
     Member,
     ReplyJoin,
     ReplySync,
-    Store,
+    StoreGroup,
     SyncResult,
 )
 from backend.protocol.errors import ErrorCode
@@ -47,10 +47,10 @@ def select_protocol(members: Sequence[Member]) -> str:
     return votes.most_common(1)[0][0]
 
 
-class Turn:
+class GroupUpdate:
     """A group while one event is applied to it."""
 
-    def __init__(self, group: Group, limits: Limits) -> None:
+    def __init__(self, group: Group, limits: GroupLimits) -> None:
         self.limits = limits
         self.group_id = group.group_id
         self.state = group.state
@@ -66,9 +66,9 @@ class Turn:
         self.sync_deadline_ms = group.sync_deadline_ms
         self.to_sync = set(group.to_sync)
         self.storing = group.storing
-        self.effects: list[Effect] = []
+        self.effects: list[GroupEffect] = []
 
-    def result(self) -> tuple[Group, list[Effect]]:
+    def result(self) -> tuple[Group, list[GroupEffect]]:
         return self.group(), self.effects
 
     def group(self) -> Group:
@@ -205,7 +205,7 @@ class Turn:
         self.generation = _next(self.generation)
         self.protocol_name = None
         self.move_to(GroupState.EMPTY)
-        self.effects.append(Store(self.group(), report=False))
+        self.effects.append(StoreGroup(self.group(), report=False))
 
     def _elect_leader(self) -> bool:
         leader = self.members.get(self.leader or "")

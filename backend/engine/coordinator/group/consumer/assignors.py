@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from backend.engine.coordinator.topics_view import Partition
+from backend.engine.coordinator.topics_view import PartitionKey
 
-Assignment = dict[str, frozenset[Partition]]
+TargetAssignment = dict[str, frozenset[PartitionKey]]
 
 
 class MemberSpec(NamedTuple):
@@ -20,10 +20,10 @@ class MemberSpec(NamedTuple):
 
     instance_id: str | None
     topics: frozenset[bytes]
-    target: frozenset[Partition]
+    target: frozenset[PartitionKey]
 
 
-def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> Assignment:
+def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
     """Equal numbers of partitions; who has one keeps it unless somebody has fewer."""
     kept = _kept(members, counts)
     if len({spec.topics for spec in members.values()}) == 1:
@@ -33,10 +33,10 @@ def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> A
     return {member_id: frozenset(partitions) for member_id, partitions in kept.items()}
 
 
-def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[PartitionKey]]:
     """Present targets that may stay: the topic is subscribed to, the partition exists and is nobody else's."""
-    seen: set[Partition] = set()
-    kept: dict[str, set[Partition]] = {}
+    seen: set[PartitionKey] = set()
+    kept: dict[str, set[PartitionKey]] = {}
     for member_id, spec in members.items():
         mine = {one for one in spec.target if one[0] in spec.topics and one[1] < counts.get(one[0], 0)} - seen
         seen |= mine
@@ -44,14 +44,16 @@ def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dic
     return kept
 
 
-def _free(topics: frozenset[bytes], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]) -> list[Partition]:
+def _free(
+    topics: frozenset[bytes], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
+) -> list[PartitionKey]:
     taken = set().union(*kept.values())
     everything = ((topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0)))
     return [one for one in everything if one not in taken]
 
 
 def _share_evenly(
-    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
 ) -> None:
     """All subscribe to the same: each gets the quota, some one more, first those who have more already."""
     topics = next(iter(members.values())).topics
@@ -70,7 +72,7 @@ def _share_evenly(
 
 
 def _share_by_subscription(
-    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
 ) -> None:
     """Members subscribe to different topics: what is free goes to whoever has least, then surplus moves over."""
     subscribers: dict[bytes, list[str]] = defaultdict(list)
@@ -89,7 +91,7 @@ def _share_by_subscription(
             moved |= _level(topic, subscribers[topic], kept)
 
 
-def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[Partition]]) -> bool:
+def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[PartitionKey]]) -> bool:
     """Moves partitions of one topic from those who have most to those who have least."""
     moved = False
     while True:
@@ -106,10 +108,10 @@ def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[Partition]]
         moved = True
 
 
-def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> Assignment:
+def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
     """Of each topic a contiguous range for each subscriber, static members first, so that topics are co-partitioned."""
     order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or one))
-    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in members}
+    assigned: dict[str, set[PartitionKey]] = {member_id: set() for member_id in members}
     for topic in {topic for spec in members.values() for topic in spec.topics}:
         subscribers = [member_id for member_id in order if topic in members[member_id].topics]
         quota, extra = divmod(counts.get(topic, 0), len(subscribers))
@@ -121,5 +123,5 @@ def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> As
     return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
 
 
-Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], Assignment]
+Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], TargetAssignment]
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}

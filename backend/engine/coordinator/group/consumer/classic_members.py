@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from backend.engine.coordinator.group.classic.classic_group import (
-    Effect,
     Group,
+    GroupEffect,
+    GroupHeartbeat,
     GroupState,
-    Heartbeat,
     Join,
     JoinResult,
     Leave,
@@ -34,7 +34,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
     MemberState,
     Subscription,
 )
-from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerLimits, Turn
+from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, ConsumerLimits
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import stale
 from backend.engine.coordinator.group.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -42,7 +42,7 @@ from backend.engine.coordinator.group.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 # Members
@@ -59,7 +59,7 @@ class Joined:
 
 def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: ConsumerLimits, time_ms: int) -> Joined:
     """A member of the classic protocol joins or joins again. Raises KafkaError."""
-    turn = Turn(group, topics, limits, event.now_ms, time_ms)
+    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, time_ms)
     member_id = event.member_id or event.fresh_id
     turn.refuse_when_full(member_id)
     if not speaks(group, event):
@@ -133,7 +133,7 @@ def sync(group: ConsumerGroup, event: Sync, topics: TopicsView) -> tuple[Consume
     return _put(group, synced), SyncResult(ErrorCode.NONE, event.protocol_type, event.protocol_name, assignment)
 
 
-def heartbeat(group: ConsumerGroup, event: Heartbeat) -> tuple[ConsumerGroup, ErrorCode]:
+def heartbeat(group: ConsumerGroup, event: GroupHeartbeat) -> tuple[ConsumerGroup, ErrorCode]:
     """Keeps a member; REBALANCE_IN_PROGRESS when it could go on. Raises KafkaError."""
     member, classic = _checked(group, event.member_id, event.instance_id, event.generation)
     member = replace(member, session_deadline_ms=event.now_ms + classic.session_timeout_ms)
@@ -207,9 +207,9 @@ def can_upgrade(group: Group, limits: ConsumerLimits) -> bool:
     return group.protocol_type == PROTOCOL_TYPE and len(group.members) <= limits.members_max
 
 
-def refusals(group: Group) -> list[Effect]:
+def refusals(group: Group) -> list[GroupEffect]:
     """Answers to whoever waits in a classic group that changes its protocol: join again."""
-    effects: list[Effect] = []
+    effects: list[GroupEffect] = []
     for member in group.members.values():
         if member.join_token is not None:
             result = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -222,7 +222,7 @@ def refusals(group: Group) -> list[Effect]:
 def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
     """The classic group as a consumer group. Raises DecodeError when members' metadata cannot be read."""
     members: dict[str, ConsumerMember] = {}
-    taken: set[Partition] = set()
+    taken: set[PartitionKey] = set()
     for member in group.members.values():
         # A group that has not settled has no protocol yet; members list theirs, preferred first.
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]

@@ -24,7 +24,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 )
 from backend.engine.coordinator.group.consumer.reconciliation import Goal, reconcile
 from backend.engine.coordinator.topic_regex import matching_topics
-from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 
 # Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS: expressions are matched with new topics at most this often.
@@ -44,7 +44,7 @@ class ConsumerLimits:
     assignment_interval_ms: int = 1000
 
 
-class Turn:
+class ConsumerGroupUpdate:
     """A group while one event is applied to it."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Turn:
     # Members on their way
 
     def advance(
-        self, member: ConsumerMember, *, subscription_changed: bool, owned: frozenset[Partition] | None
+        self, member: ConsumerMember, *, subscription_changed: bool, owned: frozenset[PartitionKey] | None
     ) -> ConsumerMember:
         """The member one step nearer to its target."""
         group = self.group()

@@ -16,9 +16,9 @@ from backend.engine.config import BrokerConfig
 from backend.engine.config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.classic.classic_group import (
-    Effect,
     Group,
-    Heartbeat,
+    GroupEffect,
+    GroupHeartbeat,
     Join,
     JoinResult,
     Leave,
@@ -64,7 +64,7 @@ class ConsumerGroups:
         settings_of: Callable[[str], Mapping[str, str]],
         ports: Ports,
         shards: GroupShards,
-        answer: Callable[[GroupShard, GroupEntry, Sequence[Effect]], None],
+        answer: Callable[[GroupShard, GroupEntry, Sequence[GroupEffect]], None],
         take_over: Callable[[GroupShard, GroupEntry, Takeover], object],
         schedule: Callable[[GroupShard, GroupEntry], None],
     ) -> None:
@@ -187,7 +187,7 @@ class ConsumerGroups:
         await self._change(shard, entry, group, after)
         return result
 
-    def classic_heartbeat(self, shard: GroupShard, entry: GroupEntry, event: Heartbeat) -> ErrorCode:
+    def classic_heartbeat(self, shard: GroupShard, entry: GroupEntry, event: GroupHeartbeat) -> ErrorCode:
         """Keeps a classic member. Raises KafkaError."""
         entry.consumer, error = classic.heartbeat(self._consumer(entry), event)
         self._schedule(shard, entry)

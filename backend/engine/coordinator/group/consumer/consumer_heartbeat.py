@@ -18,9 +18,9 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
     MemberState,
     Subscription,
 )
-from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerLimits, Turn
+from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, ConsumerLimits
 from backend.engine.coordinator.topic_regex import check_regex
-from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 
 
@@ -40,7 +40,7 @@ class ConsumerHeartbeat:
     topics: frozenset[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: frozenset[Partition] | None = None
+    owned: frozenset[PartitionKey] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -55,14 +55,14 @@ class HeartbeatResult:
 
     member_id: str
     epoch: int
-    assignment: frozenset[Partition] | None = None
+    assignment: frozenset[PartitionKey] | None = None
 
 
 def heartbeat(
     group: ConsumerGroup, event: ConsumerHeartbeat, topics: TopicsView, limits: ConsumerLimits
 ) -> tuple[ConsumerGroup, HeartbeatResult]:
     """Joins or goes on. Raises KafkaError."""
-    turn = Turn(group, topics, limits, event.now_ms, event.time_ms)
+    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
     turn.refuse_when_full(event.member_id)
     member = _member(turn, event)
     before = member.current
@@ -82,7 +82,7 @@ def heartbeat(
     return turn.group(), HeartbeatResult(member.member_id, current.epoch, assignment)
 
 
-def _member(turn: Turn, event: ConsumerHeartbeat) -> ConsumerMember:
+def _member(turn: ConsumerGroupUpdate, event: ConsumerHeartbeat) -> ConsumerMember:
     joins = event.epoch == JOIN_EPOCH
     if event.instance_id is None:
         if joins:
@@ -129,7 +129,7 @@ def leaving(
     group: ConsumerGroup, event: ConsumerHeartbeat, topics: TopicsView, limits: ConsumerLimits
 ) -> ConsumerMember:
     """The member that a heartbeat with a leave epoch speaks for. Raises KafkaError."""
-    turn = Turn(group, topics, limits, event.now_ms, event.time_ms)
+    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
     if event.instance_id is None:
         return turn.find(event.member_id)
     return turn.find_static(event.instance_id, event.member_id)
@@ -149,7 +149,7 @@ def without(
     group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView, limits: ConsumerLimits
 ) -> ConsumerGroup:
     """The group after members left or were fenced."""
-    turn = Turn(group, topics, limits, 0.0, 0)
+    turn = ConsumerGroupUpdate(group, topics, limits, 0.0, 0)
     turn.remove(member_ids)
     return turn.group()
 
@@ -180,7 +180,7 @@ def expired(group: ConsumerGroup, now_ms: float) -> list[str]:
 
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, epoch: int, partitions: Collection[Partition], version: int | None
+    group: ConsumerGroup, member_id: str, epoch: int, partitions: Collection[PartitionKey], version: int | None
 ) -> ErrorCode:
     """Whether a member may commit offsets of partitions; `version` is OffsetCommit's, None inside a transaction.
 
@@ -198,7 +198,7 @@ def check_commit(
     current = member.current
     if epoch == current.epoch:
         return ErrorCode.NONE
-    owned: Mapping[Partition, int] = {**current.assigned, **current.revoking}
+    owned: Mapping[PartitionKey, int] = {**current.assigned, **current.revoking}
     since = [owned.get(partition) for partition in partitions]
     if epoch < current.epoch and all(one is not None and one <= epoch for one in since):
         return ErrorCode.NONE

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from backend.engine.coordinator.group.consumer.consumer_group import Current, MemberState
-from backend.engine.coordinator.topics_view import Partition
+from backend.engine.coordinator.topics_view import PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Goal:
     """
 
     epoch: int
-    target: frozenset[Partition]
+    target: frozenset[PartitionKey]
     subscribed: frozenset[bytes]
     subscription_changed: bool
-    owned: frozenset[Partition] | None
-    taken: Callable[[], frozenset[Partition]]
+    owned: frozenset[PartitionKey] | None
+    taken: Callable[[], frozenset[PartitionKey]]
 
 
 def reconcile(current: Current, goal: Goal) -> Current:
@@ -40,7 +40,7 @@ def reconcile(current: Current, goal: Goal) -> Current:
     return _advance(current, goal)
 
 
-def _still_owns(owned: frozenset[Partition] | None, revoked: Collection[Partition]) -> bool:
+def _still_owns(owned: frozenset[PartitionKey] | None, revoked: Collection[PartitionKey]) -> bool:
     return owned is None or not owned.isdisjoint(revoked)
 
 
@@ -73,8 +73,8 @@ def _moved(
     current: Current,
     epoch: int,
     state: MemberState,
-    assigned: Mapping[Partition, int],
-    revoking: Mapping[Partition, int],
+    assigned: Mapping[PartitionKey, int],
+    revoking: Mapping[PartitionKey, int],
 ) -> Current:
     moved = Current(epoch, current.epoch, state, assigned, revoking)
     # A member that waits on stays as it is, and nothing has to be stored.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from backend.engine.controller.image.metadata_image import MetadataImage
-from backend.engine.controller.image.record_interning import BulkDecoder
+from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import (
     ImageBuilder,
     PartitionChanged,
@@ -41,7 +41,7 @@ RECORDS = (
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_each_partition_gets_its_own_place_and_its_own_state(version: int) -> None:
-    decoder = BulkDecoder()
+    decoder = InterningDecoder()
     for record in RECORDS * 2:
         value = cluster_metadata.encode(record, version)
         expected = cluster_metadata.decode(value)[0]
@@ -51,7 +51,7 @@ def test_each_partition_gets_its_own_place_and_its_own_state(version: int) -> No
 
 
 def test_partitions_that_are_alike_share_one_value() -> None:
-    decoder = BulkDecoder()
+    decoder = InterningDecoder()
     first, second, other = (decoder.decode(cluster_metadata.encode(record, 2)) for record in RECORDS[:3])
     assert isinstance(first, PartitionCreated)
     assert isinstance(second, PartitionCreated)
@@ -86,7 +86,7 @@ def test_changed_partitions_are_what_one_by_one_they_would_be() -> None:
             if index < 3 or "isr" not in change:
                 records.append(m.PartitionChangeRecord(partition_id=index, topic_id=topic, **change))  # type: ignore[arg-type]  # by name
     values = [cluster_metadata.encode(record, record.MAX_VERSION) for record in records]
-    bulk = replayed(values, BulkDecoder().decode)
+    bulk = replayed(values, InterningDecoder().decode)
     assert bulk == replayed(values, lambda value: cluster_metadata.decode(value)[0])
     first, other = (bulk.topics[topic].partitions[0] for topic in (TOPIC, OTHER))
     assert first is other
@@ -95,7 +95,7 @@ def test_changed_partitions_are_what_one_by_one_they_would_be() -> None:
 
 def test_a_change_of_an_unknown_partition_is_refused() -> None:
     value = cluster_metadata.encode(m.PartitionChangeRecord(partition_id=5, topic_id=TOPIC, isr=[1]), 2)
-    changed = BulkDecoder().decode(value)
+    changed = InterningDecoder().decode(value)
     assert isinstance(changed, PartitionChanged)
     topic = m.TopicRecord(name="orders", topic_id=TOPIC)
     with pytest.raises(ReplayError, match=r"partition 5 of topic id 0+7 changes but is unknown"):
@@ -107,7 +107,7 @@ CHANGE = m.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1])
 
 @pytest.mark.parametrize("record", [RECORDS[0], CHANGE], ids=["created", "changed"])
 def test_other_records_and_broken_ones_are_read_as_ever(record: m.Message) -> None:
-    decoder = BulkDecoder()
+    decoder = InterningDecoder()
     topic = m.TopicRecord(name="orders", topic_id=TOPIC)
     assert decoder.decode(cluster_metadata.encode(topic, 0)) == topic
     unknown = decoder.decode(b"\x01\x03\x63rest")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.image.snapshot_images import image_of_snapshot, snapshot_batches
 from backend.engine.log.errors import CorruptLog
@@ -50,8 +50,8 @@ async def write(node: ControllerNode, *numbers: int) -> None:
         await node.controller.submit("test", partial(_set, number))
 
 
-def _set(number: int, image: MetadataImage) -> Outcome[None]:
-    return outcome([config_record(number)], None)
+def _set(number: int, image: MetadataImage) -> ControllerResult[None]:
+    return checked_result([config_record(number)], None)
 
 
 def folder_of(tmp_path: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Final
 
 from backend.engine.controller.commands.brokers import fence_broker
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.controller.metadata.topic_deletions import RemovedTopics
+from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.protocol import messages as m
 from tests.unit.engine.controller.clusters import Play, broker_config
 from tests.unit.engine.controller.controller_node import HandlerChannel, cluster, run, until
@@ -16,9 +16,9 @@ from tests.unit.engine.controller.controller_node import HandlerChannel, cluster
 TIERING: Final = {"remote_log_storage_system_enable": "true"}
 
 
-def removed(play: Play, *topics: str) -> tuple[RemovedTopics, int]:
+def removed(play: Play, *topics: str) -> tuple[TopicDeletions, int]:
     """The topics' removal, and its offset."""
-    before, found = play.image, RemovedTopics()
+    before, found = play.image, TopicDeletions()
     states = [m.DeleteTopicsRequest.Topics(name=name) for name in topics]
     play.do(partial(delete_topics, request=m.DeleteTopicsRequest(topics=states), config=play.config, version=6))
     found.note(before, play.last, play.image.offset)
@@ -81,11 +81,11 @@ def test_a_controller_that_comes_back_remembers_what_it_may_not_have_told(tmp_pa
             assert answer.topics[0].error_code == 0, answer
             gone = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name="tiered")])
             await HandlerChannel(node).send(gone, 6, timeout_ms=1000)
-            await until(lambda: len(node.controller.removed_partitions_offline()) == 2)
-            assert not any(one.replayed for one in node.controller.removed_partitions_offline())
+            await until(lambda: len(node.controller.deleted_partitions_offline()) == 2)
+            assert not any(one.replayed for one in node.controller.deleted_partitions_offline())
             await node.stop()
             await node.start()
-            await until(lambda: len(node.controller.removed_partitions_offline()) == 2)
-            assert all(one.replayed for one in node.controller.removed_partitions_offline())
+            await until(lambda: len(node.controller.deleted_partitions_offline()) == 2)
+            assert all(one.replayed for one in node.controller.deleted_partitions_offline())
 
     run(play)

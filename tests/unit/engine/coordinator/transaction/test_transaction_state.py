@@ -25,12 +25,14 @@ EMPTY: Final = Transaction(
 OPEN: Final = replace(EMPTY, state=S.ONGOING, partitions=ONLY_A, started_ms=5_000, client_version=2)
 
 
-def stored(decision: decide.Decision) -> Transaction:
+def stored(decision: decide.TransactionDecision) -> Transaction:
     assert isinstance(decision, Transaction), decision
     return decision
 
 
-def init(transaction: Transaction, claimed: Producer | None = None, *, storing: bool = False) -> decide.Decision:
+def init(
+    transaction: Transaction, claimed: Producer | None = None, *, storing: bool = False
+) -> decide.TransactionDecision:
     return decide.init_producer(
         transaction, storing=storing, timeout_ms=1_000, now_ms=NOW, claimed=claimed, fresh_id=FRESH
     )
@@ -38,7 +40,7 @@ def init(transaction: Transaction, claimed: Producer | None = None, *, storing: 
 
 def end(
     transaction: Transaction, producer: Producer = ME, *, commit: bool = True, version: int = 2, storing: bool = False
-) -> decide.Decision:
+) -> decide.TransactionDecision:
     return decide.end(
         transaction, producer, commit=commit, storing=storing, now_ms=NOW, version=version, fresh_id=FRESH
     )
@@ -46,7 +48,7 @@ def end(
 
 def add(
     transaction: Transaction, *partitions: TopicPartition, producer: Producer = ME, storing: bool = False
-) -> decide.Decision:
+) -> decide.TransactionDecision:
     return decide.add_partitions(transaction, producer, frozenset(partitions), storing=storing, now_ms=NOW, version=2)
 
 

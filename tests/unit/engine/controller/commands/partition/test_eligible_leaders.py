@@ -8,12 +8,17 @@ from functools import partial
 import pytest
 
 from backend.engine.controller.commands.brokers import fence_broker, unregister_broker
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
 from backend.engine.controller.commands.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from backend.engine.controller.commands.partition.elections import PREFERRED, UNCLEAN, elect_leaders
 from backend.engine.controller.commands.partition.isr_change import alter_partition
-from backend.engine.controller.commands.partition.recovery_verdict import Recovery, Verdict, elect_recovered, judge
+from backend.engine.controller.commands.partition.recovery_verdict import (
+    Recovery,
+    RecoveryVerdict,
+    elect_recovered,
+    judge,
+)
 from backend.engine.controller.commands.partition.replica_directories import assign_replicas_to_dirs
 from backend.engine.controller.image.image_records import image_records
 from backend.engine.controller.image.metadata_image import (
@@ -272,11 +277,11 @@ def test_a_cluster_of_an_earlier_version_is_raised_and_gets_one_min_isr() -> Non
     assert cluster.state() == (1, (1,), (), ())
 
 
-def cluster_without_min_isr() -> Outcome[None]:
+def cluster_without_min_isr() -> ControllerResult[None]:
     record = m.ConfigRecord(
         resource_type=BROKER_RESOURCE, resource_name=CLUSTER_DEFAULT, name="min.insync.replicas", value=None
     )
-    return Outcome((record,), None)
+    return ControllerResult((record,), None)
 
 
 def test_the_level_is_not_taken_back_while_a_partition_lives_by_its_elr() -> None:
@@ -385,8 +390,8 @@ def test_one_of_two_that_can_lead_again_has_a_new_disk_and_the_other_leads() -> 
     cluster.heartbeat(2)
     # Its log is compared with that of 1, which is here as well, before it leads.
     assert cluster.state() == (-1, (), (), (2,))
-    assert verdict(cluster, {1: (5, 80), 2: (5, 70)}) == Verdict(1, False, ())
-    assert verdict(cluster, {1: (5, 80)}) == Verdict(-1, False, (2,))
+    assert verdict(cluster, {1: (5, 80), 2: (5, 70)}) == RecoveryVerdict(1, False, ())
+    assert verdict(cluster, {1: (5, 80)}) == RecoveryVerdict(-1, False, (2,))
     assert recover(cluster, 2, complete=False) == 1
     assert cluster.state() == (2, (2,), (), ())
 
@@ -449,7 +454,7 @@ def stopped_uncleanly(*, new_disk: int | None = None) -> Cluster:
     return cluster
 
 
-def verdict(cluster: Cluster, ends: dict[int, tuple[int, int]], *, expired: bool = False) -> Verdict:
+def verdict(cluster: Cluster, ends: dict[int, tuple[int, int]], *, expired: bool = False) -> RecoveryVerdict:
     return judge(cluster.image, cluster.partition("t"), ends, 2, expired=expired)
 
 
@@ -466,15 +471,15 @@ def verdict(cluster: Cluster, ends: dict[int, tuple[int, int]], *, expired: bool
     ],
 )
 def test_the_best_log_leads(ends: dict[int, tuple[int, int]], leader: int) -> None:
-    assert verdict(stopped_uncleanly(), ends) == Verdict(leader, True, ())
+    assert verdict(stopped_uncleanly(), ends) == RecoveryVerdict(leader, True, ())
 
 
 def test_all_that_are_remembered_are_waited_for() -> None:
     cluster = stopped_uncleanly()
-    assert verdict(cluster, {1: (5, 80), 2: (5, 80)}) == Verdict(-1, False, (3,))
-    assert verdict(cluster, {}) == Verdict(-1, False, (3, 2))
+    assert verdict(cluster, {1: (5, 80), 2: (5, 80)}) == RecoveryVerdict(-1, False, (3,))
+    assert verdict(cluster, {}) == RecoveryVerdict(-1, False, (3, 2))
     # With fewer answers than min.insync.replicas an operator decides.
-    assert verdict(cluster, {1: (5, 80), 2: (5, 80)}, expired=True) == Verdict(-1, False, (3,))
+    assert verdict(cluster, {1: (5, 80), 2: (5, 80)}, expired=True) == RecoveryVerdict(-1, False, (3,))
 
 
 def test_after_the_limit_min_isr_answers_are_enough() -> None:
@@ -487,19 +492,19 @@ def test_after_the_limit_min_isr_answers_are_enough() -> None:
     assert cluster.state() == (-1, (), (), (4, 2, 3))
     partition = cluster.partition("t")
     known = {2: (5, 80), 3: (5, 70)}
-    assert judge(cluster.image, partition, known, 2, expired=False) == Verdict(-1, True, (4,))
-    assert judge(cluster.image, partition, known, 2, expired=True) == Verdict(2, True, ())
+    assert judge(cluster.image, partition, known, 2, expired=False) == RecoveryVerdict(-1, True, (4,))
+    assert judge(cluster.image, partition, known, 2, expired=True) == RecoveryVerdict(2, True, ())
 
 
 def test_a_new_disk_is_not_waited_for_and_does_not_lead() -> None:
     cluster = stopped_uncleanly(new_disk=3)
-    assert verdict(cluster, {2: (5, 80), 3: (9, 99)}) == Verdict(2, False, ())
+    assert verdict(cluster, {2: (5, 80), 3: (9, 99)}) == RecoveryVerdict(2, False, ())
 
 
 def test_who_is_gone_again_does_not_lead_although_it_answered() -> None:
     cluster = stopped_uncleanly()
     cluster.fence(3)
-    assert verdict(cluster, {2: (5, 70), 3: (5, 80)}) == Verdict(-1, False, (3,))
+    assert verdict(cluster, {2: (5, 70), 3: (5, 80)}) == RecoveryVerdict(-1, False, (3,))
 
 
 def recover(cluster: Cluster, leader: int, *, complete: bool = True, epoch: int | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
 from backend.engine.controller.commands.partition.elections import (
     PREFERRED,
@@ -221,7 +221,7 @@ def test_an_unclean_election_follows_once_a_topic_allows_it() -> None:
     assert play.last == ()
     setting = "unclean.leader.election.enable"
     allowed = m.ConfigRecord(resource_type=2, resource_name="orders", name=setting, value="true")
-    play.do(lambda image: Outcome((allowed,), None))
+    play.do(lambda image: ControllerResult((allowed,), None))
     play.do(partial(elect_unclean, config=play.config))
     assert play.partition("orders").leader == 2
 
@@ -361,7 +361,7 @@ def test_a_cancel_that_would_lose_records_needs_leave() -> None:
     assert ongoing(play) == [([3, 1, 2], [3], [1, 2])]
     # Only the added replica is left in sync.
     record = m.PartitionChangeRecord(partition_id=0, topic_id=play.image.topic_ids["orders"], isr=[3], leader=3)
-    play.do(lambda image: Outcome((record,), None))
+    play.do(lambda image: ControllerResult((record,), None))
     assert reassign(play, None) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

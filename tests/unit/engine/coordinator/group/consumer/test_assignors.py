@@ -6,26 +6,26 @@ from collections.abc import Mapping
 
 import pytest
 
-from backend.engine.coordinator.group.consumer.assignors import Assignment, MemberSpec, range_, uniform
-from backend.engine.coordinator.topics_view import Partition
+from backend.engine.coordinator.group.consumer.assignors import MemberSpec, TargetAssignment, range_, uniform
+from backend.engine.coordinator.topics_view import PartitionKey
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
 
-def parts(topic: bytes, *indexes: int) -> frozenset[Partition]:
+def parts(topic: bytes, *indexes: int) -> frozenset[PartitionKey]:
     return frozenset((topic, index) for index in indexes)
 
 
-def member(*topics: bytes, target: frozenset[Partition] = frozenset(), instance_id: str | None = None) -> MemberSpec:
+def member(*topics: bytes, target: frozenset[PartitionKey] = frozenset(), instance_id: str | None = None) -> MemberSpec:
     return MemberSpec(instance_id, frozenset(topics), target)
 
 
-def again(members: Mapping[str, MemberSpec], assigned: Assignment) -> dict[str, MemberSpec]:
+def again(members: Mapping[str, MemberSpec], assigned: TargetAssignment) -> dict[str, MemberSpec]:
     """Members with what they were assigned as their target; those that are new have none."""
     return {name: spec._replace(target=assigned.get(name, frozenset())) for name, spec in members.items()}
 
 
-def complete(assigned: Assignment, counts: Mapping[bytes, int]) -> bool:
+def complete(assigned: TargetAssignment, counts: Mapping[bytes, int]) -> bool:
     given = sorted(one for share in assigned.values() for one in share)
     return given == sorted((topic, index) for topic, count in counts.items() for index in range(count))
 
