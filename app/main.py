@@ -11,8 +11,8 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from app import links
+from app.theme import STATIC
 
-STATIC = Path(__file__).resolve().parent / "static"
 LOGO = "logo-dark.svg" if st.context.theme.type == "dark" else "logo.svg"
 
 st.set_page_config(

@@ -7,8 +7,11 @@ never a status. Healthy is quiet grey.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+# Fonts, marks and style sheets.
+STATIC: Final = Path(__file__).resolve().parent / "static"
 FONT: Final = "Inter, 'Source Sans', sans-serif"
 MONO: Final = "'JetBrains Mono', 'Source Code', monospace"
 

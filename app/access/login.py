@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from html import escape
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -20,10 +19,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from app import links
 from app.access.addresses import Addresses
+from app.components.shared.style import rules
 from app.theme import DARK, FONT, LIGHT, MONO, Palette
 from backend.dashboard_login import LOGIN_PATH, SESSION_S, DashboardLogin
 
-STATIC: Final = Path(__file__).resolve().parent / "static"
 # A key has 43 characters; the page that is to follow names a topic of at most 249 and some choices.
 BODY_BYTES_MAX: Final = 8_192
 NOT_TAKEN: Final = "This key was used before, has expired, or does not exist. Have a new one made with `ebbline login`."
@@ -135,7 +134,9 @@ def _code(text: str) -> str:
 
 
 def _style() -> str:
-    return _STYLE % {"font": FONT, "mono": MONO, "light": _variables(LIGHT), "dark": _variables(DARK)}
+    fonts = f"--font:{FONT};--mono:{MONO};"
+    dark = f"@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
+    return f":root{{{fonts}{_variables(LIGHT)}}}{dark}{rules('login')}"
 
 
 def _variables(colours: Palette) -> str:
@@ -143,34 +144,6 @@ def _variables(colours: Palette) -> str:
     return "".join(f"--{name}:{getattr(colours, name)};" for name in names) + f"color-scheme:{colours.name};"
 
 
-_STYLE: Final = """
-@font-face{font-family:Inter;src:url(app/static/fonts/inter-latin-wght-normal.woff2);font-weight:100 900}
-@font-face{font-family:'JetBrains Mono';src:url(app/static/fonts/jetbrains-mono-latin-wght-normal.woff2);
-font-weight:100 800}
-:root{%(light)s}
-@media(prefers-color-scheme:dark){:root{%(dark)s}.on-light{display:none}}
-@media not (prefers-color-scheme:dark){.on-dark{display:none}}
-*{box-sizing:border-box}
-body{margin:0;min-height:100vh;display:grid;place-items:center;padding:24px;background:var(--page);color:var(--text);
-font:14px/1.5 %(font)s}
-main{width:100%%;max-width:392px;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:28px}
-img{display:block;height:28px;margin:0 0 20px -1px}
-h1{font-size:1.35rem;font-weight:600;line-height:1.3;margin:0 0 8px}
-p{margin:0 0 16px;color:var(--muted)}
-code{font:0.92em %(mono)s;color:var(--text);background:var(--field);border:1px solid var(--line);border-radius:4px;
-padding:1px 5px;white-space:nowrap}
-label{display:block;font-weight:500;margin:20px 0 6px}
-input[type=password]{width:100%%;height:38px;padding:0 10px;font:13px %(mono)s;color:var(--text);
-background:var(--field);border:1px solid var(--line);border-radius:6px}
-input:focus-visible,button:focus-visible{outline:2px solid var(--local);outline-offset:1px}
-button{width:100%%;height:38px;margin-top:12px;font:500 14px %(font)s;color:var(--card);background:var(--local);
-border:0;border-radius:6px;cursor:pointer}
-button:hover{filter:brightness(.94)}
-.error{margin:16px 0 0;padding:10px 12px;color:var(--critical);background:var(--critical_fill);border-radius:6px}
-.again{margin:16px 0 0}
-a{color:var(--local)}
-.error code{background:none;border:0;padding:0;color:inherit}
-"""
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>

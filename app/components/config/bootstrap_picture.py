@@ -16,57 +16,6 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 
 ROWS: Final = 7
-CSS: Final = """
-.eb-sketch { --down: 0px; position: relative; height: calc(116px + var(--down)); margin: 10px 0 4px;
-  font-size: 11.5px; color: var(--eb-text); }
-.eb-sketch > * { position: absolute; }
-.eb-sketch .eb-lane-name { left: 0; width: 60px; text-align: right; line-height: 18px; }
-.eb-sketch .eb-lanes { left: 72px; right: 18px; top: calc(22px + var(--down)); bottom: 0;
-  border-left: 1px solid var(--eb-line); }
-.eb-sketch .eb-lanes > * { position: absolute; }
-.eb-sketch .eb-bar { height: 18px; }
-.eb-sketch .eb-bar-remote { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 3px,
-  color-mix(in srgb, var(--eb-remote), var(--eb-card) 45%) 3px 5px); }
-.eb-sketch .eb-bar-local { background: var(--eb-local); }
-.eb-sketch .eb-bar-pending { border: 1.5px solid var(--eb-local); box-sizing: border-box; }
-.eb-sketch .eb-marker { top: -2px; bottom: 4px; border-left: 2px dotted var(--eb-text); }
-.eb-sketch .eb-marker-name { top: -21px; line-height: 16px; white-space: nowrap; }
-@media (max-width: 560px) {
-  .eb-sketch { --down: 16px; }
-  .eb-sketch .eb-marker-off { top: -37px; }
-}
-.eb-dumbbells { display: grid; grid-template-columns: fit-content(220px) minmax(0, 1fr) auto; gap: 0 14px;
-  font-size: 12px; align-items: center; font-variant-numeric: tabular-nums; }
-.eb-dumbbells .eb-head { color: var(--eb-muted); font-size: 11.5px; line-height: 20px; }
-.eb-dumbbells .eb-name { text-align: right; overflow-wrap: anywhere; color: var(--eb-text); line-height: 16px; }
-.eb-dumbbells .eb-track { position: relative; height: 22px; margin-right: 64px; }
-.eb-dumbbells .eb-track::before { content: ""; position: absolute; left: -7px; top: 0; bottom: 0;
-  border-left: 1px solid var(--eb-line); }
-.eb-dumbbells .eb-track > * { position: absolute; top: 50%; }
-.eb-dumbbells .eb-line { height: 3px; margin-top: -1.5px; background: var(--eb-line); border-radius: 2px; }
-.eb-dumbbells .eb-dot { width: 11px; height: 11px; margin: -5.5px 0 0 -5.5px; border-radius: 50%;
-  border: 2px solid var(--eb-local); background: var(--eb-card); box-sizing: border-box; }
-.eb-dumbbells .eb-dot-off { background: var(--eb-local); }
-.eb-dumbbells .eb-size { transform: translate(9px, -50%); white-space: nowrap; padding: 0 3px;
-  background: var(--eb-card); color: var(--eb-text); line-height: 15px; }
-.eb-dumbbells .eb-size-off { color: var(--eb-muted); background: none; }
-.eb-dumbbells .eb-size-left { transform: translate(calc(-100% - 9px), -50%); }
-.eb-dumbbells .eb-depth { white-space: nowrap; color: var(--eb-text); }
-.eb-dumbbells .eb-ticks { position: relative; height: 18px; margin-right: 64px; border-top: 1px solid var(--eb-line); }
-.eb-dumbbells .eb-ticks span { position: absolute; transform: translateX(-50%); color: var(--eb-muted);
-  font-size: 11px; top: 2px; white-space: nowrap; }
-.eb-dumbbells .eb-ticks span:first-child { transform: none; }
-@media (max-width: 560px) {
-  .eb-dumbbells { grid-template-columns: minmax(0, 1fr); gap: 2px; }
-  .eb-dumbbells .eb-name { text-align: left; padding-top: 6px; }
-  .eb-dumbbells .eb-head, .eb-dumbbells .eb-ticks { display: none; }
-  .eb-dumbbells .eb-track { margin-left: 7px; }
-  .eb-dumbbells .eb-depth::before { content: "local depth "; color: var(--eb-muted); }
-}
-.eb-ring { display: inline-block; width: 9px; height: 9px; border-radius: 50%; border: 1.6px solid var(--eb-local);
-  box-sizing: border-box; margin: 0 2px 0 4px; }
-.eb-ring-off { background: var(--eb-local); }
-"""
 LEGEND: Final = (
     '<span class="eb-clause">bytes one new replica would copy · '
     '<span class="eb-ring" aria-hidden="true"></span> flag on '

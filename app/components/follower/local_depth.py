@@ -75,15 +75,3 @@ def rows(found: Sequence[Depth]) -> pd.DataFrame:
             "thin": [one.thin for one in found],
         }
     )
-
-
-CSS: Final = """
-.eb-depth { display: grid; grid-template-columns: fit-content(50%) minmax(0, 1fr); gap: 8px 10px; font-size: 12px;
-  align-items: center; font-variant-numeric: tabular-nums; color: var(--eb-text); }
-.eb-depth-name { text-align: right; overflow-wrap: anywhere; }
-.eb-depth-lane { display: flex; align-items: center; gap: 8px; border-left: 1px solid var(--eb-line);
-  min-height: 24px; }
-.eb-depth-lane i { height: 16px; min-width: 2px; background: var(--eb-local); flex: 0 0 auto; }
-.eb-depth-lane i.eb-depth-thin { background: var(--eb-warning); }
-.eb-depth-lane span { white-space: nowrap; }
-"""

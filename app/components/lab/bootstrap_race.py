@@ -23,26 +23,6 @@ LABEL_PERCENT_MIN: Final = 16
 LABEL_GAP_SHARE: Final = 0.06
 LABEL_PX: Final = 15
 NAMES: Final = race_replay.NAMES
-CSS: Final = """
-.eb-race { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 6px 12px; align-items: center;
-  font-size: 12px; margin: 8px 0; }
-.eb-race .eb-lane { position: relative; height: 20px; margin: 8px 0; }
-.eb-race .eb-lane i { position: absolute; top: -14px; bottom: -16px; border-left: 1.5px dotted var(--eb-text); }
-.eb-race .eb-start, .eb-race .eb-ticks { position: relative; height: 16px; font-size: 11.5px; line-height: 16px; }
-.eb-race .eb-start span { position: absolute; white-space: nowrap; color: var(--eb-text); }
-.eb-race .eb-ticks { border-top: 1px solid var(--eb-line); color: var(--eb-muted); font-size: 11px; padding-top: 3px; }
-.eb-race .eb-ticks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
-.eb-race .eb-ticks span:first-child { transform: none; }
-.eb-race .eb-ticks span:last-child { transform: translateX(-100%); }
-.eb-race .eb-lane > div { position: absolute; top: 0; height: 20px; box-sizing: border-box; }
-.eb-race .eb-bar-remote { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 3px,
-  color-mix(in srgb, var(--eb-remote), var(--eb-card) 45%) 3px 5px); }
-.eb-race .eb-bar-local { background: var(--eb-local); }
-.eb-race .eb-bar-pending { border: 1.5px solid var(--eb-local); }
-.eb-race .eb-bar-rest { border: 1px solid var(--eb-line); color: var(--eb-muted); text-align: center;
-  line-height: 18px; overflow: hidden; white-space: nowrap; }
-.eb-race .eb-name { text-align: right; color: var(--eb-text); }
-"""
 
 
 def race_of(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:

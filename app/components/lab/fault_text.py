@@ -17,16 +17,6 @@ STATES: Final = {
     "failed": ("critical", "Failed"),
 }
 RUNNING: Final = ("breaking", "broken", "healing")
-CSS: Final = """
-:root dl.eb-scenario { padding: 0; display: grid; grid-template-columns: 60px minmax(0, 1fr); gap: 6px 12px;
-  font-size: 13px; line-height: 19px; margin: 4px 0 8px; }
-:root .eb-scenario dt { padding: 0; margin: 0; font-weight: 400; color: var(--eb-muted); }
-:root .eb-scenario dd { margin: 0; padding: 0; color: var(--eb-text); }
-.eb-told { font-size: 12.5px; }
-.st-key-fault-buttons { gap: 10px; flex-wrap: wrap; align-items: end; }
-.st-key-fault-buttons a { display: flex; align-items: center; padding: 0; min-height: 34px; margin: 0; }
-.st-key-fault-buttons a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
-"""
 
 
 def scenario_html(one: Json) -> str:

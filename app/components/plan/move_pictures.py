@@ -17,45 +17,6 @@ from app.components.shared.markup import Cell
 from backend.store.queries.audit import OperationRow
 
 ROWS: Final = 8
-CSS: Final = """
-.eb-both { padding-left: 10px !important; text-indent: 0 !important; }
-.eb-copy { display: grid; grid-template-columns: minmax(120px, auto) minmax(0, 1fr); gap: 14px 10px; font-size: 12.5px;
-  align-items: center; margin: 10px 0 4px; }
-.eb-copy .eb-name { text-align: right; line-height: 16px; }
-.eb-copy .eb-name small, .eb-copy .eb-amount small { display: block; color: var(--eb-muted); font-size: 11.5px; }
-.eb-copy .eb-lane { display: flex; align-items: center; gap: 10px; border-left: 1px solid var(--eb-line);
-  min-height: 40px; }
-.eb-copy .eb-off { height: 28px; background: var(--eb-local); flex: 0 0 auto; }
-.eb-copy .eb-on { height: 28px; border: 1.6px solid var(--eb-local); box-sizing: border-box; flex: 0 0 auto; }
-.eb-copy .eb-amount strong { font-size: 15px; font-variant-numeric: tabular-nums; }
-.eb-copy .eb-amount { line-height: 17px; white-space: nowrap; }
-.eb-copy .eb-sooner { color: var(--eb-ok); font-size: 12.5px; }
-.eb-load { display: grid; grid-template-columns: auto minmax(0, 1fr) auto; gap: 0 12px; font-size: 12px;
-  align-items: center; font-variant-numeric: tabular-nums; }
-.eb-load .eb-track { position: relative; height: 24px; border-bottom: 1px solid var(--eb-grid); margin: 0 8px; }
-.eb-load .eb-track > * { position: absolute; top: 50%; }
-.eb-load .eb-line { height: 2px; margin-top: -1px; background: var(--eb-notice); }
-.eb-load .eb-dot { width: 10px; height: 10px; margin: -5px 0 0 -5px; border-radius: 50%; box-sizing: border-box;
-  background: var(--eb-local); }
-.eb-load .eb-now { background: var(--eb-card); border: 1.6px solid var(--eb-notice); }
-.eb-load .eb-change-size { text-align: right; white-space: nowrap; }
-.eb-load .eb-ticks { position: relative; height: 18px; margin: 0 8px; color: var(--eb-muted); font-size: 11px; }
-.eb-load .eb-ticks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
-.eb-rep { display: inline-block; min-width: 22px; text-align: center; border: 1px solid var(--eb-line);
-  border-radius: 4px; padding: 0 5px; margin-right: 4px; line-height: 19px; }
-.eb-rep-first { border: 1.6px solid var(--eb-text); }
-.eb-rep-goes { text-decoration: line-through; color: var(--eb-muted); }
-.eb-rep-comes { border-color: var(--eb-ok); background: var(--eb-ok_fill); color: var(--eb-ok); }
-.eb-progress { display: flex; align-items: center; gap: 12px; font-size: 13px; flex-wrap: wrap; }
-.eb-progress .eb-rail { flex: 1 1 160px; height: 6px; border-radius: 3px; background: var(--eb-grid); }
-.eb-progress .eb-rail > div { height: 6px; border-radius: 3px; background: var(--eb-local); }
-.eb-steps { display: flex; gap: 10px; align-items: center; font-size: 13px; color: var(--eb-muted); flex-wrap: wrap; }
-.eb-steps b { display: inline-block; width: 18px; height: 18px; border-radius: 50%; text-align: center;
-  line-height: 16px; border: 1.4px solid var(--eb-line); margin-right: 6px; font-weight: 500; font-size: 11.5px; }
-.eb-steps .eb-here { color: var(--eb-text); font-weight: 600; }
-.eb-steps .eb-here b { background: var(--eb-local); border-color: var(--eb-local); color: var(--eb-card); }
-.eb-steps hr { flex: 0 0 32px; margin: 0; border: 0; border-top: 1px solid var(--eb-line); }
-"""
 STEPS: Final = ("Select partitions", "Assign brokers", "Review and execute")
 
 

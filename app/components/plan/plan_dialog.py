@@ -23,15 +23,6 @@ from app.control.user_api import control_api, debounce
 from backend.store.queries import audit
 
 REASON_CHARS_MAX: Final = 500
-CSS: Final = """
-:root ul.eb-checks { margin: 0; padding: 0; list-style: none; }
-:root ul.eb-checks li { display: flex; gap: 6px; align-items: baseline; margin: 0; padding: 0; font-size: 13px;
-  line-height: 19px; }
-.eb-diff div { padding-left: 24px; text-indent: -14px; }
-@media (max-width: 560px) { .eb-diff div { word-break: break-all; } }
-.st-key-outcome { align-items: center; flex-wrap: nowrap; gap: 8px; }
-.st-key-outcome > :first-child { flex: 1 1 auto; min-width: 0; }
-"""
 _OUTCOME: Final = "plan_outcome"
 
 

@@ -134,13 +134,3 @@ def rows(found: Debt) -> pd.DataFrame:
             "partitions": [found.partitions.get(reason, 0) for reason in REASONS],
         }
     )
-
-
-CSS: Final = """
-.eb-debt { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 4px 10px; font-size: 12.5px;
-  align-items: center; color: var(--eb-text); font-variant-numeric: tabular-nums; }
-.eb-debt > span { text-align: right; color: var(--eb-muted); }
-.eb-debt-lane { display: flex; align-items: center; gap: 8px; border-left: 1px solid var(--eb-line); min-height: 20px; }
-.eb-debt-lane i { height: 14px; background: var(--eb-notice); flex: 0 0 auto; }
-.eb-debt-lane i.eb-debt-bad { background: var(--eb-critical); }
-"""

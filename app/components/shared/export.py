@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pandas as pd
 
-from app.components.partition import range_style
 from app.components.shared import markup, style
 from app.theme import Palette
 
@@ -72,16 +71,17 @@ ROWS_MAX: Final = 2_000
 
 
 def report(
-    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], colours: Palette, css: str = ""
+    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], colours: Palette, *sheets: str
 ) -> bytes:
     """One HTML document without scripts and without anything to fetch; it may be mailed and printed."""
+    rules = "".join(style.rules(name) for name in ("ranges", *sheets, "report"))
     body = "".join(_section(one) for one in sections)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         'img-src data:">'
-        f"<title>{markup.text(title)}</title>{style.sheet(colours)}<style>{range_style.SHEET}{css}{_PAPER}</style></head>"
+        f"<title>{markup.text(title)}</title>{style.base(colours)}<style>{rules}</style></head>"
         f'<body class="stApp"><h1>{markup.text(title)}</h1>{markup.pairs(facts)}{body}</body></html>'
     ).encode()
 
@@ -96,14 +96,3 @@ def _section(one: Section) -> str:
         if len(cells) > ROWS_MAX:
             table += f'<p class="eb-note">The first {ROWS_MAX} of {len(cells)} rows.</p>'
     return f"<section>{markup.card_title(one.title, one.clause)}{one.html}{table}</section>"
-
-
-_PAPER: Final = """
-html { color-scheme: light dark; }
-body { margin: 0 auto; padding: 20px; max-width: 1320px; color: var(--eb-text);
-  font: 13px/1.5 Inter, system-ui, sans-serif; background: var(--eb-page); }
-h1 { font-size: 18px; overflow-wrap: anywhere; }
-section { background: var(--eb-card); border: 1px solid var(--eb-line); border-radius: 8px; padding: 12px 14px;
-  margin: 14px 0; break-inside: avoid-page; }
-section > * { max-width: 100%; }
-"""

@@ -18,7 +18,7 @@ from app import state
 from app.access.identity import Person, current_person
 from app.components.cluster import health_text
 from app.components.shared import format as fmt
-from app.components.shared import markup, page_header, sources, style
+from app.components.shared import markup, page_header, style
 from app.components.shared.cards import SEEN
 from app.state import ClusterView, DatabaseUnreachable
 from app.theme import Palette, palette
@@ -79,7 +79,7 @@ def open_page(
     ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself tells our own blindness.
     """
     colours = palette(st.context.theme.type)
-    st.html(style.sheet(colours, sources.CSS))
+    st.html(style.base(colours))
     _touch()
     person = current_person()
     if person.must_sign_in:

@@ -137,22 +137,3 @@ def note_html(card: str, view: ClusterView | None) -> str:
         f'<span class="eb-source" tabindex="0" role="note" aria-label="{label}">i'
         f'<span class="eb-source-words" aria-hidden="true">{label}</span></span>'
     )
-
-
-CSS: Final = """
-.eb-source { position: relative; display: inline-flex; align-items: center; justify-content: center; width: 14px;
-  height: 14px; border: 1px solid var(--eb-line); border-radius: 50%; font-size: 10px; line-height: 1; cursor: help;
-  color: var(--eb-muted); align-self: center; flex: 0 0 auto; font-style: normal; font-weight: 400; }
-.eb-source-words { display: none; position: absolute; top: 18px; left: -60px; z-index: 20; width: max-content;
-  max-width: min(320px, 70vw); padding: 6px 9px; border: 1px solid var(--eb-line); border-radius: 6px;
-  background: var(--eb-card); color: var(--eb-text); font-size: 12px; line-height: 17px; white-space: normal;
-  text-align: left; box-shadow: 0 2px 8px rgba(0, 0, 0, 0.12); }
-.eb-source:hover .eb-source-words, .eb-source:focus .eb-source-words { display: block; }
-.eb-tile .eb-source { border: 0; width: auto; }
-.eb-tile:has(.eb-source:hover), .eb-tile:focus-within { overflow: visible; z-index: 21; }
-.eb-tile:nth-child(n+4) .eb-source-words { left: auto; right: -20px; }
-@media (max-width: 1100px) {
-  .eb-source-words, .eb-tile:nth-child(n+4) .eb-source-words { position: fixed; top: auto; left: 12px; right: 12px;
-    bottom: 12px; width: auto; max-width: none; }
-}
-"""

@@ -14,7 +14,7 @@ from app.components.cluster import activity_timeline, audit_table, health_text
 from app.components.follower.stuck_follower import is_ordinary_retry
 from app.components.plan import plan_dialog, plan_text
 from app.components.shared import format as fmt
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import say_unknown
@@ -45,7 +45,7 @@ def render() -> None:
     page = open_page("Activity", "who did what, what was wrong, what brokers told")
     if page is None:
         return
-    st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
+    style.add("plan", "activity")
     plan_dialog.host(page)
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
@@ -272,24 +272,3 @@ def _broker_events(page: Page) -> None:
         more = f"{fmt.count(len(found) - EVENTS_SHOWN)} more in the table"
         full = f"; the newest {queries.BROKER_EVENTS_MAX} are listed" if len(found) >= queries.BROKER_EVENTS_MAX else ""
         st.html(f'<div class="eb-lines">{more}{full}.</div>')
-
-
-CSS: Final = """
-.st-key-grid-activity { grid-template-columns: minmax(0, 920fr) minmax(0, 424fr); align-items: start; }
-.st-key-left-activity, .st-key-right-activity { gap: 12px; }
-.st-key-left-activity > *, .st-key-right-activity > * { height: auto; }
-.st-key-audit-filters { align-items: center; gap: 8px 14px; }
-.st-key-audit-head { align-items: center; gap: 8px; flex-wrap: nowrap; }
-.st-key-audit-head > :first-child { flex: 1 1 0; min-width: 0; }
-.st-key-export button { padding: 0 4px; min-height: 26px; } .st-key-export button p { font-size: 12.5px; }
-/* A long name breaks, a word does not while the card can scroll: "operator" is no place to break. */
-.st-key-card-audit .eb-table td { overflow-wrap: break-word; max-width: 260px; } .eb-event { overflow-wrap: anywhere; }
-.eb-plan { font-size: 12.5px; line-height: 18px; color: var(--eb-text); overflow-wrap: anywhere; }
-.st-key-plan-list { gap: 0; }
-[class*="st-key-plan-row"] { align-items: center; border-bottom: 1px solid var(--eb-grid); flex-wrap: nowrap;
-  gap: 6px; padding: 5px 0; }
-[class*="st-key-plan-row"] > :first-child { flex: 1 1 0; min-width: 0; }
-[class*="st-key-plan-row"] button { padding: 0 4px; min-height: 26px; }
-[class*="st-key-plan-row"] button p { font-size: 12.5px; white-space: nowrap; }
-[class*="st-key-plan-row"] button:not(:disabled) p { color: var(--eb-local); }
-"""

@@ -31,7 +31,6 @@ def render() -> None:
         )
         text = None if chosen is None else runbooks.read(chosen)
         if text is not None:
-            st.html(f"<style>{CSS}</style>")
             # Headings two levels down: page and card have titles already.
             st.markdown("\n".join(f"##{line}" if line.startswith("#") else line for line in text.splitlines()))
 
@@ -50,10 +49,3 @@ def _chosen(known: tuple[str, ...]) -> str | None:
 
 
 # Below the card's own title (13.5 px, 600), whatever the theme's sizes of headings are.
-CSS: Final = """
-.st-key-card-runbook [data-testid="stMarkdownContainer"] { font-size: 13px; line-height: 20px; }
-.st-key-card-runbook h3 { font-size: 13.5px; font-weight: 600; padding: 4px 0 2px; }
-.st-key-card-runbook h4, .st-key-card-runbook h5 { font-size: 12.5px; font-weight: 600; padding: 6px 0 0;
-  color: var(--eb-muted); }
-.st-key-card-runbook li, .st-key-card-runbook p { font-size: 13px; }
-"""

@@ -18,10 +18,6 @@ from app.views.config import settings_form
 from backend.store.queries import config, overview
 
 KIND: Final = "broker_config"
-CSS: Final = """
-.st-key-broker-form { gap: 10px; flex-wrap: wrap; }
-.st-key-broker-form label p { font-size: 12px; }
-"""
 
 
 def render(page: Page) -> None:
@@ -32,7 +28,6 @@ def render(page: Page) -> None:
         config.config_values, page.cluster_id, "broker", names=tuple(broker_form.ALL), version=view.version
     )
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
-    st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
     with st.container(key="card-broker-form"):
         st.html(
             markup.card_title("Copy limits and pools", "without a restart; checked here while you type, and by Kafka")

@@ -8,13 +8,11 @@ import streamlit as st
 
 from app import state
 from app.components.cluster import audit_table
-from app.components.config import bootstrap_picture
-from app.components.plan import plan_dialog
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live, open_page
 from app.state import DatabaseUnreachable
-from app.views.config import bootstrap_section, settings_section, topic_section
+from app.views.config import bootstrap_section, settings_section
 from backend.store.queries import audit
 
 SECTIONS: Final = {
@@ -33,7 +31,7 @@ def render() -> None:
     page = open_page("Config", SECTIONS[section].lower())
     if page is None:
         return
-    st.html(f"<style>{bootstrap_picture.CSS}{plan_dialog.CSS}{topic_section.CSS}{CSS}</style>")
+    style.add("plan", "config")
     st.segmented_control(
         "Section",
         list(SECTIONS),
@@ -88,30 +86,3 @@ def _audit(page: Page) -> None:
     st.html(audit_table.audit_html(rows, lambda at_ms: page.clock(at_ms, view.now_ms)))
     if len(rows) == AUDIT_MAX:
         st.html(f'<div class="eb-lines">The newest {AUDIT_MAX}; GET /v1/audit gives the rest.</div>')
-
-
-CSS: Final = """
-[class*="st-key-cardhead-matrix"] .eb-card-title { width: 100%; }
-.eb-push { margin-left: auto; }
-.st-key-card-matrix .eb-table td { height: 31px; padding-top: 4px; padding-bottom: 4px; }
-@media (max-width: 560px) {
-  .eb-push { margin-left: 0; }
-  .st-key-section-shown button { padding: 4px 7px; }
-  .st-key-section-shown button p { font-size: 12px; }
-}
-.st-key-left-config { height: 100%; }
-.st-key-left-config > :last-child { flex: 1 1 auto; }
-.st-key-actions { gap: 6px; margin-top: auto; }
-.st-key-card-bootstrap { gap: 10px; }
-.st-key-changes .eb-change { grid-template-columns: 124px 92px 104px 138px 82px minmax(60px, 1fr); }
-.st-key-changes .eb-change-head { border-bottom: 1px solid var(--eb-line); margin-right: 64px; }
-.st-key-changes > * { min-width: 790px; }
-/* The way back is not to be scrolled to. */
-@media (min-width: 561px) and (max-width: 860px) {
-  .st-key-changes > * { min-width: 0; }
-  .st-key-changes .eb-change { grid-template-columns: 84px 72px 78px 132px 78px minmax(50px, 1fr); }
-}
-.st-key-changes > :last-child { border-bottom: 0; }
-[class*="st-key-change-row"] > :last-child:not(:first-child) { width: 58px; }
-[class*="st-key-change-row"] button:not(:disabled) p { color: var(--eb-local); }
-"""

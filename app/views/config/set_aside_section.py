@@ -20,20 +20,12 @@ from backend.store.queries import overview
 KIND: Final = "broker_config"
 RUNBOOK: Final = "set-aside"
 CHOSEN: Final = "set-aside-folder"
-CSS: Final = """
-.eb-table td.eb-break { overflow-wrap: anywhere; min-width: 110px; }
-.eb-table td.eb-why { min-width: 170px; overflow-wrap: anywhere; }
-.st-key-set-aside-form { gap: 10px; flex-wrap: wrap; }
-.st-key-set-aside-form a { min-height: 36px; padding: 0 4px; }
-.st-key-set-aside-form a p { color: var(--eb-local); font-size: 12.5px; }
-"""
 
 
 def render(page: Page) -> None:
     """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view, found = _read(page)
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
-    st.html(f"<style>{CSS}</style>")
     with st.container(key="card-set-aside"):
         live(page, "set-aside", _table, page)
         if found.folders:

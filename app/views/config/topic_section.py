@@ -92,9 +92,3 @@ def _choice(topic: TopicRow, label: str, values: Mapping[str, str]) -> str:
         key=f"{setting}-{topic.topic}",
     )
     return values[chosen or names[0]]
-
-
-CSS: Final = """
-.st-key-topic-form { gap: 10px; flex-wrap: wrap; }
-.st-key-topic-form label p { font-size: 12px; }
-"""

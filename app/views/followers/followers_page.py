@@ -11,10 +11,10 @@ import streamlit as st
 from app import state
 from app.components.cluster import health_text
 from app.components.config import config_matrix
-from app.components.follower import follower_table, local_depth, phase_timeline
+from app.components.follower import follower_table, phase_timeline
 from app.components.follower.stuck_follower import why_stuck
 from app.components.shared import format as fmt
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import say_unknown, standing_order, take_row
@@ -52,7 +52,7 @@ def render() -> None:
     page = open_page("Followers", _fact)
     if page is None:
         return
-    st.html(f"<style>{CSS}{local_depth.CSS}</style>")
+    style.add("followers")
     try:
         question = _controls(page)
     except state.DatabaseUnreachable:
@@ -268,29 +268,3 @@ def _clause(question: FollowerFilter, found: Sequence[Follower]) -> str:
     what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
     many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(found) >= FOLLOWERS_MAX else fmt.count(len(found))
     return f"{many} · {what}"
-
-
-CSS: Final = """
-.st-key-grid-followers { grid-template-columns: repeat(3, minmax(0, 1fr)); }
-.st-key-grid-followers > :only-child { grid-column: 1 / -1; }
-.st-key-cardhead-phase-legend .eb-card-title { row-gap: 2px; }
-.st-key-cardhead-phase-legend .eb-legend { gap: 6px 13px; margin-left: 6px; }
-.eb-phase-truncating { background: var(--eb-notice); }
-.eb-phase-waiting_for_metadata { background: radial-gradient(color-mix(in srgb, var(--eb-card), transparent 35%) 1px,
-  var(--eb-warning) 1.2px) 0 0 / 4px 4px; }
-.eb-phase-building_remote_aux { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 2.5px,
-  color-mix(in srgb, var(--eb-remote), var(--eb-card) 45%) 2.5px 4px); }
-.eb-phase-fetching { background: var(--eb-local); }
-.eb-phase-delayed { background: repeating-linear-gradient(45deg, color-mix(in srgb, var(--eb-card), transparent 50%)
-  0 1px, transparent 1px 4px), repeating-linear-gradient(135deg, color-mix(in srgb, var(--eb-card), transparent 50%)
-  0 1px, transparent 1px 4px), var(--eb-critical); }
-.eb-phase-in_sync { background: var(--eb-ok); opacity: 0.55; height: 4px; }
-.st-key-phase-notes { align-items: center; } .st-key-phase-notes > :first-child { flex: 1 1 0; }
-.eb-note { font-size: 12px; color: var(--eb-muted); line-height: 18px; }
-:root ol.eb-why { margin: 10px 0 6px; padding-left: 20px; font-size: 13px; line-height: 19px; color: var(--eb-text); }
-:root ol.eb-why li { margin: 0 0 4px; padding-left: 2px; font-size: 13px; overflow-wrap: anywhere; }
-:root ol.eb-why li::marker { color: var(--eb-muted); }
-.st-key-why-links { gap: 14px; }
-.st-key-why-links a { padding: 0; min-height: 0; }
-.st-key-why-links a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
-"""

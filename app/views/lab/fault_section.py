@@ -23,7 +23,6 @@ _REFUSAL: Final = "fault_refusal"
 
 def render(page: Page) -> None:
     """The whole card; the API's answer is asked for while it is drawn, as for the race."""
-    st.html(f"<style>{pictures.CSS}</style>")
     with st.container(key="card-faults"):
         card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
         try:

@@ -16,7 +16,7 @@ from app.access.identity import READ_ONLY, Person
 from app.components.cluster import health_text
 from app.components.lab import bootstrap_race as pictures
 from app.components.lab import race_replay
-from app.components.shared import export, markup
+from app.components.shared import export, markup, style
 from app.components.shared import format as fmt
 from app.components.shared.cards import card_head, download
 from app.components.shared.export import Section
@@ -40,7 +40,7 @@ def render() -> None:
     page = open_page("Lab", "bootstrap race on the embedded cluster")
     if page is None:
         return
-    st.html(f"<style>{pictures.CSS}{CSS}</style>")
+    style.add("lab")
     try:
         kind = page.view().cluster.kind
     except state.DatabaseUnreachable:
@@ -233,13 +233,4 @@ def _report(run: Json) -> bytes:
     sections.append(Section("Offsets behind the leader", "as they were looked at", rows=pictures.lag_rows(run)))
     steps = race_replay.steps_table(run, None, STEPS_REPORTED)
     sections.append(Section("What happened", "what both replicas' brokers told", html=steps))
-    return export.report("Bootstrap race", facts, sections, LIGHT, pictures.CSS)
-
-
-CSS: Final = """
-.st-key-grid-race-a, .st-key-grid-race-b { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
-.st-key-race-head { gap: 8px; flex-wrap: wrap; }
-.st-key-race-head > :first-child { flex: 1 1 320px; min-width: 0; }
-.st-key-race-head > :not(:first-child) { flex: 0 0 auto; width: auto; }
-[class*="st-key-cardhead-race-"] .eb-card-title .eb-pills { margin-left: auto; }
-"""
+    return export.report("Bootstrap race", facts, sections, LIGHT, "lab")

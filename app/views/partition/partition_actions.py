@@ -133,11 +133,3 @@ def _watch(page: Page, topic: str, number: int, drawn: tuple[object, ...]) -> No
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
     if row is not None and (block, no_election(row)) != drawn:
         st.rerun()
-
-
-CSS: Final = """
-.st-key-partition-actions { gap: 10px; flex-wrap: wrap; }
-.st-key-remove-safely-line { gap: 8px; }
-.st-key-remove-safely button { padding: 0 4px; min-height: 26px; }
-.st-key-remove-safely button:not(:disabled) p { color: var(--eb-local); font-size: 12.5px; }
-"""

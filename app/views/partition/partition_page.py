@@ -15,14 +15,13 @@ from app.components.partition import (
     offset_history,
     partition_summary,
     pending_limits,
-    range_style,
     replica_ranges,
 )
 from app.components.partition.partition_filter import gap, parse_name, remote_bytes
 from app.components.plan import plan_dialog
 from app.components.remote import remote_readers
 from app.components.shared import format as fmt
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head, source, table_twin
 from app.components.shared.page import Page, body_key, live, open_page
 from app.state import ClusterView, DatabaseUnreachable
@@ -47,7 +46,7 @@ def render() -> None:
     )
     if page is None:
         return
-    range_style.apply()
+    style.add("ranges")
     if key is None:
         partition_absent.no_name(name)
         return
@@ -81,7 +80,7 @@ def _exists(page: Page, topic: str, number: int) -> bool:
 
 
 def _present(page: Page, topic: str, number: int) -> None:
-    st.html(f"<style>{plan_dialog.CSS}{partition_actions.CSS}</style>")
+    style.add("plan", "partition")
     plan_dialog.host(page)
     with st.container(key="card-hero"):
         live(page, "hero", _hero, page, topic, number)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import links, state
-from app.components.partition import partition_bars, partition_heatmap, partition_table, range_list, range_style
+from app.components.partition import partition_bars, partition_heatmap, partition_table, range_list
 from app.components.partition.partition_filter import GAP_OR_OUTSIDE, RANKS, STATES, Filter, name_of, select
 from app.components.shared import format as fmt
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import standing_order
@@ -29,7 +29,7 @@ def render() -> None:
     page = open_page("Partitions", "where each partition's data lives")
     if page is None:
         return
-    range_style.apply()
+    style.add("ranges")
     chosen, how, at_ms = _controls(page, _count(page))
     if at_ms is not None:
         live(page, "past", _say_past, page, at_ms)

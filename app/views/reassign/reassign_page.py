@@ -10,7 +10,7 @@ from app import state
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
 from app.components.plan import move_pictures, plan_dialog, plan_text
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import title_line
 from app.components.shared.page import Page, live, open_page
 from app.state import ClusterView, DatabaseUnreachable
@@ -27,7 +27,7 @@ def render() -> None:
     page = open_page("Reassign", _fact)
     if page is None:
         return
-    st.html(f"<style>{plan_dialog.CSS}{move_pictures.CSS}{CSS}</style>")
+    style.add("plan", "reassign")
     try:
         _page(page)
     except DatabaseUnreachable:
@@ -164,24 +164,3 @@ def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when its buttons no longer fit what is in the database."""
     if _sign(page) != drawn:
         st.rerun()
-
-
-CSS: Final = """
-.st-key-grid-review-a, .st-key-grid-review-b { grid-template-columns: minmax(0, 700fr) minmax(0, 640fr); }
-.st-key-choose { gap: 10px; flex-wrap: wrap; }
-.st-key-steering { gap: 8px; }
-.st-key-flag-first a { padding: 0; min-height: 0; }
-.st-key-flag-first a p { color: var(--eb-local); font-size: 12.5px; }
-.st-key-total, .st-key-left-limits { flex-wrap: nowrap; gap: 8px; }
-.st-key-total > :first-child, .st-key-left-limits > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
-.st-key-total > :not(:first-child) { flex: 0 0 auto; width: auto; }
-@media (max-width: 760px) { .st-key-total { flex-wrap: wrap; } }
-.eb-plan { display: grid; grid-template-columns: 44px 124px 110px minmax(90px, 150px) minmax(110px, 170px) 90px
-  minmax(80px, 1fr); gap: 8px; font-size: 12.5px; align-items: center; color: var(--eb-text); }
-@media (max-width: 760px) { .eb-plan { grid-template-columns: 44px minmax(0, 1fr) 90px; }
-  .eb-plan > :nth-child(2), .eb-plan > :nth-child(3), .eb-plan > :nth-child(4), .eb-plan > :last-child
-  { display: none; } }
-[class*="st-key-plan-row-"] > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
-[class*="st-key-plan-row-"] > :not(:first-child) { flex: 0 0 auto; width: auto; }
-[class*="st-key-plan-row-"] { border-bottom: 1px solid var(--eb-grid); padding: 2px 0; gap: 6px; flex-wrap: nowrap; }
-"""

@@ -8,9 +8,9 @@ from app import state
 from app.components.cluster import health_text
 from app.components.partition import ledger_at_instant
 from app.components.partition.partition_filter import parse_name
-from app.components.remote import open_copies, remote_style, segment_cycle, segment_ledger
+from app.components.remote import open_copies, segment_cycle, segment_ledger
 from app.components.shared import format as fmt
-from app.components.shared import markup
+from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, ledger_key, live, open_page
 from app.components.shared.selection import say_unknown
@@ -30,7 +30,7 @@ def render() -> None:
     page = open_page("Remote log", _fact)
     if page is None:
         return
-    remote_style.apply()
+    style.add("remote")
     try:
         question = _controls(page)
     except state.DatabaseUnreachable:

@@ -78,7 +78,7 @@ def test_a_status_is_a_mark_and_a_word_beside_its_colour(status: str) -> None:
 
 
 def test_tiers_differ_by_hatch_and_outline_as_well_as_by_colour() -> None:
-    sheet = style.sheet(LIGHT)
+    sheet = style.base(LIGHT)
     (remote,) = re.findall(r"\.eb-swatch-remote \{([^}]*)\}", sheet)
     (pending,) = re.findall(r"\.eb-swatch-pending \{([^}]*)\}", sheet)
     assert "repeating-linear-gradient" in remote
