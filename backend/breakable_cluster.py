@@ -8,18 +8,18 @@ from typing import Final
 
 from backend.engine.cluster import Cluster, ClusterLayout
 from backend.engine.ports import Ports, system_ports
-from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.in_process_network import InProcessNetwork
+from backend.engine.ports.object_store_faults import ObjectStoreFaults, Trouble
 from backend.engine.ports.socket_network import SocketNetwork
-from backend.engine.ports.store_switch import StoreSwitch, Trouble
 
 
 class BreakableCluster:
     """Belongs to the cluster's event loop. ``failed`` is called when a node that was started again cannot go on."""
 
     def __init__(self, layout: ClusterLayout, failed: Callable[[], None] = lambda: None) -> None:
-        self._switches: Final = {node_id: StoreSwitch() for node_id in layout.ports}
+        self._switches: Final = {node_id: ObjectStoreFaults() for node_id in layout.ports}
         self._failed = failed
-        self._network: Final = NeighbourNetwork(SocketNetwork())
+        self._network: Final = InProcessNetwork(SocketNetwork())
         self.cluster = Cluster(layout, make_ports=self._ports)
 
     def _ports(self, node_id: int) -> Ports:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from backend.cli.remote_text import TopicRecord
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.rsm_object_store import LOG_SUFFIX, former_object_key, object_key
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentSnapshot
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentSnapshot
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from backend.cli.remote_text import TopicRecord
 from backend.cli.words import plain
-from backend.protocol.remote_log_metadata import UnreadableReason
+from backend.protocol.remote_log.metadata_serde import UnreadableReason
 from spark.unreadable import STUCK_S, readable_from
 
 METADATA_TOPIC: Final = "__remote_log_metadata"

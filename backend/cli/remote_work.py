@@ -23,7 +23,7 @@ from backend.cli.remote_text import LineFormat, TopicRecord, document, line
 from backend.cli.remote_topic import MetadataTopicReader, TopicUnavailable, read_properties
 from backend.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.supervisor.store_check import trouble_of
 from backend.tiering.ids import uuid_text
 from backend.tiering.remote_keys import ROOT

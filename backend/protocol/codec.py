@@ -7,7 +7,7 @@ comes from outside can only fail as `DecodeError`; a length is believed only as 
 from struct import error as StructError
 from typing import Any, TypeVar
 
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.codegen.decoder import make_decoder
 from backend.protocol.codegen.encoder import make_encoder
 from backend.protocol.errors import DecodeError, EncodeError

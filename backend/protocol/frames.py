@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from backend.protocol import codec
-from backend.protocol.chunks import Buffer, Chunk
+from backend.protocol.buffers import Buffer, Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode
 from backend.protocol.messages import ApiVersionsRequest, Message, request_class, response_class
 from backend.protocol.varint import decode_uvarint

@@ -2,7 +2,7 @@
 
 Values of one record kind, one length and one length of topic name have every field at the same place, so numpy reads
 thousands at once. What is unusual (more than one leader epoch, custom metadata, partition deletes, anything wrong) is
-left to `backend.protocol.remote_log_metadata.decode`, which decides alone what is an event and what is not.
+left to `backend.protocol.remote_log.metadata_serde.decode`, which decides alone what is an event and what is not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backend.protocol.ids import UUID_BYTES
-from backend.protocol.remote_log_layout import (
+from backend.protocol.remote_log.canonical_layout import (
     NO_TAGS,
     PARTITION_FIELDS,
     SEGMENT_FIELDS,
@@ -26,7 +26,7 @@ from backend.protocol.remote_log_layout import (
     is_usual_segment,
     tail_field,
 )
-from backend.protocol.segment_states import SegmentState
+from backend.protocol.remote_log.segment_states import SegmentState
 
 GROUP_MIN: Final = 16  # below it numpy's cost per call is more than the codec's per record
 _SEGMENT, _UPDATE = b"\x01\x00\x00", b"\x01\x01\x00"  # frame version, record key, record version
@@ -39,7 +39,7 @@ Rows = npt.NDArray[np.void]
 
 
 class UsualEvents(NamedTuple):
-    """Events of one shape. ``rows`` has the topic's name and the fields of `backend.protocol.remote_log_layout`."""
+    """Events of one shape. ``rows`` : the topic's name and the fields of `protocol.remote_log.canonical_layout`."""
 
     is_segment: bool
     txn_index_empty: bool

@@ -8,7 +8,7 @@ delivered at least once.
 from collections.abc import Mapping
 from typing import Final
 
-from backend.protocol.segment_states import PartitionDeleteState, SegmentState
+from backend.protocol.remote_log.segment_states import PartitionDeleteState, SegmentState
 
 __all__ = ["LEGAL", "LEGAL_DELETE", "PartitionDeleteState", "SegmentState", "is_legal", "is_legal_delete"]
 

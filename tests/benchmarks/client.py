@@ -22,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 
 STALL_S = 60.0
 LATENCY_RECORDS_PER_S = 1_000

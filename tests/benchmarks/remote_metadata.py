@@ -26,7 +26,7 @@ from backend.engine.ports import Ports, system_ports
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataTopicSettings
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.protocol import messages as m
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, encode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, encode, metadata_partition
 from backend.tiering.ids import OffsetRange, TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 from tests.benchmarks.peers import EBBLINE_PORT_BASE, up, wait_until_ready

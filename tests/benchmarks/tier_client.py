@@ -26,8 +26,8 @@ from confluent_kafka.admin import AdminClient
 
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.messages import Message
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.wire import exactly
 
 R = TypeVar("R", bound=Message)

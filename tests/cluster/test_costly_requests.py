@@ -13,11 +13,11 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from backend.engine.apis import produce_rows
+from backend.engine.apis.produce import produce_append
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_records, parse_header
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import iter_records, parse_header
 from tests.engine_cluster import EngineCluster
 from tests.loop_watch import LoopWatch
 from tests.waiting import wait_until
@@ -82,7 +82,7 @@ def produce(cluster: EngineCluster, *batches: bytes, version: int = 9) -> list[t
 
 def test_batches_that_grow_are_validated_elsewhere_and_bounded_together(cluster: EngineCluster) -> None:
     large = bomb(120 * MIB)
-    fitting = produce_rows.REQUEST_BYTES_MAX // (120 * MIB)
+    fitting = produce_append.REQUEST_BYTES_MAX // (120 * MIB)
     with LoopWatch(cluster.loop, cluster.layout.ports[1]) as other:
         codes = [code for code, _ in produce(cluster, *[large] * PARTITIONS)]
     assert codes == [0] * fitting + [ErrorCode.MESSAGE_TOO_LARGE] * (PARTITIONS - fitting)

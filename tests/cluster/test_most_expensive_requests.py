@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.apis.answer_room import ANSWER_BYTES_MAX
-from backend.engine.apis.context import ListenerKind
+from backend.engine.apis.api_declaration import ListenerKind
+from backend.engine.apis.support.response_budget import RESPONSE_BYTES_MAX
 from backend.engine.apis.table import api_table
 from backend.interpreter import GC_THRESHOLDS
 from backend.protocol import frames
@@ -148,7 +148,7 @@ def test_whoever_asks_for_most_holds_up_nobody_and_is_told_no_more_than_clients_
             commit_largest(port)
         # Some of it is answered by closing the connection, which is an answer too.
         with LoopWatch(cluster.loop, cluster.layout.ports[1]) as other, suppress(ConnectionError):
-            if (size := send(port, data)) > ANSWER_BYTES_MAX:
+            if (size := send(port, data)) > RESPONSE_BYTES_MAX:
                 large[f"{kind} {costly}"] = size
         waited = (other.turns_waited_max, other.turn_ms_max, other.answer_ms_max)
         if any(found > most for found, most in zip(waited, (TURNS_MAX, TURN_MS_MAX, ANSWER_MS_MAX), strict=True)):
@@ -163,7 +163,7 @@ def test_whoever_asks_for_most_holds_up_nobody_and_is_told_no_more_than_clients_
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
 def test_an_answer_that_nobody_could_read_is_an_error_that_clients_know(cluster: EngineCluster, version: int) -> None:
-    port, times = cluster.layout.ports[1], ANSWER_BYTES_MAX // len(METADATA) + 1
+    port, times = cluster.layout.ports[1], RESPONSE_BYTES_MAX // len(METADATA) + 1
     commit_largest(port)
     topic_id = cluster.ask(lambda: cluster.broker(1).services.metadata.image.topic_ids["wide"])
     topics = m.OffsetFetchRequest.Topics(name="wide", partition_indexes=[0] * times)

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
-from backend.protocol.plain_produce import read_plain
+from backend.protocol.produce_fast_path import read_single_batch
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.engine_cluster import EngineCluster
 from tests.wire import ask, exactly
 
@@ -77,7 +77,7 @@ def test_both_ways_answer_append_and_count_the_same(tmp_path: Path, acks: int) -
                         request = m.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
                         frame = b"".join(frames.encode_request(request, version, 5, "test"))[4:]
                         frame += b"" if plain else b"\0"
-                        assert (read_plain(bytearray(frame)) is not None) == plain
+                        assert (read_single_batch(bytearray(frame)) is not None) == plain
                         raw = exchange(connection, frame)
                         _, answer = frames.decode_response(m.ProduceResponse, version, raw)
                         row = answer.responses[0].partition_responses[0]

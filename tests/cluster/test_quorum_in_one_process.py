@@ -23,7 +23,7 @@ from backend.engine.raft import metadata_fetcher
 from backend.engine.raft.raft_state import RaftState
 from backend.engine.raft.snapshots import PartialSnapshot
 from backend.protocol import messages as m
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask

@@ -11,8 +11,8 @@ import pytest
 
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
 from backend.engine.net.cluster_client import ClusterClient
-from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.remote.metadata_topic import MetadataTopic, MetadataTopicSettings
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange

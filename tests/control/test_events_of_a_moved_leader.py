@@ -11,9 +11,9 @@ from backend.control.gateway.connection import Address
 from backend.control.gateway.metadata import PartitionView
 from backend.control.observer.events import TOPIC, EventFollower
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.events import PhaseEvent, encode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import uuid_text
 from backend.tiering.phases import FollowerPhase
 from tests.control.test_gateway import answer, broker, request_of, run, serving

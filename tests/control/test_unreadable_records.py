@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, select
 
 from backend.control.observer import reader_watch
 from backend.protocol import events
-from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.store.tables.observer import engine_event
 from backend.tiering.ids import TopicPartition
 from tests.control.site import TIERED, ControlSite

@@ -14,10 +14,10 @@ import pytest
 
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 from backend.protocol.messages.base import Struct
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.engine_cluster import EngineCluster
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "bad-frames.json"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.apis.context import ListenerKind
+from backend.engine.apis.api_declaration import ListenerKind
 from backend.engine.apis.table import api_table
 from backend.protocol import codec, frames
 from backend.protocol import messages as m

@@ -17,7 +17,7 @@ from backend.engine.config import BrokerConfig, format_properties
 from backend.engine.ports.clock import SystemClock
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import CLUSTER_ID, layout
 from tests.ports import free_ports

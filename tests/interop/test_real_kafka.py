@@ -35,8 +35,8 @@ from backend.cli.remote_ledger import Ledger
 from backend.cli.remote_text import LineFormat, TopicRecord, line
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.rlm_copy import CopyTask
-from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.remote_log_metadata import SegmentUpdate, encode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
+from backend.protocol.remote_log.metadata_serde import SegmentUpdate, encode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.reading import open_consumer

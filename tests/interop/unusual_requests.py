@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.messages import Message
 from backend.protocol.messages.base import Struct
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.waiting import wait_until
 from tests.wire import ask
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.interop.unusual_requests import TIME_MS, brief
 from tests.waiting import wait_until
 from tests.wire import ask

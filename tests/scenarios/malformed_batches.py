@@ -20,8 +20,8 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from backend.protocol import messages as m
-from backend.protocol.batch import HEADER_BYTES, iter_batches
-from backend.protocol.compression import Compression, compress
+from backend.protocol.record_batches.compression import Compression, compress
+from backend.protocol.record_batches.record_batch import HEADER_BYTES, iter_batches
 from backend.protocol.varint import encode_varint
 from tests.waiting import wait_until
 from tests.wire import ask

@@ -16,10 +16,10 @@ from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.elections import UNCLEAN, elect_leaders
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.record_batches.record_batch import iter_batches, iter_records
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.replica.nodes import Nodes
 

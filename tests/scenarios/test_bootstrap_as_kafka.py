@@ -18,9 +18,9 @@ from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData
 from backend.protocol.errors import ErrorCode
-from backend.protocol.remote_log_metadata import metadata_partition
+from backend.protocol.record_batches.record_batch import RecordData
+from backend.protocol.remote_log.metadata_serde import metadata_partition
 from tests.scenarios.tiering_lab import DEBUG, START_MS, Lab, lab, values
 
 FIXTURE: Final = json.loads(

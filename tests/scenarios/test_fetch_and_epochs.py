@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches
+from backend.protocol.record_batches.record_batch import iter_batches
 from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
 
 FIXTURE: Final[dict[str, Any]] = json.loads(

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from backend.protocol.batch import Record, iter_batches, iter_records
-from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
+from backend.protocol.record_batches.record_batch import Record, iter_batches, iter_records
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, decode, metadata_partition
 from backend.tiering.ids import uuid_bytes
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.scenarios.tiering_lab import Lab, lab, values

@@ -8,7 +8,7 @@ import pytest
 
 from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm_object_store import EventType
-from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from tests.scenarios.tiering_lab import START_MS, Lab, Told, fetched_segments, history, values, wait_deleted
 

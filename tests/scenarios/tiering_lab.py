@@ -17,9 +17,9 @@ from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask

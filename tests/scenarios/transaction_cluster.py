@@ -21,8 +21,8 @@ from backend.engine.coordinator.group.group_records import coordinator_partition
 from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, LATEST_VERSION, Transaction
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC, encode_transaction
 from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import build_batch
 from tests.waiting import wait_until
 from tests.wire import Connection
 

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
 from backend.protocol.errors import ErrorCode
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import build_batch
+from backend.protocol.record_batches.record_codec import RecordData
 from tests.scenarios.transaction_cluster import GROUP, HELD, TIMEOUT_MS, TOPIC, Cluster
 
 R = TypeVar("R")

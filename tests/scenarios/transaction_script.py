@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import build_batch
+from backend.protocol.record_batches.record_codec import RecordData
 from tests.waiting import wait_until
 from tests.wire import ask
 

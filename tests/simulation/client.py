@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from backend.engine.net.peer_client import PeerClient
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
+from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from tests.simulation.world import BROKERS, HOST
 
 if TYPE_CHECKING:

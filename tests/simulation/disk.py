@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
 
 TOTAL_BYTES: Final = 1 << 40
 # What a device writes whole. Small, as everything here is: a segment has some 300 bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backend.protocol.batch import BatchHeader
+from backend.protocol.record_batches.record_batch import BatchHeader
 
 
 class Batch(NamedTuple):

@@ -54,7 +54,7 @@ class VirtualWorkers:
         self._call_ms = call_ms
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        done = tasks.lasting_future()
+        done = tasks.shielded_future()
 
         def carry_out() -> None:
             try:

@@ -20,7 +20,7 @@ from backend.engine.ports.network import (
     FrameTooLarge,
     Transport,
 )
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 
 if TYPE_CHECKING:
     from tests.simulation.loop import VirtualLoop

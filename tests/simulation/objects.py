@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
 
 if TYPE_CHECKING:
     from tests.simulation.disk import VirtualDisk

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from crc32c import crc32c
 
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.simulation.client import Client
 from tests.simulation.history import TopicHistory

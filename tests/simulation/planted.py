@@ -26,10 +26,10 @@ from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemote
 from backend.engine.remote.tier import Tier
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_progress import ReplicaProgress
-from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import WriteTxnMarkersRequest
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.record_batches.record_batch import iter_batches, patch_offset_and_epoch
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.apis import metadata_log_fetch
+from backend.engine.apis.fetch import metadata_log_fetch
 from backend.engine.broker import raft_manager
 from backend.engine.controller.image import snapshot_images
 from backend.engine.controller.image.image_records import image_records

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.simulation.checkers import EverythingRecovers, Violation
 from tests.simulation.machine import dispose

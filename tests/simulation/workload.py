@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.client import Client, Read

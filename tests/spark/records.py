@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     PartitionDeleteState,
     RemoteLogMetadata,

@@ -11,7 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentSnapshot, Unreadable, decode
+from backend.protocol.remote_log.metadata_serde import (
+    PartitionDelete,
+    SegmentMetadata,
+    SegmentSnapshot,
+    Unreadable,
+    decode,
+)
 from backend.store import tables as t
 from backend.tiering.ids import uuid_text
 from spark.decode import RawRecord

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 
-from backend.protocol.remote_log_metadata import SegmentSnapshot, SegmentState, encode
+from backend.protocol.remote_log.metadata_serde import SegmentSnapshot, SegmentState, encode
 from backend.tiering.bulk_events import split
 from spark.decode import RAW_VALUE_BYTES_MAX, to_batch
 from spark.schemas import RECORD_ARROW, RECORD_SCHEMA

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, inspect, select, text
 
-from backend.protocol.remote_log_metadata import RemoteLogMetadata, encode
+from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, encode
 from backend.store import event_months, history, migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing

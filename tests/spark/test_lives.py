@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from backend.protocol.remote_log_metadata import RemoteLogMetadata
+from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata
 from backend.tiering.segment_state import SegmentState
 from spark.ledger import Event, Ledger
 from spark.schemas import EVENT_COLUMNS

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing.utils import assertDataFrameEqual
 from sqlalchemy import Engine, select
 
-from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentMetadata
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.tiering.segment_state import SegmentState

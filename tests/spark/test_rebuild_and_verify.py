@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
 from backend.data_folder import ClusterIdentity, DataFolder
-from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentSnapshot
+from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentSnapshot
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.store.history import prune_history

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, func, not_, select
 
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, Unreadable, decode
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, Unreadable, decode
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.tiering.ids import TopicIdPartition, uuid_text

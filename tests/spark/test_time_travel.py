@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentSnapshot,

@@ -11,8 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.conformance.samples import segment
-from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.remote_log_metadata import encode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
+from backend.protocol.remote_log.metadata_serde import encode
 from backend.tiering.ids import TopicPartition
 from spark import reading, unreadable
 from spark.reading import open_consumer, read

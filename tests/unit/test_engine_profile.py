@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.engine.config.broker import BrokerConfig
+from backend.engine.config.broker_config import BrokerConfig
 from backend.engine_profile import embedded_settings
 
 

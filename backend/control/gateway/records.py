@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from backend.control.gateway.client import REQUEST_TIMEOUT_S, Gateway
 from backend.control.gateway.pool import Lane
-from backend.protocol import batch
 from backend.protocol import messages as m
-from backend.protocol.batch import Record
 from backend.protocol.errors import DecodeError, ErrorCode, error_code, error_for
+from backend.protocol.record_batches import record_batch
+from backend.protocol.record_batches.record_batch import Record
 from backend.tiering.ids import TopicPartition
 
 # An event is about 300 bytes: 1 MB is some 3,000 of them an answer, decoded in a few milliseconds.
@@ -96,12 +96,12 @@ def _read(data: Any, offset: int) -> FetchedRecords:
     unreadable: list[tuple[int, str]] = []
     next_offset = offset
     try:
-        for position, header in batch.iter_batches(buffer):
+        for position, header in record_batch.iter_batches(buffer):
             if header.next_offset <= next_offset:
                 continue
             next_offset = header.next_offset
             try:
-                found = [] if header.is_control else list(batch.iter_records(buffer, position))
+                found = [] if header.is_control else list(record_batch.iter_records(buffer, position))
             except DecodeError as error:
                 unreadable.append((header.base_offset, str(error)))
                 continue

@@ -24,8 +24,8 @@ from backend.control.gateway.pool import Lane
 from backend.control.gateway.records import fetch_records
 from backend.control.observer.phases import ExactPhase
 from backend.protocol import events
-from backend.protocol.batch import Record
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import Record
 from backend.store.engine import writing
 from backend.store.queries.observer import newest_phases, next_event_offsets
 from backend.store.writes import append_engine_events, data_changed

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, alter_loggers
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE, alter_loggers
+from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
 from backend.engine.config import ConfigError
+from backend.engine.config.listener_security import has_tls, is_store_setting, tls_settings, with_stores
 from backend.engine.config.listeners import broker_listeners
-from backend.engine.config.security import has_tls, is_store_setting, tls_settings, with_stores
 from backend.engine.controller.commands.config.alter_configs import (
     DELETE,
     SET,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from backend.engine.apis.context import BOTH, Api, RequestContext
+from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode

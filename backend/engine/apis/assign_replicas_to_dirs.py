@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from backend.engine.apis.context import CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import carried_out
+from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import carried_out
 from backend.engine.controller.commands.partition.replica_directories import assign_replicas_to_dirs
 from backend.protocol import messages as m
 

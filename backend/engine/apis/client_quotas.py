@@ -9,9 +9,9 @@ from collections.abc import Mapping, Set
 from functools import partial
 from typing import Final
 
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
 from backend.engine.controller.commands.client_quotas import CLIENT_ID, IP, TYPES, USER, alter_client_quotas
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.engine.apis import authorized_operations
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
 from backend.engine.apis.services import Services
+from backend.engine.apis.support import authorized_operations
 from backend.engine.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -23,7 +23,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
 from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import uuid_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import carried_out, caught_up, forward
-from backend.engine.apis.mutation_quota import EXCEEDED, admit
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.quotas.controller_mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.topics import create_topics
 from backend.protocol import messages as m

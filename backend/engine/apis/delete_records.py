@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.ports import tasks
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis import authorized_operations
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support import authorized_operations
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from backend.engine.apis.answer_room import AnswerRoom
-from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
-from backend.engine.apis.context import BOTH, Api, RequestContext
-from backend.engine.apis.forwarding import image_of
+from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
+from backend.engine.apis.support.forwarding import image_of
+from backend.engine.apis.support.response_budget import ResponseBudget
 from backend.engine.common.topic_names import check_topic_name
 from backend.engine.config import (
     BROKER_SETTINGS,
@@ -27,9 +27,9 @@ from backend.engine.config import (
     resolve_broker,
     resolve_topic,
 )
-from backend.engine.config.client_metrics import CLIENT_METRICS_SETTINGS, resolve_client_metrics
+from backend.engine.config.client_metrics_config import CLIENT_METRICS_SETTINGS, resolve_client_metrics
 from backend.engine.config.documentation import Kind, documentation_of
-from backend.engine.config.group import GROUP_SETTINGS, resolve_group
+from backend.engine.config.group_config import GROUP_SETTINGS, resolve_group
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -38,7 +38,7 @@ from backend.engine.controller.image.metadata_image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -77,7 +77,7 @@ def describe_configs(
     image = image_of(services, context)
     response = m.DescribeConfigsResponse()
     inherited: dict[str, _Config] = {}
-    room = AnswerRoom()
+    room = ResponseBudget()
     # Of what is inherited, which is nearly everything of many topics.
     sizes: dict[int, int] = {}
     seen: set[tuple[int, str, frozenset[str]]] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.log.log_dirs import LogDir
 from backend.engine.log.names import LOG_SUFFIX

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import forward
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import forward
 from backend.engine.common.topic_names import CLUSTER_METADATA
 from backend.engine.controller.quorum_controller import Controller
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.raft_node import RaftNode
 from backend.protocol import messages as m

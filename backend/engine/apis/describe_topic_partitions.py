@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis import authorized_operations
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.metadata import has_listener, offline_replicas
 from backend.engine.apis.services import Services
+from backend.engine.apis.support import authorized_operations
 from backend.engine.common.topic_names import is_internal, name_problem
 from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.raft_node import RaftNode
@@ -18,7 +18,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 59
 # Of one piece, whatever the other side allows.
-ANSWER_BYTES_MAX: Final = 8 << 20
+RESPONSE_BYTES_MAX: Final = 8 << 20
 
 _Topic = m.FetchSnapshotResponse.Topics
 _Answer = _Topic.Partitions
@@ -81,7 +81,7 @@ async def _answer(services: Services, raft: RaftNode, asked: _Asked, max_bytes: 
     if (snapshot_id.end_offset, snapshot_id.epoch) == BOOTSTRAP_ID or snapshot_id not in files.ids:
         answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return answer
-    position, limit = asked.position, min(max_bytes, ANSWER_BYTES_MAX)
+    position, limit = asked.position, min(max_bytes, RESPONSE_BYTES_MAX)
     try:
         size = files.size(snapshot_id)
         if not 0 <= position < size:

@@ -12,12 +12,12 @@ import re
 from enum import IntEnum
 from typing import Final
 
-from backend.engine.apis.auto_topic_creation import create_in_background
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.auto_topic_creation import create_in_background
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.ids import uuid_bytes

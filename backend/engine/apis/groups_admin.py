@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis import authorized_operations
-from backend.engine.apis.answer_room import AnswerRoom
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support import authorized_operations
+from backend.engine.apis.support.response_budget import ResponseBudget
 from backend.engine.coordinator.group.classic.classic_group import Group, GroupState
 from backend.engine.coordinator.group.consumer.consumer_group import ConsumerGroup
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -36,7 +36,7 @@ def describe_groups(
     """States and members of groups, each once. Of what clients would not read any more the groups are errors."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
     response = m.DescribeGroupsResponse()
-    room = AnswerRoom()
+    room = ResponseBudget()
     for group_id in dict.fromkeys(request.groups):
         one = _describe(services, context, group_id)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

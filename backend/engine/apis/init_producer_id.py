@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
 from backend.engine.coordinator.transaction.transaction_state import Producer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.group.classic.classic_group import JoinResult
 from backend.protocol import messages as m

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

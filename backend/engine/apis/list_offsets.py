@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.partition import Partition

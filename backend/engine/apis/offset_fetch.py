@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
-from backend.engine.apis.answer_room import AnswerRoom
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.response_budget import ResponseBudget
 from backend.engine.coordinator.group.group_records import CommittedOffset
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicPartition
@@ -42,7 +42,7 @@ def offset_fetch(
     if context.api_version < FIRST_BATCHED:
         return (yield from _single(services, context, request))
     response = m.OffsetFetchResponse()
-    room = AnswerRoom()
+    room = ResponseBudget()
     everything: set[str] = set()
     for group in request.groups:
         yield
@@ -68,7 +68,7 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
     ids = services.metadata.image.topic_ids
     response = m.OffsetFetchResponse()
-    room = AnswerRoom()
+    room = ResponseBudget()
     for name, each in _all(offsets) if request.topics is None else asked:
         answer = _Topic(name=name)
         response.topics.append(answer)
@@ -120,7 +120,7 @@ def _unstable(kind: type[Row], index: int) -> Row:
 
 
 def _group(
-    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool, room: AnswerRoom
+    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool, room: ResponseBudget
 ) -> Steps[_Group]:
     unstable: Collection[TopicPartition] = ()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.raft import election as q

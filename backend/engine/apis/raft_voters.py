@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import forward
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import forward
 from backend.engine.config.listeners import controller_listener_names
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -9,15 +9,15 @@ from collections import Counter
 from functools import partial
 from typing import Final
 
-from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.forwarding import carried_out, caught_up, forward, image_of
+from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.scram import MECHANISM_TYPES
+from backend.engine.apis.support.forwarding import carried_out, caught_up, forward, image_of
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
 from backend.engine.controller.image.metadata_image import MetadataImage
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.protocol.scram import MECHANISM_TYPES
 
 DESCRIBE_KEY: Final = 50
 ALTER_KEY: Final = 51

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backend.engine.apis.fetch_session import FetchSessions
-from backend.engine.apis.produce_verification import ProduceTurns
-from backend.engine.apis.quotas import ClientQuotas
+from backend.engine.apis.fetch.fetch_session_cache import FetchSessionCache
+from backend.engine.apis.produce.produce_verification import ProduceQueue
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
-from backend.engine.ports.turns import Turns
+from backend.engine.ports.time_slices import TimeSlicer
 
 if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable
@@ -55,12 +55,12 @@ class Services:
     apis: ApiTable
     # Asks brokers how far their logs reach; on nodes with the controller role.
     log_ends: LogEndReader | None = None
-    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
-    client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
-    produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
-    turns: Turns = field(init=False)
+    fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
+    client_quotas: ClientQuotaManager = field(default_factory=ClientQuotaManager)
+    produce_turns: ProduceQueue = field(default_factory=ProduceQueue)
+    turns: TimeSlicer = field(init=False)
     # Held while a worker validates a batch that holds much.
     large_batches: tasks.Lock = field(default_factory=tasks.Lock)
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.ports.clock.monotonic_ms)
+        self.turns = TimeSlicer(self.ports.clock.monotonic_ms)

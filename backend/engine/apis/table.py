@@ -28,7 +28,6 @@ from backend.engine.apis import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
-    fetch,
     fetch_snapshot,
     find_coordinator,
     groups_admin,
@@ -39,11 +38,9 @@ from backend.engine.apis import (
     list_config_resources,
     list_offsets,
     metadata,
-    metadata_log_fetch,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
-    produce,
     quorum_votes,
     raft_voters,
     reassignments,
@@ -56,7 +53,9 @@ from backend.engine.apis import (
     update_features,
     write_txn_markers,
 )
-from backend.engine.apis.context import Api, ListenerKind
+from backend.engine.apis.api_declaration import Api, ListenerKind
+from backend.engine.apis.fetch import fetch, metadata_log_fetch
+from backend.engine.apis.produce import produce
 
 # One line per module; each defines APIS: tuple[Api, ...].
 MODULES: Final[tuple[ModuleType, ...]] = (

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.auto_topic_creation import create_in_background
-from backend.engine.apis.context import Api, RequestContext
-from backend.engine.apis.forwarding import caught_up
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.auto_topic_creation import create_in_background
+from backend.engine.apis.support.forwarding import caught_up
 from backend.engine.controller.image.metadata_image import TopicImage
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.ports import tasks
-from backend.engine.ports.turns import in_parts
+from backend.engine.ports.time_slices import in_parts
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.regex_syntax import LEGAL, RegexError
 from backend.engine.coordinator.topic_regex import TopicRegex
@@ -12,7 +12,7 @@ from backend.engine.coordinator.transaction.transaction import Transaction, Tran
 from backend.engine.coordinator.transaction.transaction_verifier import by_topic
 from backend.engine.log.producer_entry import ProducerEntry
 from backend.engine.ports import tasks
-from backend.engine.ports.turns import Steps
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.group.group_records import CommittedOffset
 from backend.engine.coordinator.group.transactional_offsets import TransactionalCommit

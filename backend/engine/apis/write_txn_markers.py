@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC
 from backend.engine.coordinator.transaction.transaction import EPOCH_BUMPED_SINCE
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.ports import tasks
-from backend.engine.ports.turns import in_parts
+from backend.engine.ports.time_slices import in_parts
 from backend.protocol import messages as m
-from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import NONE, ErrorCode, KafkaError
+from backend.protocol.record_batches.control_records import end_txn_marker
 from backend.tiering.ids import TopicPartition
 
 API_KEY: Final = 27

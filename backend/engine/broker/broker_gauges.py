@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from backend.engine.apis.quotas import METRICS, ClientQuotas
+from backend.engine.apis.quotas.client_quota_manager import METRICS, ClientQuotaManager
 from backend.engine.apis.services import Services
 from backend.engine.log.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
@@ -69,7 +69,7 @@ def _throttled_rate(quota: ReplicationQuota, clock: Clock) -> float:
     return quota.rate(clock.monotonic_ms())
 
 
-def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> MetricValue:
+def _rates(quotas: ClientQuotaManager, key: str, clock: Clock) -> MetricValue:
     return quotas.rates(key, clock.monotonic_ms())
 
 

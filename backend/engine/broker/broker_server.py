@@ -17,18 +17,18 @@ from backend.engine.broker.broker_gauges import add_broker_gauges
 from backend.engine.broker.controller_server import FEATURES
 from backend.engine.broker.remote_tier import RemoteTier, metadata_listener
 from backend.engine.config import BrokerConfig, ConfigError
+from backend.engine.config.listener_security import (
+    controller_security,
+    inter_broker_security,
+    is_store_setting,
+    listener_security,
+)
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
     broker_listeners,
     controller_addresses,
     inter_broker_listener_name,
     parse_listeners,
-)
-from backend.engine.config.security import (
-    controller_security,
-    inter_broker_security,
-    is_store_setting,
-    listener_security,
 )
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
@@ -46,11 +46,11 @@ from backend.engine.coordinator.transaction.transaction_coordinator import Trans
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
 from backend.engine.log.config import CleanerConfig
 from backend.engine.net.cluster_client import ClusterClient
-from backend.engine.net.connection_slots import ConnectionSlots
-from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.connection_quotas import ConnectionQuotas
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
 from backend.engine.net.listener import Listener
 from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
@@ -72,7 +72,7 @@ class BrokerServer:
         self._on_fatal = on_fatal
         self._config = config
         addresses = broker_listeners(config)
-        self._slots = ConnectionSlots(inter_broker_listener_name(config) if len(addresses) > 1 else None)
+        self._slots = ConnectionQuotas(inter_broker_listener_name(config) if len(addresses) > 1 else None)
         self._listeners = [Listener(ports, config, address, "broker", self._slots) for address in addresses]
         self._peer_security = PeerSecurity.of(inter_broker_security(config))
         self._controller_security = PeerSecurity.of(controller_security(config))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final, cast
 
 from backend.engine.config import BrokerConfig
+from backend.engine.config.listener_security import controller_security
 from backend.engine.config.listeners import controller_addresses
-from backend.engine.config.security import controller_security
 from backend.engine.controller.registration.broker_lifecycle import no_controller
 from backend.engine.log.checkpoints import decode_meta_properties
 from backend.engine.log.errors import LogDirError
 from backend.engine.log.names import META_PROPERTIES_FILE
-from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports, tasks
 from backend.protocol import messages as m

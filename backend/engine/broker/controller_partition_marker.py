@@ -9,8 +9,8 @@ from __future__ import annotations
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
+from backend.engine.config.listener_security import inter_broker_security
 from backend.engine.config.listeners import inter_broker_listener_name
-from backend.engine.config.security import inter_broker_security
 from backend.engine.controller.commands.allocate_producer_ids import BLOCK_IDS
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage

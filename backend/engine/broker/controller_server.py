@@ -10,20 +10,20 @@ from backend.engine.broker.controller_partition_marker import ControllerImage, C
 from backend.engine.broker.log_end_client import LogEndClient
 from backend.engine.broker.unclean_recovery import UncleanRecoveryManager
 from backend.engine.config import BrokerConfig
+from backend.engine.config.listener_security import controller_security, inter_broker_security
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
     controller_listeners,
     inter_broker_listener_name,
     voter_addresses,
 )
-from backend.engine.config.security import controller_security, inter_broker_security
 from backend.engine.controller.image.metadata_image import ControllerRegistration, Endpoint, SupportedFeature
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.net.cluster_client import ClusterClient
-from backend.engine.net.connection_slots import ConnectionSlots
-from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.connection_quotas import ConnectionQuotas
 from backend.engine.net.listener import Listener
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports, tasks
 
@@ -37,7 +37,7 @@ class ControllerServer:
         self._on_fatal = on_fatal
         self._ports = ports
         self._config = config
-        slots = ConnectionSlots()
+        slots = ConnectionQuotas()
         self._listeners = [
             Listener(ports, config, address, "controller", slots) for address in controller_listeners(config)
         ]

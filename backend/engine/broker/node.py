@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from backend.engine.apis.quotas import ClientQuotas, QuotaWindows
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, QuotaWindows
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.broker.broker_server import BrokerServer
@@ -22,13 +22,13 @@ from backend.engine.broker.start_errors import START_ERRORS, StartRefused, descr
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig, set_without_effect
+from backend.engine.config.listener_security import check_security, controller_security
 from backend.engine.config.listeners import check, controller_addresses
-from backend.engine.config.security import check_security, controller_security
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
-from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.protocol.errors import KafkaError
@@ -159,7 +159,7 @@ class Broker:
             remote_log_manager=None,
             controller=None,
             apis=api_table(),
-            client_quotas=ClientQuotas(QuotaWindows.of(self.config)),
+            client_quotas=ClientQuotaManager(QuotaWindows.of(self.config)),
         )
 
     async def keep_isr(self) -> None:

@@ -17,7 +17,7 @@ from backend.engine.ports import Clock, tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import PartitionDelete, decode, encode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, decode, encode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 

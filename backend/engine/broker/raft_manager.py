@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 from backend.engine.config import BrokerConfig
+from backend.engine.config.listener_security import controller_security
 from backend.engine.config.listeners import voter_addresses
-from backend.engine.config.security import controller_security
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.log_directories import LogDirectories

@@ -10,8 +10,8 @@ from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import broker_listeners, inter_broker_listener_name
 from backend.engine.net.cluster_client import ClusterClient
-from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
+from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.ports import tasks
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.metadata_scan import MetadataScan

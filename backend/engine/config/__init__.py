@@ -1,8 +1,8 @@
 """A broker's and a topic's settings: frozen values and tables, under Kafka's names."""
 
-from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
-from backend.engine.config.properties import format_properties, parse_properties
-from backend.engine.config.settings import (
+from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
+from backend.engine.config.properties_file import format_properties, parse_properties
+from backend.engine.config.setting_definition import (
     ConfigError,
     Resolved,
     Scope,
@@ -13,7 +13,7 @@ from backend.engine.config.settings import (
     resolve_broker,
     resolve_topic,
 )
-from backend.engine.config.topic import TOPIC_SETTINGS, topic_values
+from backend.engine.config.topic_config import TOPIC_SETTINGS, topic_values
 from backend.engine.config.without_effect import WITHOUT_EFFECT, set_without_effect
 
 __all__ = [

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
-from backend.engine.config.settings import ConfigError
+from backend.engine.config.setting_definition import ConfigError
 
 MAX_PER_ADDRESS: Final = "max.connections.per.ip"
 OVERRIDES: Final = "max.connections.per.ip.overrides"

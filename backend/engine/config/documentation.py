@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from backend.engine.config.settings import Setting
+from backend.engine.config.setting_definition import Setting
 
 Kind = Literal["broker", "topic", "group", "client-metrics"]
 

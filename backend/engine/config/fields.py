@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from backend.engine.config.settings import Scope, Type
+from backend.engine.config.setting_definition import Scope, Type
 
 
 def _setting(type: Type, default: Any, *, dynamic: bool | Scope = False, doc: str = "", **limits: Any) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.config.address_limits import check_address_limits
-from backend.engine.config.broker import BrokerConfig
-from backend.engine.config.settings import ConfigError
+from backend.engine.config.broker_config import BrokerConfig
+from backend.engine.config.setting_definition import ConfigError
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
+from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
 from backend.engine.config.not_served import DYNAMIC, READ_ONLY
 
 # Kafka's settings that are checked, kept and shown, and that nothing reads yet.

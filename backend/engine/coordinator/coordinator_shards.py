@@ -12,14 +12,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.coordinator.group.group_records import coordinator_partition
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager
-from backend.protocol.batch import build_batch
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import build_batch
+from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import TopicPartition
 
 # What clients are told when records could not be written.
@@ -67,7 +67,7 @@ class CoordinatorShard(ABC):
         """It is to be read anew, although this broker still leads the partition."""
 
     @abstractmethod
-    async def load(self, passed_over: PassedOver) -> int:
+    async def load(self, passed_over: UnreadableRecords) -> int:
         """Reads the whole log but what cannot be read, which is noted; how many records. KafkaError or DecodeError when
         the log itself cannot be read.
         """
@@ -99,7 +99,7 @@ class CoordinatorShards(Generic[S]):
         loaded: Callable[[S], None],
         lost: Callable[[S], None],
         append_timeout_ms: Callable[[], float],
-        passed_over: PassedOver,
+        passed_over: UnreadableRecords,
     ) -> None:
         self._kind = kind
         self._topic = kind.shard.topic

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
-from backend.protocol.batch import BatchHeader, Record, iter_batches, iter_records
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.record_batch import BatchHeader, Record, iter_batches, iter_records
 
 # offsets.load.buffer.size and transaction.state.log.load.buffer.size of Kafka: bytes read at once.
 LOAD_BYTES: Final = 5 << 20
@@ -22,7 +22,7 @@ class LoadedBatch(NamedTuple):
     records: list[Record]
 
 
-async def batches_of(log: UnifiedLog, passed_over: PassedOver) -> AsyncIterator[LoadedBatch]:
+async def batches_of(log: UnifiedLog, passed_over: UnreadableRecords) -> AsyncIterator[LoadedBatch]:
     """Every batch from the log's start to its end but those whose records are none. Raises KafkaError, and DecodeError
     where the log does not say where the next batch begins.
     """

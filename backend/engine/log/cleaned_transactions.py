@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from backend.engine.log.txn_index import AbortedTxn
-from backend.protocol.batch import BatchHeader
-from backend.protocol.control_records import ControlType
+from backend.protocol.record_batches.control_records import ControlType
+from backend.protocol.record_batches.record_batch import BatchHeader
 
 
 @dataclass(slots=True)

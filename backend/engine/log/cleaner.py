@@ -21,10 +21,17 @@ from backend.engine.log.offset_map import OffsetMap
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index, search_aborted
 from backend.engine.ports.disk import Disk, File
-from backend.protocol.batch import HEADER_BYTES, BatchHeader, crc_valid, iter_batches, iter_records, parse_header
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import control_type
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.control_records import control_type
+from backend.protocol.record_batches.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    crc_valid,
+    iter_batches,
+    iter_records,
+    parse_header,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Settings of a partition log as a frozen value, and of the log manager.
 
-Names, types, limits and defaults live in `engine/config/topic.py`; here a topic's effective values become the fields
-that the log reads (`LogConfig` of Kafka). The replica layer replaces the value that a log holds when the topic's
+Names, types, limits and defaults live in `engine/config/topic_config.py`; here a topic's effective values become the
+fields that the log reads (`LogConfig` of Kafka). The replica layer replaces the value that a log holds when the topic's
 configuration changes.
 """
 

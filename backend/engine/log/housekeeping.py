@@ -13,7 +13,7 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import KafkaError
-from backend.protocol.record_validation import columns_wanted, load_columns
+from backend.protocol.record_batches.record_validation import columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
 
 # How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.

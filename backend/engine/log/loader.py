@@ -53,7 +53,7 @@ from backend.engine.log.topics import is_remote_enabled
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
-from backend.protocol.batch import HEADER_BYTES, parse_header
+from backend.protocol.record_batches.record_batch import HEADER_BYTES, parse_header
 from backend.tiering.ids import TopicIdPartition
 
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)

@@ -16,7 +16,7 @@ from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
-from backend.protocol.chunks import Buffer, Chunk
+from backend.protocol.buffers import Buffer, Chunk
 
 # Sealed segments of a log that stay open: readers of old data are few, and each costs a descriptor and its indexes.
 OPEN_SEALED_SEGMENTS_MAX: Final = 4

@@ -24,8 +24,8 @@ from backend.engine.log.producer_snapshot import (
 )
 from backend.engine.log.verification import Verifications
 from backend.engine.ports.disk import Disk
-from backend.protocol.batch import BatchHeader
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import BatchHeader
 
 # A producer may have five requests in flight (max.in.flight.requests.per.connection with idempotence), so that many
 # batches must be recognised when they are sent again.

@@ -6,9 +6,9 @@ from typing import Final
 
 from backend.engine.log.config import INT64_MAX, LogConfig
 from backend.engine.log.errors import RecordsRejected
-from backend.protocol.batch import BatchHeader, iter_records
 from backend.protocol.errors import ErrorCode
-from backend.protocol.record_validation import RecordsSummary
+from backend.protocol.record_batches.record_batch import BatchHeader, iter_records
+from backend.protocol.record_batches.record_validation import RecordsSummary
 from backend.tiering.ids import TopicPartition
 
 NO_TIMESTAMP: Final = -1

@@ -16,10 +16,17 @@ from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
 from backend.engine.log.txn_index import AbortedTxn
-from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_valid, iter_records, parse_header
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import ControlType, control_type, marker_epoch
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.control_records import ControlType, control_type, marker_epoch
+from backend.protocol.record_batches.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_valid,
+    iter_records,
+    parse_header,
+)
 
 # Bytes read at once: large enough that the scan is bound by the disk (3.6 GB/s from cache with 16 KiB batches), small
 # enough that several recoveries at once stay under 10 MB.

@@ -19,8 +19,8 @@ from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index
 from backend.engine.ports.disk import Disk
-from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
+from backend.protocol.record_batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
 
 # Base offset, length and last offset delta: what finding an offset needs of a batch header.
 _SCAN: Final = Struct(">qi11xi")

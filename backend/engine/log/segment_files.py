@@ -13,7 +13,7 @@ from backend.engine.log.names import (
     file_name,
 )
 from backend.engine.ports.disk import Disk, File
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 
 
 class SegmentFiles:

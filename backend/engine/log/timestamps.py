@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backend.engine.log.segment import LogSegment
-from backend.protocol.batch import Record, iter_records, parse_header
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.record_batch import Record, iter_records, parse_header
 
 
 @dataclass(frozen=True, slots=True)

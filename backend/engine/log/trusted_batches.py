@@ -4,8 +4,8 @@ are not looked at, as in Kafka.
 
 from __future__ import annotations
 
-from backend.protocol.batch import BatchHeader, crc_valid, iter_batches
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import BatchHeader, crc_valid, iter_batches
 
 Batches = list[tuple[int, BatchHeader]]
 

@@ -23,10 +23,10 @@ from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, 
 from backend.engine.log.trusted_batches import validate_fetched, validate_trusted
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
 from backend.engine.log.validation import ValidatedBatch, validate_produced
-from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
-from backend.protocol.chunks import Chunk
-from backend.protocol.compression import DECOMPRESSED_BYTES_MAX
+from backend.protocol.buffers import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX
+from backend.protocol.record_batches.record_batch import BatchHeader, patch_offset_and_epoch
 
 Origin = Literal["client", "coordinator", "raft"]
 

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import InvalidBatch
 from backend.engine.log.record_rules import NO_TIMESTAMP, check_record_rules
-from backend.protocol.batch import (
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.record_batches.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Buffer,
+    Compression,
+    check_lz4_frame,
+    decompress,
+)
+from backend.protocol.record_batches.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
@@ -25,9 +33,7 @@ from backend.protocol.batch import (
     parse_header,
     patch_max_timestamp,
 )
-from backend.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, check_lz4_frame, decompress
-from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.record_validation import MalformedRecords, RecordsSummary, check_records
+from backend.protocol.record_batches.record_validation import MalformedRecords, RecordsSummary, check_records
 from backend.tiering.ids import TopicPartition
 
 _MAGIC_AT: Final = 16

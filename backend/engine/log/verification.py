@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backend.protocol.batch import BatchHeader
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import BatchHeader
 
 
 @dataclass(slots=True, eq=False)

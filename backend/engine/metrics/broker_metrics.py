@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 
 # A value, or one value per set of labels.
 MetricValue = float | Iterable[tuple[Mapping[str, str], float]]
@@ -73,7 +73,7 @@ class BrokerMetrics:
         self.successful_authentications = 0
         self.failed_authentications = 0
         self.expired_connections = 0
-        self.passed_over = PassedOver()
+        self.passed_over = UnreadableRecords()
         """Records of internal topics that cannot be read."""
         self.gauges: list[ScrapedMetric] = []
         self.counters: list[ScrapedMetric] = []

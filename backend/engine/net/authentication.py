@@ -13,14 +13,14 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from backend.engine.apis import api_versions
-from backend.engine.common.scram import ClientFirst, ScramCredential, ScramError, ScramServer
-from backend.engine.config.security import PLAIN, SaslServerSettings
+from backend.engine.config.listener_security import PLAIN, SaslServerSettings
 from backend.protocol import codec, frames
 from backend.protocol import messages as m
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.errors import DecodeError, ErrorCode
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from backend.protocol.scram import ClientFirst, ScramCredential, ScramError, ScramServer
 
 HANDSHAKE_KEY: Final = 17
 AUTHENTICATE_KEY: Final = 36

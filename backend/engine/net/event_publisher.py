@@ -15,8 +15,8 @@ from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.protocol import events
-from backend.protocol.batch import RecordData
 from backend.protocol.errors import DecodeError, EncodeError, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData
 
 if TYPE_CHECKING:
     from backend.engine.controller.metadata.metadata_cache import MetadataCache

@@ -13,20 +13,20 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from backend.engine.apis.context import ListenerKind
-from backend.engine.apis.forwarding import image_of_kind
+from backend.engine.apis.api_declaration import ListenerKind
 from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import image_of_kind
 from backend.engine.config import BrokerConfig, ConfigError
-from backend.engine.config.listeners import ListenerAddress
-from backend.engine.config.security import (
+from backend.engine.config.listener_security import (
     has_sasl,
     has_tls,
     sasl_server_settings,
     tls_settings,
     with_stores,
 )
+from backend.engine.config.listeners import ListenerAddress
 from backend.engine.net.authentication import Authentication
-from backend.engine.net.connection_slots import ConnectionSlots, Limits, limits_of
+from backend.engine.net.connection_quotas import ConnectionLimits, ConnectionQuotas, limits_of
 from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server, Transport
@@ -62,7 +62,7 @@ class Listener:
         config: BrokerConfig,
         address: ListenerAddress,
         kind: ListenerKind,
-        slots: ConnectionSlots | None = None,
+        slots: ConnectionQuotas | None = None,
     ) -> None:
         """`slots` are those that this listener shares with others."""
         self.address = address
@@ -75,7 +75,7 @@ class Listener:
         self._connections: dict[int, ServerConnection] = {}
         # Accepted, not read yet.
         self._waiting: dict[int, tuple[ServerConnection, Connection]] = {}
-        self._slots = slots or ConnectionSlots()
+        self._slots = slots or ConnectionQuotas()
         self._handlers: set[tasks.Task[Any]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
@@ -178,11 +178,11 @@ class Listener:
             self._waiting[made.id] = (made, connection)
         return made
 
-    def _limits(self, services: Services) -> Limits:
+    def _limits(self, services: Services) -> ConnectionLimits:
         dynamic = services.metadata.image.broker_config(services.node_id)
         return limits_of(self._config, dynamic, self.address.name)
 
-    def _must_go(self, host: str, limits: Limits) -> bool:
+    def _must_go(self, host: str, limits: ConnectionLimits) -> bool:
         """Whether one more connection of an address is too many, or one more of anybody, served or waiting."""
         too_many = len(self._connections) >= CONNECTIONS_MAX or len(self._waiting) >= WAITING_MAX
         return too_many or self._slots.of_host[host] >= limits.of_host(host)

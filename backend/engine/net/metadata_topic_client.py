@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from backend.engine.common.controller_channel import ControllerChannel
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import ProducerIds, TopicProducer
@@ -22,8 +22,8 @@ from backend.engine.remote.metadata_topic import (
     UnreadableBatch,
 )
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, iter_batches, iter_records
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
+from backend.protocol.record_batches.record_batch import RecordData, iter_batches, iter_records
 from backend.tiering.ids import OffsetRange
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class MetadataTopicClient:
         fetch_client: ClusterClient,
         new_producer_id: ProducerIds,
         settings: MetadataClientSettings = DEFAULTS,
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableRecords | None = None,
     ) -> None:
         self._ports = ports
-        self._passed_over = passed_over or PassedOver()
+        self._passed_over = passed_over or UnreadableRecords()
         self._settings = settings
         self._metadata = metadata
         self._channel = channel

@@ -13,12 +13,12 @@ from typing import Final
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.net.sasl_client import authenticate
 from backend.engine.ports import Ports, tasks
-from backend.engine.ports.neighbour_network import NeighbourConnection
-from backend.engine.ports.network import Connection, Handed
+from backend.engine.ports.in_process_network import InProcessConnection
+from backend.engine.ports.network import Connection, LocalMessage
 from backend.protocol import frames
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
-from backend.protocol.handed import HandedAnswer, HandedRequest
+from backend.protocol.local_messages import LocalFetchRequest, LocalFetchResponse
 from backend.protocol.messages import FetchRequest, Message
 
 # Kafka's reconnect.backoff.ms and its max, for a node of the same machine.
@@ -123,11 +123,11 @@ class PeerClient:
     def _send_on(self, connection: Connection, request: Message, version: int, correlation_id: int) -> None:
         if (
             isinstance(request, FetchRequest)
-            and isinstance(connection, NeighbourConnection)
-            and connection.takes_messages
+            and isinstance(connection, InProcessConnection)
+            and connection.accepts_messages
         ):
             header = RequestHeader(request.API_KEY, version, correlation_id, self._client_id)
-            connection.hand(HandedRequest(header, request))
+            connection.hand(LocalFetchRequest(header, request))
         else:
             connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
 
@@ -227,7 +227,7 @@ class PeerClient:
     def _handler(self, connection: Connection) -> _Answers:
         return _Answers(self, connection)
 
-    def on_answer(self, answer: HandedAnswer) -> None:
+    def on_answer(self, answer: LocalFetchResponse) -> None:
         """What a neighbour hands over, maybe in the middle of its own work: who asked goes on in the next turn."""
         pending = self._asked(answer.correlation_id)
         if pending is not None and not pending.future.done():
@@ -285,7 +285,7 @@ class PeerClient:
 class _Answers:
     """The upper side of a peer client's connection; a new one for each, so that an old one's end is told apart."""
 
-    takes_messages: Final = True
+    accepts_messages: Final = True
 
     def __init__(self, client: PeerClient, connection: Connection) -> None:
         self._client = client
@@ -294,8 +294,8 @@ class _Answers:
     def on_frame(self, frame: bytearray) -> None:
         self._client.on_frame(frame)
 
-    def on_message(self, message: Handed) -> None:
-        assert isinstance(message, HandedAnswer)
+    def on_message(self, message: LocalMessage) -> None:
+        assert isinstance(message, LocalFetchResponse)
         self._client.on_answer(message)
 
     def on_closed(self, error: BaseException | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.config import ConfigError
-from backend.engine.config.security import ClientSecurity, SaslClientSettings
+from backend.engine.config.listener_security import ClientSecurity, SaslClientSettings
 from backend.engine.ports.network import Transport
 from backend.engine.ports.tls import ClientTls, TlsSettingsError
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from backend.engine.common.scram import ScramClient, ScramError
-from backend.engine.config.security import PLAIN, SaslClientSettings
+from backend.engine.config.listener_security import PLAIN, SaslClientSettings
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
+from backend.protocol.scram import ScramClient, ScramError
 
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2

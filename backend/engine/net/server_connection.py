@@ -17,7 +17,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
-from backend.engine.apis.context import ANONYMOUS, Deferred, ListenerKind, NoAnswer, RequestContext
+from backend.engine.apis.api_declaration import ANONYMOUS, Deferred, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.net.authentication import (
     HANDSHAKE_KEY,
@@ -25,7 +25,7 @@ from backend.engine.net.authentication import (
     Authentication,
     AuthenticationFailed,
 )
-from backend.engine.net.request import (
+from backend.engine.net.client_request import (
     INLINE_BYTES_MAX,
     INLINE_ELEMENTS_MAX,
     Request,
@@ -36,18 +36,18 @@ from backend.engine.net.request import (
     handed,
     illegal_state,
 )
-from backend.engine.net.throttle import charge
+from backend.engine.net.request_throttle import charge
 from backend.engine.ports import tasks
 from backend.engine.ports.file_range import FileUnreadable
-from backend.engine.ports.neighbour_network import NeighbourConnection
-from backend.engine.ports.network import Connection, FrameTooLarge, Handed, NoRoom
+from backend.engine.ports.in_process_network import InProcessConnection
+from backend.engine.ports.network import Connection, FrameTooLarge, LocalMessage, NoRoom
+from backend.engine.ports.time_slices import Unfinished
 from backend.engine.ports.tls_connection import TlsFailed
-from backend.engine.ports.turns import Unfinished
 from backend.protocol import frames, messages
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, TooManyElements
 from backend.protocol.frames import RequestHeader
-from backend.protocol.handed import HandedAnswer, HandedRequest
+from backend.protocol.local_messages import LocalFetchRequest, LocalFetchResponse
 from backend.protocol.messages import Message
 
 # Unanswered pipelined requests of one connection: librdkafka sends up to 5 of a partition leader's batches at once.
@@ -75,7 +75,7 @@ class ServerConnection:
         self.id = id
         self._services = services
         self._connection = connection
-        self._near = connection if isinstance(connection, NeighbourConnection) else None
+        self._near = connection if isinstance(connection, InProcessConnection) else None
         self._listener_name = listener_name
         self._listener_kind = listener_kind
         self.client_host = connection.peer.rpartition(":")[0]
@@ -114,7 +114,7 @@ class ServerConnection:
                 if authentication.expired and not self._may_follow_expiry(authentication, frame):
                     self._close_expired()
                     return
-            if self._serves_plainly(frame, now_ms):
+            if self._serve_by_fast_path(frame, now_ms):
                 return
             elements_max = None if len(frame) < INLINE_BYTES_MAX else INLINE_ELEMENTS_MAX
             request = decode(self._apis, self._listener_kind, frame, now_ms, elements_max)
@@ -149,12 +149,12 @@ class ServerConnection:
         self._start_waiting()
 
     @property
-    def takes_messages(self) -> bool:
+    def accepts_messages(self) -> bool:
         return self._authentication is None
 
-    def on_message(self, message: Handed) -> None:
+    def on_message(self, message: LocalMessage) -> None:
         assert self._authentication is None
-        assert isinstance(message, HandedRequest)
+        assert isinstance(message, LocalFetchRequest)
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
         try:
             request = handed(self._apis, self._listener_kind, message, now_ms)
@@ -164,7 +164,7 @@ class ServerConnection:
         self._waiting.append(request)
         self._start_waiting()
 
-    def _serves_plainly(self, frame: bytearray, now_ms: float) -> bool:
+    def _serve_by_fast_path(self, frame: bytearray, now_ms: float) -> bool:
         """Whether the frame was served without being decoded, as `Api.plain` can."""
         if self._running or self._waiting or self._muted is not None or len(frame) < 2:
             return False
@@ -386,7 +386,7 @@ class ServerConnection:
         if outcome is None or isinstance(outcome, Message):
             self._answered(request, outcome)
             return
-        if isinstance(outcome, tasks.PromptFuture):
+        if isinstance(outcome, tasks.EagerFuture):
             outcome.tell(partial(self._settled_promptly, request))
             return
         if isinstance(outcome, tasks.Future):
@@ -485,8 +485,8 @@ class ServerConnection:
                 continue
             header = request.header
             near, answer = self._near, request.answer
-            if near is not None and isinstance(answer, messages.FetchResponse) and near.takes_messages:
-                near.hand(HandedAnswer(header.correlation_id, answer))
+            if near is not None and isinstance(answer, messages.FetchResponse) and near.accepts_messages:
+                near.hand(LocalFetchResponse(header.correlation_id, answer))
                 continue
             try:
                 chunks = encoded(answer, header)

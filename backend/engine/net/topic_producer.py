@@ -9,8 +9,8 @@ from typing import Final, cast
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.ports import Ports, tasks
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError, error_code
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 
 PRODUCE_VERSION: Final = 12  # the newest that names topics instead of giving their ids
 ACKS_ALL: Final = -1

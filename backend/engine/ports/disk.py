@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from backend.engine.ports.file_range import Descriptor, OsFileRange
 from backend.engine.ports.program import file_limit
-from backend.protocol.chunks import Buffer, Chunk
+from backend.protocol.buffers import Buffer, Chunk
 
 # A range keeps its file open until a socket has taken it, also when the log has closed it to save descriptors. Their
 # numbers are given out lowest first: from this share of the limit on, bytes are read instead, and no more is held so.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from backend.engine.ports.frame_buffers import FrameBuffers
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 
 # socket.request.max.bytes of Kafka.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -38,7 +38,7 @@ class FrameHandler(Protocol):
         ...
 
 
-class Handed(Protocol):
+class LocalMessage(Protocol):
     """What the nodes of one process hand over in the place of a frame."""
 
     @property
@@ -56,11 +56,11 @@ class MessageHandler(FrameHandler, Protocol):
     """A handler that knows what neighbours hand over."""
 
     @property
-    def takes_messages(self) -> bool:
+    def accepts_messages(self) -> bool:
         """False where a peer has to prove first who it is: such a connection has frames only. It does not change."""
         ...
 
-    def on_message(self, message: Handed) -> None:
+    def on_message(self, message: LocalMessage) -> None:
         """One message, which nobody changes any more, here neither. It may come in the middle of its sender's work."""
         ...
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from backend.engine.ports.frame_buffers import PACE_KNOWN_S, FrameBuffers
 from backend.engine.ports.network import FrameHandler, FrameTooLarge, NoRoom
-from backend.protocol.chunks import Chunk, FileRange
+from backend.protocol.buffers import Chunk, FileRange
 
 # A reader that is slower than this much output is not read from, nor are its requests of earlier reads carried out,
 # until it has caught up.

@@ -68,7 +68,7 @@ def future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-class PromptFuture(asyncio.Future[T]):
+class EagerFuture(asyncio.Future[T]):
     """A future that calls one function as soon as it has its result, where others hear of it in the loop's next turn.
 
     The function runs within whatever sets the result, so it must not begin anything that may change what the setter is
@@ -97,12 +97,12 @@ class PromptFuture(asyncio.Future[T]):
             self.get_loop().call_exception_handler(context)
 
 
-def prompt_future() -> PromptFuture[Any]:
+def eager_future() -> EagerFuture[Any]:
     """A fresh one of the running loop."""
-    return PromptFuture(loop=asyncio.get_running_loop())
+    return EagerFuture(loop=asyncio.get_running_loop())
 
 
-class LastingFuture(asyncio.Future[T]):
+class ShieldedFuture(asyncio.Future[T]):
     """A future that no cancellation ends: who is cancelled while waiting for it is so once it is done, and its outcome
     is dropped.
     """
@@ -111,9 +111,9 @@ class LastingFuture(asyncio.Future[T]):
         return False
 
 
-def lasting_future() -> LastingFuture[Any]:
+def shielded_future() -> ShieldedFuture[Any]:
     """A fresh one of the running loop."""
-    return LastingFuture(loop=asyncio.get_running_loop())
+    return ShieldedFuture(loop=asyncio.get_running_loop())
 
 
 async def sleep_ms(delay_ms: float) -> None:

@@ -14,7 +14,7 @@ from backend.engine.ports.file_range import FileUnreadable
 from backend.engine.ports.frame_buffers import FrameBuffers
 from backend.engine.ports.network import FrameHandler
 from backend.engine.ports.socket_connection import SocketConnection
-from backend.protocol.chunks import Buffer, Chunk
+from backend.protocol.buffers import Buffer, Chunk
 
 # A handshake takes two round trips; a peer that is slower than this holds a connection for nothing.
 HANDSHAKE_MS_MAX: Final = 30_000

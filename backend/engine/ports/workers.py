@@ -52,7 +52,7 @@ class ThreadWorkers:
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         # As run_in_executor, which takes a turn of the loop more.
-        loop, done = asyncio.get_running_loop(), tasks.lasting_future()
+        loop, done = asyncio.get_running_loop(), tasks.shielded_future()
 
         def tell(settle: Callable[[], object]) -> None:
             # After the loop's end nobody waits.

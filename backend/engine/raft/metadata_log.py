@@ -19,12 +19,12 @@ from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
 from backend.engine.raft.voter_directories import UNKNOWN, VoterDirectories, VoterDirectoryHistory, directories_in
 from backend.protocol import cluster_metadata
-from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import leader_change, voters
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.control_records import leader_change, voters
+from backend.protocol.record_batches.record_batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
+from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import TopicIdPartition
 
 TOPIC: Final = "__cluster_metadata"

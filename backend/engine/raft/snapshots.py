@@ -17,10 +17,10 @@ from backend.engine.ports.disk import Disk, File
 from backend.engine.raft.voter_directories import UNKNOWN, VoterDirectories, directories_in
 from backend.protocol import cluster_metadata, codec
 from backend.protocol import messages as m
-from backend.protocol.batch import BatchHeader, crc_valid, iter_batches, iter_records
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import ControlType, control_type
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.control_records import ControlType, control_type
+from backend.protocol.record_batches.record_batch import BatchHeader, crc_valid, iter_batches, iter_records
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"

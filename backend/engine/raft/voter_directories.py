@@ -10,10 +10,10 @@ from typing import Final
 
 from immutables import Map
 
-from backend.protocol.batch import crc_valid, iter_batches, iter_records
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import ControlType, control_type, voter_directories
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
+from backend.protocol.record_batches.control_records import ControlType, control_type, voter_directories
+from backend.protocol.record_batches.record_batch import crc_valid, iter_batches, iter_records
 
 VoterDirectories = Map[int, bytes]
 UNKNOWN: Final[VoterDirectories] = Map()

@@ -10,7 +10,7 @@ from backend.engine.log.checkpoints import decode_epochs
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import IndexType, RemoteStorageError, RemoteStorageNotReady
 from backend.engine.remote.tier import Tier
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition, uuid_text
 
 

@@ -12,7 +12,7 @@ from backend.engine.remote.rsm import (
     RemoteStorageError,
     RemoteStorageManager,
 )
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import uuid_text
 
 T = TypeVar("T")

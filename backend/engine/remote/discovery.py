@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 

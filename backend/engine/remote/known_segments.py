@@ -9,7 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
 from backend.engine.remote.segment_summary import SegmentSummary, summarize
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 
 

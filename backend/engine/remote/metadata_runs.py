@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from backend.engine.remote.metadata_topic import MetadataRecord
 from backend.engine.remote.segment_row import TXN_INDEX_EMPTY
 from backend.engine.remote.segment_table import ROW_DTYPE
-from backend.protocol.remote_log_columns import Columns, Flags, Framed, Ints, columns, framed, partition_codes
-from backend.protocol.remote_log_metadata import partition_of
+from backend.protocol.remote_log.column_batch import Columns, Flags, Framed, Ints, columns, framed, partition_codes
+from backend.protocol.remote_log.metadata_serde import partition_of
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 

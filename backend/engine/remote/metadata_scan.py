@@ -12,7 +12,7 @@ from typing import Final
 from backend.engine.ports import tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentSnapshot, decode
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentSnapshot, decode
 from backend.tiering.ids import OffsetRange, TopicIdPartition
 
 FETCH_WAIT_MS: Final = 500

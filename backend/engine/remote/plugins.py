@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from backend.engine.common.event_sink import EventSink
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.ports import ObjectStore, Ports
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.checked_storage import CheckedStorage
@@ -54,7 +54,7 @@ class MetadataContext:
     events: EventSink
     on_fatal: Callable[[str], None]
     overlap: str
-    passed_over: PassedOver = field(default_factory=PassedOver)
+    passed_over: UnreadableRecords = field(default_factory=UnreadableRecords)
 
 
 OpenMetadataManager = Callable[[Mapping[str, str], MetadataContext], RemoteLogMetadataManager]

@@ -21,7 +21,7 @@ from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import KafkaError
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 

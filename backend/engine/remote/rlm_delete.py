@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import Tier
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 

@@ -18,7 +18,7 @@ from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.segment_summary import SegmentSummary
 from backend.engine.remote.tier import PartitionView, Tier
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.lineage import EpochEntry, segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState
 

@@ -20,8 +20,8 @@ from backend.engine.remote.discovery import complete_epochs
 from backend.engine.remote.remote_indexes import RemoteIndexes
 from backend.engine.remote.segment_scan import CHUNK_BYTES, CorruptSegment, SegmentScan
 from backend.engine.remote.tier import Tier
-from backend.protocol.batch import BatchHeader, iter_batches
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.record_batches.record_batch import BatchHeader, iter_batches
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.lineage import segment_lineage
 
 # Kafka's default of max.message.bytes. What entries far apart may make one read in vain.

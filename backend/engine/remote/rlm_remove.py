@@ -25,7 +25,7 @@ from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.tier import Tier
 from backend.protocol.errors import DecodeError, KafkaError
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentSnapshot,

@@ -14,9 +14,9 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
 from backend.engine.remote.segment_scan import CorruptSegment, SegmentScan
 from backend.engine.remote.tier import Tier
-from backend.protocol.batch import BatchHeader, iter_records
 from backend.protocol.errors import DecodeError
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.record_batches.record_batch import BatchHeader, iter_records
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.lineage import segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState

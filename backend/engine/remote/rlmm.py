@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from backend.engine.common.event_sink import EventSink
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
@@ -24,7 +24,7 @@ from backend.engine.remote.rlmm_hosted import Hosted
 from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentUpdate,
@@ -200,7 +200,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         events: EventSink,
         *,
         on_fatal: Callable[[str], None],
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableRecords | None = None,
     ) -> None:
         """`on_fatal` is told why this broker must not go on: the topic is not as configured, or cannot be created."""
         self._topic = topic
@@ -208,7 +208,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._ports = ports
         self._events = events
         self._on_fatal = on_fatal
-        self._passed_over = passed_over or PassedOver()
+        self._passed_over = passed_over or UnreadableRecords()
         self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
         """Told of a hosted partition whose topic is deleted, as the metadata topic says; set before `start`."""
         self._hosted: dict[TopicIdPartition, None] = {}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from backend.engine.remote.segment_row import ROW_BYTES, STATES, TXN_INDEX_EMPTY, new_tuple, unpack_row
 from backend.engine.remote.segment_summary import SegmentSummary
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.common.event_sink import EventSink
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
 from backend.engine.remote.rlmm_applied import AppliedWaits
@@ -27,7 +27,7 @@ from backend.engine.remote.rlmm_hosted import Hosted
 from backend.engine.remote.rlmm_resume import ResumePoints
 from backend.protocol.codec import DecodeError
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import SegmentSnapshot, decode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import SegmentSnapshot, decode, metadata_partition
 from backend.tiering.ids import OffsetRange, TopicIdPartition
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class MetadataConsumer:
         events: EventSink,
         overlap: Overlap,
         files: MetadataFiles | None = None,
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableRecords | None = None,
     ) -> None:
         self._topic = topic
         self._count = partitions_count
@@ -81,7 +81,7 @@ class MetadataConsumer:
         self._closing = False
         # Metadata partitions that could not be read, and until when they are not asked for again (monotonic ms).
         self._resting: dict[int, float] = {}
-        self._passed_over = passed_over or PassedOver()
+        self._passed_over = passed_over or UnreadableRecords()
         self.records_skipped = 0
         """Records without a value or that no version of the format explains."""
 

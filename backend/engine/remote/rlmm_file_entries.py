@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from backend.engine.remote.segment_row import TXN_INDEX_EMPTY
 from backend.engine.remote.segment_table import ROW_DTYPE
-from backend.protocol.remote_log_layout import (
+from backend.protocol.remote_log.canonical_layout import (
     NO_TAGS,
     SNAPSHOT_FIELDS,
     TXN_INDEX_EMPTY_TAG,

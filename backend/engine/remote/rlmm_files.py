@@ -29,7 +29,7 @@ from crc32c import crc32c
 from backend.engine.ports.disk import Disk
 from backend.engine.remote.rlmm_cache import EpochMap, Overlap, RemoteLogMetadataCache
 from backend.protocol.errors import DecodeError
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentSnapshot, decode, encode
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentSnapshot, decode, encode
 from backend.protocol.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varint
 from backend.tiering.ids import UUID_BYTES, TopicIdPartition, uuid_text
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 

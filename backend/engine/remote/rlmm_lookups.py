@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.segment_summary import SegmentSummary
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 
 

@@ -12,7 +12,7 @@ from backend.engine.remote.rlmm import check_new, check_update
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import PartitionDeleteState
 

@@ -34,7 +34,7 @@ from backend.engine.remote.rsm import (
     RetriableRemoteStorageError,
 )
 from backend.engine.remote.store_errors import reason_of
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.redact import redact, redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.remote_keys import ROOT, former_partition_folder, partition_folder

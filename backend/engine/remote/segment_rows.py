@@ -29,7 +29,7 @@ from backend.engine.remote.segment_row import (
 )
 from backend.engine.remote.segment_summary import SegmentSummary
 from backend.engine.remote.segment_table import ROW_DTYPE, clear_slot, empty_table, slot_of, slots_for, with_slots
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 

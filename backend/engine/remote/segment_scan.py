@@ -6,9 +6,9 @@ from typing import Final
 
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.tier import Tier
-from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from backend.protocol.errors import DecodeError
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.record_batches.record_batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import uuid_text
 
 # Between two index entries lie index.interval.bytes (4 KiB) and one batch: most often the wanted batch is in the

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backend.engine.common.event_sink import EventSink
-from backend.engine.common.passed_over import PassedOver
 from backend.engine.common.rates import Windows
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.config import BrokerConfig
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, Workers
@@ -51,7 +51,7 @@ class Tier:
     indexes: RemoteIndexCache
     events: EventSink
     meters: RemoteMeters
-    passed_over: PassedOver = field(default_factory=PassedOver)
+    passed_over: UnreadableRecords = field(default_factory=UnreadableRecords)
     # Segments this broker is copying now: expiration keeps its hands off them.
     copying: set[bytes] = field(default_factory=set)
     # Partitions whose remote data goes as a whole, since tiering was switched off: no task of theirs runs meanwhile.

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from backend.engine.replica.fetchers.fetch_state import EpochEnd
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.errors import ErrorCode
 
 CONSUMER: Final = -1

@@ -77,7 +77,7 @@ class FetchReads:
             return answered
         if not (wanted or more_may_join) or not self._must_wait(params, wanted, found):
             return respond(found)
-        answered = tasks.prompt_future()  # who waits for records has waited long enough
+        answered = tasks.eager_future()  # who waits for records has waited long enough
         waiting = DelayedFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
         if on_wait is not None:
             on_wait(waiting)

@@ -27,8 +27,8 @@ from backend.engine.replica.purgatory import (
     settle_produces,
 )
 from backend.engine.replica.replica_progress import Host, IsrProposal, ReplicaProgress
-from backend.protocol.compression import DECOMPRESSED_BYTES_MAX
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 # fmt: off
 from typing import TypeAlias
 
-from backend.protocol.chunks import FileRange
+from backend.protocol.buffers import FileRange
 from backend.protocol.messages.base import Message as Message
 from backend.protocol.messages.base import Struct as Struct
 

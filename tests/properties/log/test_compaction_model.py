@@ -25,8 +25,15 @@ from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.engine.ports.socket_network import SocketNetwork
 from backend.engine.ports.workers import ThreadWorkers
-from backend.protocol.batch import BatchHeader, Record, RecordData, build_batch, iter_batches, iter_records
-from backend.protocol.control_records import end_txn_marker
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.record_batches.record_batch import (
+    BatchHeader,
+    Record,
+    RecordData,
+    build_batch,
+    iter_batches,
+    iter_records,
+)
 from backend.tiering.ids import TopicIdPartition
 from tests.effort import effort
 

@@ -16,7 +16,7 @@ from backend.engine.log.recovery import DamagedFile, valid_batches
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from backend.tiering.ids import TopicIdPartition
 from tests.effort import effort
 

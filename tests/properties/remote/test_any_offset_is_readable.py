@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from tests.effort import effort
 from tests.unit.engine.remote.faulty_store import with_faults
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes

@@ -12,7 +12,7 @@ from backend.engine.remote.known_segments import Known
 from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.segment_summary import summarize
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.lineage import segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState

@@ -15,8 +15,8 @@ from backend.engine.remote.metadata_runs import read_usual
 from backend.engine.remote.metadata_topic import MetadataTopicSettings
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
-from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentSnapshot,

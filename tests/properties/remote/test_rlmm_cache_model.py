@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
 from tests.effort import effort

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_files import Stored, StoreUnusable, build_store, parse_store
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentSnapshot, SegmentUpdate, encode
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentSnapshot, SegmentUpdate, encode
 from backend.protocol.varint import decode_uvarint, decode_varlong
 from backend.tiering.ids import UUID_BYTES
 from tests.effort import effort

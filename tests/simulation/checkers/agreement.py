@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.partition import Partition
-from backend.protocol.batch import iter_batches
+from backend.protocol.record_batches.record_batch import iter_batches
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.history import Batch, PartitionHistory
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.partition import Partition
-from backend.protocol.batch import iter_batches
 from backend.protocol.errors import KafkaError
+from backend.protocol.record_batches.record_batch import iter_batches
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 from tests.simulation.history import Batch
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
-from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.errors import DecodeError
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate, decode
+from backend.protocol.record_batches.record_batch import iter_batches, iter_records
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState, is_legal, is_legal_delete
 

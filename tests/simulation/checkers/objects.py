@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rsm_object_store import SUFFIXES, object_key
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.remote_keys import partition_folder
 from backend.tiering.segment_state import SegmentState

@@ -9,7 +9,7 @@ from backend.cli.remote_ledger import Ledger, Trouble, compare, segment_document
 from backend.cli.remote_text import TopicRecord
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.rsm_object_store import object_key
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     PartitionDeleteState,
     SegmentState,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from backend.cli.remote_text import LineFormat, TopicRecord, all_fields, document, line
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     PartitionDeleteState,
     SegmentMetadata,

@@ -4,8 +4,8 @@ import pytest
 
 from backend.protocol import cluster_metadata
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.errors import DecodeError, EncodeError
+from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from tests.unit.protocol.kafka_fixtures import ROOT
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.common.log_context import LOG_FORMAT, NodeFilter, PrintableFormatter, logging_as_node
-from backend.engine.config.broker import BrokerConfig
+from backend.engine.config.broker_config import BrokerConfig
 from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s, said_to_wait
 
 

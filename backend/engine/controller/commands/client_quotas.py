@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from backend.engine.config.settings import Type
+from backend.engine.config.setting_definition import Type
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from backend.engine.common.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_TYPES, credential
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
+from backend.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_TYPES, credential
 
 MECHANISM_NAMES: Final = {type: name for name, type in MECHANISM_TYPES.items()}
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from immutables import Map
 
-from backend.engine.common.scram import MECHANISM_TYPES, ScramCredential
+from backend.protocol.scram import MECHANISM_TYPES, ScramCredential
 
 NO_LEADER: Final = -1
 # Resource types of ConfigResource and ConfigRecord.

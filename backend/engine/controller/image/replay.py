@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from immutables import Map, MapMutation
 
-from backend.engine.common.scram import ScramCredential
 from backend.engine.controller.image.metadata_image import (
     RECOVERING,
     TOPIC_RESOURCE,
@@ -27,6 +26,7 @@ from backend.engine.controller.image.metadata_image import (
     TopicImage,
 )
 from backend.protocol import messages as m
+from backend.protocol.scram import ScramCredential
 
 # PartitionChangeRecord: no leader named, no recovery state named.
 NO_LEADER_CHANGE: Final = -2

@@ -13,8 +13,8 @@ from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.raft.metadata_log import encode_batch
 from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, SnapshotReader
-from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import snapshot_footer, snapshot_header, voters
+from backend.protocol.buffers import Buffer
+from backend.protocol.record_batches.control_records import snapshot_footer, snapshot_header, voters
 
 # Records of one batch: a partition of 3 replicas takes about 120 bytes, so a batch about 120 kB.
 RECORDS_PER_BATCH: Final = 1024

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeVar, assert_never
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import GROUP_RESOURCE, MetadataImage
 from backend.engine.coordinator.group.classic.classic_group import (
@@ -67,7 +67,7 @@ class GroupCoordinator:
         ports: Ports,
         replica_manager: ReplicaManager,
         verifier: TransactionVerifier,
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableRecords | None = None,
     ) -> None:
         """`passed_over` notes the stored records that cannot be read."""
         self._ports = ports
@@ -78,7 +78,7 @@ class GroupCoordinator:
             loaded=self._loaded,
             lost=self._lost,
             append_timeout_ms=lambda: config.offsets_commit_timeout_ms,
-            passed_over=passed_over or PassedOver(),
+            passed_over=passed_over or UnreadableRecords(),
         )
         self._stored = OffsetStore(config, ports.clock, self._shards)
         in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)

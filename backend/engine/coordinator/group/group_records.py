@@ -23,7 +23,7 @@ from backend.engine.coordinator.group.record_frames import (
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import ZERO_UUID, TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.coordinator.coordinator_shards import CoordinatorShard, CoordinatorShards, ShardKind
 from backend.engine.coordinator.group.classic.classic_group import Group, GroupState
 from backend.engine.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -27,8 +27,8 @@ from backend.engine.coordinator.group.subscriptions import subscribed_topics
 from backend.engine.coordinator.log_reader import LoadedBatch, batches_of
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
-from backend.protocol.control_records import ControlType, control_type
 from backend.protocol.errors import DecodeError, ErrorCode
+from backend.protocol.record_batches.control_records import ControlType, control_type
 from backend.tiering.ids import TopicPartition
 
 NEVER: Final = -1
@@ -148,7 +148,7 @@ class GroupShard(CoordinatorShard):
         if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
             self.groups.pop(entry.group.group_id, None)
 
-    async def load(self, passed_over: PassedOver) -> int:
+    async def load(self, passed_over: UnreadableRecords) -> int:
         count = 0
         async for batch in batches_of(self.partition.log, passed_over):
             self._replay_batch(batch, passed_over)
@@ -156,7 +156,7 @@ class GroupShard(CoordinatorShard):
         self._forget_empty()
         return count
 
-    def _replay_batch(self, batch: LoadedBatch, passed_over: PassedOver) -> None:
+    def _replay_batch(self, batch: LoadedBatch, passed_over: UnreadableRecords) -> None:
         header = batch.header
         if header.is_control:
             for record in batch.records:

@@ -15,9 +15,9 @@ from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
 from backend.engine.log.verification import Verification
 from backend.engine.replica.replica_manager import ReplicaManager
-from backend.protocol.batch import BatchHeader, build_batch, parse_header
-from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.record_batches.record_batch import BatchHeader, build_batch, parse_header
 from backend.tiering.ids import TopicPartition
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
@@ -62,7 +62,7 @@ class TransactionCoordinator:
         replica_manager: ReplicaManager,
         producer_ids: ProducerIdManager,
         send_to_broker: SendToBroker,
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableRecords | None = None,
     ) -> None:
         """`passed_over` notes the stored records that cannot be read."""
         self._clock = clock
@@ -74,7 +74,7 @@ class TransactionCoordinator:
             loaded=self._loaded,
             lost=lambda shard: None,
             append_timeout_ms=lambda: OWN_STORE_TIMEOUT_MS,
-            passed_over=passed_over or PassedOver(),
+            passed_over=passed_over or UnreadableRecords(),
         )
         self._markers = TransactionMarkers(send_to_broker, lambda: replica_manager.image)
 

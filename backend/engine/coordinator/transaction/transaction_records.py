@@ -13,7 +13,7 @@ from backend.engine.coordinator.transaction.transaction import Transaction, Tran
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import TopicPartition
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"

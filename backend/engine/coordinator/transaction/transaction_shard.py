@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from backend.engine.common.passed_over import PassedOver
+from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.coordinator.coordinator_shards import CoordinatorShard, CoordinatorShards, ShardKind
 from backend.engine.coordinator.log_reader import batches_of
 from backend.engine.coordinator.transaction.transaction import Transaction
@@ -52,7 +52,7 @@ class TransactionShard(CoordinatorShard):
         """What brokers that write its markers know it by."""
         return self.leader_epoch
 
-    async def load(self, passed_over: PassedOver) -> int:
+    async def load(self, passed_over: UnreadableRecords) -> int:
         count = 0
         async for batch in batches_of(self.partition.log, passed_over):
             if batch.header.is_control:

@@ -9,7 +9,7 @@ from backend.engine.ports import tasks
 from backend.engine.remote.conformance.samples import PARTITION, segment, update
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError
-from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from backend.engine.ports.disk import OsDisk
 from backend.engine.remote.rsm import LogSegmentData
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import GeneratorType
 from typing import Any, cast
 
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis.api_declaration import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
@@ -16,7 +16,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.request import error_answer
+from backend.engine.net.client_request import error_answer
 from backend.engine.ports import system_ports
 from backend.protocol.errors import KafkaError
 from backend.protocol.frames import RequestHeader

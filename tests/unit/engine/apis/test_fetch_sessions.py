@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.apis.fetch_session import EVICTION_MS, FetchContext, FetchSessions
+from backend.engine.apis.fetch.fetch_session_cache import EVICTION_MS, FetchContext, FetchSessionCache
 from backend.engine.ports.random import SystemRandom
 from backend.engine.replica.fetch_data import CONSUMER, FetchData
 from backend.engine.replica.fetchers.fetch_session_handler import FetchRequestData, FetchSessionHandler, FetchTarget
@@ -47,7 +47,7 @@ class Server:
     """The serving side with answers given by the test."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.sessions = FetchSessions()
+        self.sessions = FetchSessionCache()
         self.slots = slots
         self.now_ms = 0.0
         self.random = SystemRandom(7)

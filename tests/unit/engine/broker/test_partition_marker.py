@@ -12,7 +12,7 @@ from backend.engine.ports import tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopicSettings
 from backend.protocol import messages as m
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentUpdate,

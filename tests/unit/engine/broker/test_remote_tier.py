@@ -6,7 +6,7 @@ import pytest
 
 from backend.engine.broker.remote_tier import metadata_listener
 from backend.engine.config import BrokerConfig, ConfigError
-from backend.engine.config.security import listener_security
+from backend.engine.config.listener_security import listener_security
 from backend.engine.remote.metadata_topic import MetadataClientSettings
 
 TWO = {

@@ -25,9 +25,9 @@ from backend.engine.config import (
     topic_values,
 )
 from backend.engine.config.address_limits import check_address_limits
+from backend.engine.config.listener_security import STORE_SETTINGS
 from backend.engine.config.listeners import check, controller_addresses, inter_broker_listener_name, listeners
 from backend.engine.config.not_served import DYNAMIC, READ_ONLY
-from backend.engine.config.security import STORE_SETTINGS
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "configs.json"
 # Ours, or hidden in Kafka.
@@ -333,12 +333,12 @@ def test_settings_without_effect_are_named_once_they_differ_from_the_default() -
 
 def test_the_settings_said_to_have_no_effect_are_those_that_nothing_reads() -> None:
     folder = Path(__file__).parents[4] / "backend"
-    declared = folder / "engine" / "config" / "broker.py"
+    declared = folder / "engine" / "config" / "broker_config.py"
     source = declared.read_text().split("def parse", 1)[1]
     source += "".join(path.read_text() for path in folder.rglob("*.py") if path != declared)
     read = set(re.findall(r"\w+", source))
     # A listener's settings are read by name, with a prefix or without.
-    by_name = re.findall(r'"([a-z.]+)"', (declared.parent / "security.py").read_text())
+    by_name = re.findall(r'"([a-z.]+)"', (declared.parent / "listener_security.py").read_text())
     read |= {name.replace(".", "_") for name in by_name}
     defaults_of_topics = {name for setting in TOPIC_SETTINGS.values() for name, _ in setting.synonyms}
     unread = {name for name in BROKER_SETTINGS.keys() - defaults_of_topics if name.replace(".", "_") not in read}

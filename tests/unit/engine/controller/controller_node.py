@@ -15,8 +15,8 @@ from tempfile import mkdtemp
 from types import GeneratorType
 from typing import Any, Final, cast
 
+from backend.engine.apis.api_declaration import RequestContext
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
-from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
@@ -28,7 +28,7 @@ from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.request import error_answer
+from backend.engine.net.client_request import error_answer
 from backend.engine.ports import Clock, Ports, system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode

@@ -11,8 +11,8 @@ import pytest
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.coordinator.group.group_nodes import PARTITIONS, Client, GroupNodes, run
 from tests.unit.engine.coordinator.transaction import transaction_nodes

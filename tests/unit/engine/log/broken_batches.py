@@ -6,7 +6,7 @@ import struct
 
 from crc32c import crc32c
 
-from backend.protocol.batch import HEADER_BYTES
+from backend.protocol.record_batches.record_batch import HEADER_BYTES
 
 NO_RECORD = b"\xff" * 40
 

@@ -10,7 +10,7 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from backend.tiering.ids import TopicIdPartition
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1"

@@ -16,7 +16,7 @@ from backend.engine.log.producer_snapshot import decode_snapshot
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
-from backend.protocol.batch import iter_batches
+from backend.protocol.record_batches.record_batch import iter_batches
 from backend.tiering.ids import TopicIdPartition, TopicPartition, uuid_text
 from tests.unit.engine.log.logs import FIXTURES
 

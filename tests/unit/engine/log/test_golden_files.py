@@ -9,8 +9,8 @@ import pytest
 from backend.engine.log.log_dirs import write_topic_id
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import OsDisk
-from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.control_records import end_txn_marker
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, batch, files, open_test_log, replicate
 
 EPOCHS = (0, 0, 0, 1, 1, 2, 2, 3)

@@ -16,8 +16,15 @@ from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.engine.ports.socket_network import SocketNetwork
 from backend.engine.ports.workers import ThreadWorkers
-from backend.protocol.batch import BatchHeader, Record, RecordData, build_batch, iter_batches, iter_records
-from backend.protocol.control_records import end_txn_marker
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.record_batches.record_batch import (
+    BatchHeader,
+    Record,
+    RecordData,
+    build_batch,
+    iter_batches,
+    iter_records,
+)
 from tests.unit.engine.log.logs import NOW_MS, open_test_log, replicate
 
 COMPACT = LogConfig(index_interval_bytes=1, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)

@@ -15,7 +15,7 @@ from backend.engine.log.log_manager import LogManager
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import system_ports
 from backend.engine.ports.disk import OsDisk, OsFile
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.log.logs import append, values
 from tests.unit.engine.log.managers import CLUSTER, CONFIG, ORDERS, run, start, tip

@@ -21,7 +21,7 @@ from backend.engine.log.names import dir_name
 from backend.engine.log.opening import CLEAN_LOGS_PER_JOB
 from backend.engine.ports import system_ports
 from backend.engine.ports.disk import OsDisk, OsFile
-from backend.protocol.chunks import Buffer
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.log.logs import append, values

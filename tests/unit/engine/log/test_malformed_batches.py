@@ -17,10 +17,10 @@ from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import RecordsRejected
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.validation import ValidatedBatch, validate_produced
-from backend.protocol import record_validation
-from backend.protocol.batch import iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.record_validation import MANY_RECORDS, check_records, columns_wanted, load_columns
+from backend.protocol.record_batches import record_validation
+from backend.protocol.record_batches.record_batch import iter_records
+from backend.protocol.record_batches.record_validation import MANY_RECORDS, check_records, columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
 from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, asked, build
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, batch, open_test_log, replicate

@@ -10,8 +10,8 @@ from backend.engine.log.config import INT32_MAX
 from backend.engine.log.producer_entry import first_sequence_of, last_sequence_of
 from backend.engine.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, java_map_order
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
-from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.control_records import end_txn_marker
 from tests.unit.engine.log.logs import NOW_MS, append, batch, open_test_log, replicate
 
 

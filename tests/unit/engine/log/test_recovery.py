@@ -10,8 +10,8 @@ import pytest
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.unified_log import UnifiedLog
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.logs import NOW_MS, append, batch, files, open_test_log, values
 
 BATCH_BYTES = 72

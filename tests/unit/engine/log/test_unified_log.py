@@ -15,8 +15,8 @@ from backend.engine.log.errors import NoSpace, OffsetOutOfRange, UnexpectedAppen
 from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.file_range import FileUnreadable, OsFileRange
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.logs import DENSE, NOW_MS, append, batch, files, open_test_log, replicate, values
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 

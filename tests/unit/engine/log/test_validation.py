@@ -14,8 +14,8 @@ from backend.engine.log.trusted_batches import validate_fetched
 from backend.engine.log.validation import validate_produced
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch, iter_records, parse_header
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_records, parse_header
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, batch, open_test_log
 
 CONFIG = LogConfig()

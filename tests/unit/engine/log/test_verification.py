@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from backend.engine.log.verification import Verification, Verifications
-from backend.protocol.batch import BatchHeader, build_batch, parse_header
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import BatchHeader, build_batch, parse_header
+from backend.protocol.record_batches.record_codec import RecordData
 
 NOW: Final = 1_000
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.engine.apis import api_versions
-from backend.engine.apis.context import Api
+from backend.engine.apis.api_declaration import Api
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import ApiTable
 from backend.engine.common.event_sink import NullEventSink

@@ -13,9 +13,8 @@ import pytest
 from immutables import Map
 
 from backend.engine.apis import sasl
-from backend.engine.apis.context import Api
-from backend.engine.common.scram import MECHANISM_TYPES, ScramClient, credential, salted_password
-from backend.engine.config.security import SaslClientSettings
+from backend.engine.apis.api_declaration import Api
+from backend.engine.config.listener_security import SaslClientSettings
 from backend.engine.net import server_connection
 from backend.engine.net.authentication import REAUTH_INTERVAL_MS
 from backend.engine.net.peer_client import PeerClient
@@ -24,6 +23,7 @@ from backend.engine.ports import Ports, system_ports, tasks
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
+from backend.protocol.scram import MECHANISM_TYPES, ScramClient, credential, salted_password
 from tests.secure_cluster import jaas
 from tests.unit.engine.net.node import Node, RawClient, node, run
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from backend.engine.apis.answer_room import ANSWER_BYTES_MAX
-from backend.engine.apis.context import Api
+from backend.engine.apis.api_declaration import Api
+from backend.engine.apis.support.response_budget import RESPONSE_BYTES_MAX
 from backend.engine.apis.table import api_table
-from backend.engine.net.request import INLINE_ELEMENTS_MAX, Request
-from backend.engine.ports.turns import Steps
+from backend.engine.net.client_request import INLINE_ELEMENTS_MAX, Request
+from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.frames import RequestHeader
@@ -102,7 +102,7 @@ def too_much(_services: Any, _context: Any, request: m.DescribeGroupsRequest) ->
     """What nobody has counted while it was made."""
     text = "x" * 32_000
     groups = m.DescribeGroupsResponse.Groups
-    count = ANSWER_BYTES_MAX // len(text) + 1 if request.groups == ["large"] else 1
+    count = RESPONSE_BYTES_MAX // len(text) + 1 if request.groups == ["large"] else 1
     return m.DescribeGroupsResponse(groups=[groups(group_id="g", protocol_data=text) for _ in range(count)])
 
 

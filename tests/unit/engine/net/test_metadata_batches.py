@@ -7,8 +7,8 @@ import pytest
 from backend.engine.net.metadata_topic_client import fetched_partitions
 from backend.engine.remote.metadata_topic import UnreadableBatch
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.broken_batches import broken_batch
 
 PART = m.FetchResponse.Responses.Partitions

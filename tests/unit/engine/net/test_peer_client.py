@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from backend.engine.apis import sasl
-from backend.engine.apis.context import Api, Handler
+from backend.engine.apis.api_declaration import Api, Handler
 from backend.engine.common.log_context import NodeFilter, logging_as_node
-from backend.engine.config.security import SaslClientSettings
+from backend.engine.config.listener_security import SaslClientSettings
 from backend.engine.net.peer_client import IN_FLIGHT_MAX, PeerClient
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import system_ports
-from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.in_process_network import InProcessNetwork
 from backend.engine.ports.network import Network
 from backend.engine.ports.socket_network import SocketNetwork
 from backend.protocol import messages as m
@@ -33,7 +33,7 @@ HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 @pytest.fixture(params=["TCP", "neighbours"])
 def network(request: pytest.FixtureRequest) -> Network:
-    return SocketNetwork() if request.param == "TCP" else NeighbourNetwork(SocketNetwork())
+    return SocketNetwork() if request.param == "TCP" else InProcessNetwork(SocketNetwork())
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ def test_a_fetch_is_answered_the_same_by_message_and_by_frame(network: Network) 
                 )
                 answer: Any = await client.send(request, 18, timeout_ms=5000)
                 assert repr(seen[-1]) == repr(request)
-                assert (seen[-1] is request) == (isinstance(network, NeighbourNetwork) and turn > 1)
+                assert (seen[-1] is request) == (isinstance(network, InProcessNetwork) and turn > 1)
                 (topic,) = answer.responses
                 (row,) = topic.partitions
                 assert (answer.session_id, bytes(topic.topic_id)) == (5, bytes(range(16)))

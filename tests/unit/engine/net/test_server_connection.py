@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from backend.engine.apis.context import Api, Deferred, NoAnswer
+from backend.engine.apis.api_declaration import Api, Deferred, NoAnswer
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, MetadataImage
 from backend.engine.net.listener import WAITING_MAX
 from backend.engine.ports import tasks
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.net.node import node, pipelined, run
 
@@ -283,12 +283,12 @@ def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -
     """A fetch is also completed in the middle of other work, such as a change of its partition's role."""
 
     async def play() -> None:
-        waiting: list[tasks.PromptFuture[m.HeartbeatResponse]] = []
+        waiting: list[tasks.EagerFuture[m.HeartbeatResponse]] = []
         begun: list[int] = []
 
-        def handle(_services: Any, context: Any, _request: Any) -> tasks.PromptFuture[m.HeartbeatResponse]:
+        def handle(_services: Any, context: Any, _request: Any) -> tasks.EagerFuture[m.HeartbeatResponse]:
             begun.append(context.header.correlation_id)
-            waiting.append(tasks.prompt_future())
+            waiting.append(tasks.eager_future())
             return waiting[-1]
 
         async with node(Api(12, 0, 4, handle)) as served:
@@ -314,11 +314,11 @@ class Deferring:
     """Serves heartbeats without decoding them, and answers when the test lets it."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, tasks.PromptFuture[Sequence[Chunk]]] = {}
+        self.waiting: dict[int, tasks.EagerFuture[Sequence[Chunk]]] = {}
 
     def __call__(self, _services: Any, _context: Any, frame: bytearray) -> Deferred:
         header, _ = frames.decode_request_header(frame)
-        self.waiting[header.correlation_id] = tasks.prompt_future()
+        self.waiting[header.correlation_id] = tasks.eager_future()
         return Deferred(header, self.waiting[header.correlation_id])
 
     def answer(self, correlation_id: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from immutables import Map
 
-from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.controller.image.metadata_image import QuotaEntity
 from backend.protocol import messages as m
 from tests.unit.engine.net.node import Node, node, run

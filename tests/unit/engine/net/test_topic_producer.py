@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from backend.engine.apis.context import Api
+from backend.engine.apis.api_declaration import Api
 from backend.engine.controller.image.metadata_image import (
     BrokerRegistration,
     Endpoint,
@@ -22,8 +22,8 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.topic_producer import PRODUCE_VERSION, TopicProducer
 from backend.engine.ports import system_ports
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData
 from tests.unit.engine.log.logs import NOW_MS, TIP, open_test_log, values
 from tests.unit.engine.net.node import StandingMetadata, node, run
 

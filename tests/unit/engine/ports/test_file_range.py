@@ -16,7 +16,7 @@ from backend.engine.ports import disk as disk_port
 from backend.engine.ports.disk import OsDisk, OsFile
 from backend.engine.ports.file_range import FileShortened, FileUnreadable, OsFileRange
 from backend.engine.ports.tls import ClientTls, ServerTls
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from tests.unit.engine.ports.test_network import Recorder, run
 from tests.unit.engine.ports.test_tls import CLIENT, SERVER
 

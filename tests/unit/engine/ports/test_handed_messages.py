@@ -10,22 +10,22 @@ from typing import cast
 
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.file_range import FileUnreadable
-from backend.engine.ports.neighbour_network import NeighbourConnection, NeighbourNetwork
-from backend.engine.ports.network import Connection, FrameTooLarge, Handed
+from backend.engine.ports.in_process_network import InProcessConnection, InProcessNetwork
+from backend.engine.ports.network import Connection, FrameTooLarge, LocalMessage
 from backend.engine.ports.socket_connection import OUTPUT_HIGH_BYTES
 from backend.engine.ports.socket_network import SocketNetwork
 from backend.protocol import frames
 from backend.protocol import messages as m
-from backend.protocol.chunks import Chunk
+from backend.protocol.buffers import Chunk
 from backend.protocol.frames import RequestHeader
-from backend.protocol.handed import HandedAnswer, HandedRequest
+from backend.protocol.local_messages import LocalFetchRequest, LocalFetchResponse
 from tests.unit.engine.ports.test_network import Recorder, framed
 
 
 class Taker(Recorder):
     """Takes both; `log` has them in their order."""
 
-    takes_messages = True
+    accepts_messages = True
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -35,25 +35,25 @@ class Taker(Recorder):
         self.log.append(bytes(frame))
         super().on_frame(frame)
 
-    def on_message(self, message: Handed) -> None:
+    def on_message(self, message: LocalMessage) -> None:
         self.log.append(message)
 
     @property
-    def near(self) -> NeighbourConnection:
-        return cast(NeighbourConnection, self.connection)
+    def near(self) -> InProcessConnection:
+        return cast(InProcessConnection, self.connection)
 
 
 class Failing(Taker):
     """Raises at every message."""
 
-    def on_message(self, message: Handed) -> None:
+    def on_message(self, message: LocalMessage) -> None:
         raise RuntimeError("a bug")
 
 
 class Deaf(Taker):
     """Knows messages and takes none, as where a peer has to prove first who it is."""
 
-    takes_messages = False
+    accepts_messages = False
 
 
 Play = Callable[[Taker, Taker], Awaitable[None]]
@@ -63,7 +63,7 @@ def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
     """Plays with (client, server), once the server's end is accepted."""
 
     async def bounded() -> None:
-        network = NeighbourNetwork(SocketNetwork())
+        network = InProcessNetwork(SocketNetwork())
         accepted: asyncio.Future[Taker] = asyncio.get_running_loop().create_future()
 
         def accept(connection: Connection) -> Taker:
@@ -79,7 +79,7 @@ def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
             return made[0]
 
         await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
-        assert not made[0].near.takes_messages, "nobody is there yet"
+        assert not made[0].near.accepts_messages, "nobody is there yet"
         far = await accepted
         await asyncio.sleep(0)
         try:
@@ -90,16 +90,16 @@ def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
     asyncio.run(asyncio.wait_for(bounded(), 30))
 
 
-def asked(partitions: int = 1) -> HandedRequest:
+def asked(partitions: int = 1) -> LocalFetchRequest:
     topic = m.FetchRequest.Topics(topic_id=bytes(16))
     topic.partitions = [m.FetchRequest.Topics.Partitions(partition=index) for index in range(partitions)]
     request = m.FetchRequest(topics=[topic], replica_state=m.FetchRequest.ReplicaState(replica_id=1, replica_epoch=2))
-    return HandedRequest(RequestHeader(1, 18, 7, "peer"), request)
+    return LocalFetchRequest(RequestHeader(1, 18, 7, "peer"), request)
 
 
-def answered(records: Chunk | list[bytes] | None) -> HandedAnswer:
+def answered(records: Chunk | list[bytes] | None) -> LocalFetchResponse:
     row = m.FetchResponse.Responses.Partitions(partition_index=0, records=records)
-    return HandedAnswer(7, m.FetchResponse(responses=[m.FetchResponse.Responses(partitions=[row])]))
+    return LocalFetchResponse(7, m.FetchResponse(responses=[m.FetchResponse.Responses(partitions=[row])]))
 
 
 def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
@@ -152,13 +152,13 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
     node: ContextVar[str] = ContextVar("node", default="nobody")
 
     async def bounded() -> None:
-        network = NeighbourNetwork(SocketNetwork())
+        network = InProcessNetwork(SocketNetwork())
         seen: list[str] = []
 
         class Named(Taker):
-            def on_message(self, message: Handed) -> None:
+            def on_message(self, message: LocalMessage) -> None:
                 seen.append(node.get())
-                if isinstance(message, HandedRequest):
+                if isinstance(message, LocalFetchRequest):
                     for end in accepted:
                         end.near.hand(answered(b""))
                     seen.append(node.get())
@@ -194,8 +194,8 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
 
 def test_who_takes_no_messages_is_given_none() -> None:
     async def play(client: Taker, server: Taker) -> None:
-        assert not client.near.takes_messages
-        assert server.near.takes_messages, "the other end takes them all the same"
+        assert not client.near.accepts_messages
+        assert server.near.accepts_messages, "the other end takes them all the same"
 
     run(play, server_type=Deaf)
 
@@ -257,7 +257,7 @@ def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_
         raise AssertionError(error)
 
     def records_of(message: object) -> object:
-        assert isinstance(message, HandedAnswer)
+        assert isinstance(message, LocalFetchResponse)
         return message.message.responses[0].partitions[0].records
 
     async def play(client: Taker, server: Taker) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.in_process_network import InProcessNetwork
 from backend.engine.ports.network import Connection, FrameTooLarge, Network, NoRoom, Transport
 from backend.engine.ports.socket_connection import FRAME_FIRST_BYTES, OUTPUT_HIGH_BYTES, SCRATCH_BYTES
 from backend.engine.ports.socket_network import SocketNetwork
@@ -77,7 +77,7 @@ def run(
 
 
 def between_neighbours() -> Network:
-    return NeighbourNetwork(SocketNetwork())
+    return InProcessNetwork(SocketNetwork())
 
 
 either_network = pytest.mark.parametrize("network", [SocketNetwork, between_neighbours])

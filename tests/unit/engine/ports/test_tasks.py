@@ -147,7 +147,7 @@ def test_a_prompt_future_tells_within_what_sets_it_and_an_error_stays_there() ->
             heard.append(outcome.result())
             raise RuntimeError("a bug")
 
-        answer: tasks.PromptFuture[int] = tasks.prompt_future()
+        answer: tasks.EagerFuture[int] = tasks.eager_future()
         answer.tell(hear)
         answer.set_result(7)
         assert heard == [7]
@@ -162,8 +162,8 @@ def test_a_prompt_future_tells_within_what_sets_it_and_an_error_stays_there() ->
 def test_a_prompt_future_tells_of_an_exception_and_of_a_cancellation_later() -> None:
     async def play() -> None:
         heard: list[tasks.Future[int]] = []
-        failed: tasks.PromptFuture[int] = tasks.prompt_future()
-        cancelled: tasks.PromptFuture[int] = tasks.prompt_future()
+        failed: tasks.EagerFuture[int] = tasks.eager_future()
+        cancelled: tasks.EagerFuture[int] = tasks.eager_future()
         for one in (failed, cancelled):
             one.tell(heard.append)
         failed.set_exception(RuntimeError("no"))

@@ -17,7 +17,7 @@ from backend.engine.raft.snapshots import (
     parse_file_name,
     read_content,
 )
-from backend.protocol.control_records import snapshot_footer, snapshot_header
+from backend.protocol.record_batches.control_records import snapshot_footer, snapshot_header
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
 
 NAME = "00000000000000000776-0000000002.checkpoint"

@@ -20,7 +20,7 @@ from backend.engine.remote.known_segments import Known
 from backend.engine.remote.rlm_expire import RetentionView, choose_expired
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
 from backend.protocol.errors import ErrorCode
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import FIXTURES
 

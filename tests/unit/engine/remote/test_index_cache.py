@@ -16,7 +16,7 @@ from backend.engine.remote.index_cache import FOLDER, RemoteIndexCache
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import uuid_text
 from tests.unit.engine.log.logs import TIP
 from tests.unit.engine.remote.faulty_store import FaultyStore, with_faults

@@ -13,7 +13,7 @@ from backend.engine.remote.discovery import find_lost_epochs
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_expire import ExpirationTask
 from backend.engine.remote.rsm_object_store import EventType
-from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.remote.tiers import TIERED, View, tier_broker

@@ -13,8 +13,8 @@ from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_delete import delete_partition
 from backend.engine.remote.rsm import IndexType, LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
-from backend.protocol.control_records import end_txn_marker
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate

@@ -17,7 +17,7 @@ from backend.engine.remote.rlm_expire import ExpirationTask, Expired, RetentionV
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.log.test_full_disk import files_of_at_most

@@ -24,10 +24,10 @@ from backend.engine.remote.rlm_read import read
 from backend.engine.remote.rlm_timestamp import offset_for_timestamp
 from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
 from backend.engine.remote.rsm_object_store import EventType
-from backend.protocol.batch import RecordData, build_batch, iter_batches
-from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
+from backend.protocol.record_batches.control_records import end_txn_marker
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, append, batch, open_test_log, replicate
 from tests.unit.engine.remote.faulty_store import with_faults

@@ -14,7 +14,7 @@ from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_remove import COPY_GRACE_MS, POSITIONS_FILE, PartitionRemover, Positions
 from backend.engine.remote.rsm import RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     RemoteLogMetadata,
     SegmentMetadata,

@@ -21,7 +21,7 @@ from backend.engine.remote.rlm_expire import ExpirationTask
 from backend.engine.remote.rlm_tasks import FollowerTask
 from backend.engine.remote.rsm import LogSegmentData
 from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     SegmentMetadata,
     SegmentUpdate,

@@ -15,7 +15,7 @@ from backend.engine.remote.metadata_topic import FetchedPartition, MetadataTopic
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import (
+from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     PartitionDeleteState,
     SegmentMetadata,

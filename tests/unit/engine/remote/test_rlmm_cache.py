@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState, is_legal
 

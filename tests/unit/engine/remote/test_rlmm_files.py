@@ -15,7 +15,7 @@ from backend.engine.remote.metadata_topic import FetchedPartition
 from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rlmm_cache import Overlap
 from backend.engine.remote.rlmm_files import COMMITTED_OFFSETS, COMMITTED_RECORDS, MetadataFiles, Resume
-from backend.protocol.remote_log_metadata import SegmentMetadata, encode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, encode, metadata_partition
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.remote.test_rlmm import (

@@ -26,8 +26,8 @@ from backend.engine.remote.rsm_object_store import (
     object_key,
     open_storage,
 )
-from backend.protocol.batch import crc_valid, iter_batches
-from backend.protocol.remote_log_metadata import SegmentMetadata, decode
+from backend.protocol.record_batches.record_batch import crc_valid, iter_batches
+from backend.protocol.remote_log.metadata_serde import SegmentMetadata, decode
 from backend.tiering.ids import TopicIdPartition
 from tests.unit.engine.log.logs import FIXTURES
 

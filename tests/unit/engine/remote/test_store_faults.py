@@ -14,8 +14,8 @@ import pytest
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.remote.rsm_object_store import object_key
-from backend.protocol.batch import iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import iter_records
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate

@@ -19,7 +19,7 @@ from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, open_storage
 from backend.engine.remote.tier import Tier
-from backend.protocol.remote_log_metadata import RemoteLogMetadata, decode, metadata_partition
+from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.log.logs import DENSE, TIP, append, open_test_log, replicate

@@ -61,7 +61,7 @@ class InlineWorkers:
         self.slow_s = 0.0
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        done = tasks.lasting_future()
+        done = tasks.shielded_future()
 
         def carry_out() -> None:
             try:

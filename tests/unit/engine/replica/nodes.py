@@ -15,14 +15,10 @@ from typing import Any, Self, TypeVar, cast
 
 import pytest
 
-from backend.engine.apis import (
-    delete_records,
-    fetch,
-    list_offsets,
-    offset_for_leader_epoch,
-    produce,
-)
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis import delete_records, list_offsets, offset_for_leader_epoch
+from backend.engine.apis.api_declaration import RequestContext
+from backend.engine.apis.fetch import fetch
+from backend.engine.apis.produce import produce
 from backend.engine.apis.services import Services
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.controller.commands.brokers import fence_broker
@@ -40,10 +36,10 @@ from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import codec
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
 

@@ -12,8 +12,8 @@ import pytest
 
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from tests.unit.engine.log.logs import FIXTURES
 from tests.unit.engine.remote.faulty_store import FaultyStore, with_faults
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes

@@ -11,9 +11,9 @@ import pytest
 from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.ports.file_range import OsFileRange
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches
 from backend.protocol.codegen.encoder import JOIN_BYTES
 from backend.protocol.frames import encode_response
+from backend.protocol.record_batches.record_batch import iter_batches
 from tests.unit.engine.replica.nodes import Nodes, play
 
 BATCHES: Final = 3

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis.api_declaration import RequestContext
 from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, append
 from tests.unit.engine.remote.tiers import EPOCHS
 from tests.unit.engine.replica.nodes import HANDLERS, SMALL_SEGMENTS, Nodes, through_codec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.coordinator.group.group_nodes import GroupNodes, run_nodes
 

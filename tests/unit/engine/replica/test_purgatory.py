@@ -14,8 +14,8 @@ from backend.engine.replica.deadlines import Deadlines
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import HIGH_WATERMARK_LINGER_MS, Purgatory
 from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import build_batch
+from backend.protocol.record_batches.record_codec import RecordData
 from tests.unit.engine.replica.nodes import Nodes, play
 
 

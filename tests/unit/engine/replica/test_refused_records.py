@@ -7,8 +7,8 @@ from pathlib import Path
 
 from backend.engine.controller.commands.topics import delete_topics
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.replica.nodes import Nodes, play
 
 NOW_MS = 1_700_000_000_000

@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from backend.engine.apis.fetch_session import FetchSessions, Session
+from backend.engine.apis.fetch.fetch_session_cache import FetchSessionCache, Session
 from backend.engine.controller.commands.topics import delete_topics
 from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE
 from backend.engine.ports import tasks
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
-from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.phases import FollowerPhase
 from tests.effort import effort
 from tests.unit.engine.replica.nodes import Nodes, play
@@ -162,7 +162,7 @@ def test_partitions_that_come_and_go_hold_up_no_other(tmp_path: Path, seed: int)
                 changing = asyncio.ensure_future(change())
                 if random.random() < 0.1:
                     # As a leader that has room for few sessions would.
-                    nodes[1].services.fetch_sessions = FetchSessions()
+                    nodes[1].services.fetch_sessions = FetchSessionCache()
                 row = await nodes.produce(1, "steady", b"v", timeout_ms=5000)
                 assert (number, row.error_code) == (number, 0)
                 await changing
@@ -290,7 +290,7 @@ def test_the_next_leader_has_every_acknowledged_record_and_the_old_one_drops_the
             await asyncio.sleep(0.01)
             await nodes[1].replicas.shutdown()
             log = nodes[1].partition("orders").log
-            from backend.protocol.batch import RecordData, build_batch
+            from backend.protocol.record_batches.record_batch import RecordData, build_batch
 
             lost = build_batch([RecordData(0, None, b"lost0"), RecordData(0, None, b"lost1")])
             log.append_as_leader(memoryview(lost), 0, now_ms=0)

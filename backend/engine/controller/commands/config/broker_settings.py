@@ -26,7 +26,7 @@ from backend.engine.config.address_limits import (
 from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
 from backend.engine.config.not_served import DYNAMIC as NOT_SERVED
 from backend.engine.config.not_served import READ_ONLY as FIXED_AND_NOT_SERVED
-from backend.engine.config.settings import LONG_MAX, Value
+from backend.engine.config.setting_definition import LONG_MAX, Value
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 

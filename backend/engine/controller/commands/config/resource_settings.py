@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from backend.engine.config import BrokerConfig, ConfigError
-from backend.engine.config.client_metrics import (
+from backend.engine.config.client_metrics_config import (
     CLIENT_METRICS_SETTINGS,
     INTERVAL,
     INTERVAL_MS_MAX,
@@ -15,7 +15,7 @@ from backend.engine.config.client_metrics import (
     MATCH,
     MATCHED,
 )
-from backend.engine.config.group import check_group_settings
+from backend.engine.config.group_config import check_group_settings
 from backend.protocol.errors import ErrorCode, KafkaError
 
 # A pattern is only read here, never matched; this bounds what reading it takes.

@@ -31,7 +31,7 @@ from backend.engine.coordinator.group.record_frames import (
 from backend.engine.coordinator.topics_view import PartitionKey
 from backend.protocol import codec
 from backend.protocol import messages as m
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_codec import RecordData
 
 VALUE_VERSION: Final = 0
 _STATES: Final = frozenset(MemberState)

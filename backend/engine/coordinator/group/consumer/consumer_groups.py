@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
-from backend.engine.config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
+from backend.engine.config.group_config import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.classic.classic_group import (
     Group,
@@ -42,7 +42,7 @@ from backend.engine.coordinator.group.group_shard import NEVER, GroupEntry, Grou
 from backend.engine.coordinator.topics_view import TopicsView, view_of
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_codec import RecordData
 
 # A member whose removal could not be written is looked at again after this time.
 RETRY_MS = 1000.0

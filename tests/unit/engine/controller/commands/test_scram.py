@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from backend.engine.common.scram import credential
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
 from backend.engine.controller.image.replay import ReplayError, apply_records
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.protocol.scram import credential
 from tests.unit.engine.apis.admin_node import AdminNode
 from tests.unit.engine.controller.clusters import Play
 

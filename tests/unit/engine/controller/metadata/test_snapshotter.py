@@ -17,7 +17,7 @@ from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.raft.snapshots import SnapshotId, parse_file_name
 from backend.protocol import messages as m
-from backend.protocol.batch import iter_batches, iter_records
+from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from tests.unit.engine.controller.controller_node import ControllerNode
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
 

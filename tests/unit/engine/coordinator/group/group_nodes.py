@@ -24,7 +24,7 @@ from backend.engine.apis import (
     offset_fetch,
     sync_group,
 )
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis.api_declaration import RequestContext
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
@@ -83,7 +83,7 @@ class InlineWorkers:
     """Work is done at once."""
 
     def run(self, work: Callable[[], T]) -> tasks.Future[T]:
-        done = tasks.lasting_future()
+        done = tasks.shielded_future()
         try:
             done.set_result(work())
         except BaseException as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.apis import answer_room
+from backend.engine.apis.support import response_budget
 from backend.engine.controller.commands.topics import delete_topics
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ def test_a_group_whose_members_say_more_than_clients_read_is_described_as_an_err
         answer = await small.ask(both, 6)
         assert [group.error_code for group in answer.groups] == [ErrorCode.NONE, ErrorCode.NONE]
         size = max(len(one.member_metadata) + len(one.member_assignment) for one in answer.groups[0].members)
-        monkeypatch.setattr(answer_room, "ANSWER_BYTES_MAX", size + 1)
+        monkeypatch.setattr(response_budget, "RESPONSE_BYTES_MAX", size + 1)
         answer = await small.ask(both, 6)
         assert [group.error_code for group in answer.groups] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
         assert "ask for less at a time" in (answer.groups[0].error_message or "")

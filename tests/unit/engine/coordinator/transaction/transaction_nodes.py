@@ -8,24 +8,19 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any, Final
 
-from backend.engine.apis import (
-    produce,
-    transactions,
-    transactions_admin,
-    txn_offset_commit,
-    write_txn_markers,
-)
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis import transactions, transactions_admin, txn_offset_commit, write_txn_markers
+from backend.engine.apis.api_declaration import RequestContext
+from backend.engine.apis.produce import produce
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.group_records import coordinator_partition
 from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_batch import build_batch
+from backend.protocol.record_batches.record_codec import RecordData
 from tests.unit.engine.coordinator.group.group_nodes import PARTITIONS, GroupNode, GroupNodes, run_nodes
 from tests.unit.engine.replica.nodes import Node, Nodes, through_codec
 

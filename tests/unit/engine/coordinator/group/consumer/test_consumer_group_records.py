@@ -18,7 +18,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 from backend.engine.coordinator.group.consumer.consumer_group_records import ConsumerGroupRecord, changes
 from backend.engine.coordinator.group.group_records import decode_record
 from backend.protocol.errors import DecodeError
-from backend.protocol.records import RecordData
+from backend.protocol.record_batches.record_codec import RecordData
 
 A = b"a" * 16
 SAID = Subscription("rdkafka", "/127.0.0.1", topics=frozenset({"dumped"}), rebalance_timeout_ms=300_000)

@@ -1,0 +1,281 @@
+"""Incremental fetch sessions on the serving side (KIP-227): what a client asked for before need not be sent again, and
+what has not changed need not be answered.
+
+A session is found by its id and guarded by its epoch, which rises with every request. A follower that has and knows all
+of a partition is not looked up with each request: the partition is quiet until it says that it has changed, so that a
+request costs as much as there is news, however many partitions are followed. Facts: Kafka's `FetchSession`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from backend.engine.ports.random import Random
+from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec
+from backend.engine.replica.fetch_reads import PartitionRequest
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.purgatory import DelayedFetch
+from backend.engine.replica.purgatory import FetchKey as Key
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+# Version from which topics are named by id.
+TOPIC_IDS_SINCE: Final = 13
+# A session that was used more recently than this keeps its slot from another client (Kafka's constant).
+EVICTION_MS: Final = 120_000
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One partition of a request; in a session also what was answered last."""
+
+    topic_id: bytes
+    topic: str
+    index: int
+    spec: FetchSpec
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+
+    def is_news(self, data: FetchData, *, remember: bool) -> bool:
+        """Whether the answer tells the client anything new; `remember` when it will be sent."""
+        news = bool(
+            data.records
+            or data.error is not ErrorCode.NONE
+            or data.diverging is not None
+            or data.preferred_replica >= 0
+            or data.high_watermark != self.sent_high_watermark
+            or data.log_start_offset != self.sent_log_start_offset
+        )
+        if news and remember:
+            # After an error the next answer is news, whatever it says.
+            failed = data.error is not ErrorCode.NONE
+            self.sent_high_watermark = -1 if failed else data.high_watermark
+            self.sent_log_start_offset = data.log_start_offset
+        return news
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What one client fetches: `entries`, in the order in which they get their share of a response, and `quiet`."""
+
+    id: int
+    # CONSUMER, or the follower.
+    replica_id: int
+    uses_topic_ids: bool
+    used_ms: float
+    epoch: int = 1
+    entries: dict[Key, Entry] = field(default_factory=dict)
+    quiet: dict[Key, tuple[Entry, Partition]] = field(default_factory=dict)
+    # The request of this session that waits; a newer one ends its wait.
+    waiting: DelayedFetch | None = None
+    waiting_context: FetchContext | None = None
+
+    @property
+    def of_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def waits(self, context: FetchContext, waiting: DelayedFetch) -> None:
+        """The request can not be answered yet."""
+        self.waiting, self.waiting_context = waiting, context
+
+    def waits_no_longer(self) -> None:
+        """Nothing waits now."""
+        self.waiting = self.waiting_context = None
+
+    def let_rest(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
+                 params: FetchParams) -> None:  # fmt: skip
+        """Sets aside those partitions of an answer of which the follower has, and knows, all there is."""
+        for entry, (partition, spec), data in zip(context.entries, wanted, found, strict=True):
+            if data.is_empty and isinstance(partition, Partition) and partition.is_idle_for(params, spec):
+                key = _key(entry, self.uses_topic_ids)
+                if self.entries.pop(key, None) is not None:
+                    self.quiet[key] = (entry, partition)
+                    partition.watchers[self] = key
+
+    def on_partition_change(self, partition: Partition, key: Key) -> None:
+        """A quiet partition has changed, or is about to: the request that waits looks at it too, as will the next."""
+        entry, _ = self.quiet.pop(key)
+        self.entries[key] = entry
+        # As if each request since had asked for it, as it did.
+        partition.followers.mark_caught_up(self.replica_id, self.used_ms)
+        if self.waiting is not None and self.waiting_context is not None:
+            self.waiting_context.entries.append(entry)
+            self.waiting.join(partition, entry.spec)
+
+    def disturb(self, key: Key) -> None:
+        """The client asks for something else of the partition, quiet or not."""
+        found = self.quiet.get(key)
+        if found is not None:
+            del found[1].watchers[self]
+            self.on_partition_change(found[1], key)
+
+    def end(self) -> None:
+        """The session is used no more."""
+        for _, partition in self.quiet.values():
+            del partition.watchers[self]
+        self.quiet = {}
+
+
+class FetchContext(NamedTuple):
+    """One request: the partitions to look at, and the session it belongs to (None: none, or one that may be made when
+    it is answered)."""
+
+    entries: list[Entry]
+    session: Session | None = None
+    wants_session: bool = False
+
+
+class FetchSessionCache:
+    """The sessions of one broker, least recently used first.
+
+    A session costs some 500 bytes a partition: 1,000 slots (max.incremental.fetch.session.cache.slots) with 10
+    partitions each are 5 MB.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(self, request: m.FetchRequest, version: int, *, now_ms: float) -> FetchContext:
+        """What the request fetches. Raises KafkaError 70, 71, 106 for a session that is not what the client thinks."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            old = self._sessions.pop(request.session_id, None)
+            if old is not None:
+                old.end()
+                if old.waiting is not None:
+                    old.waiting.complete()
+            entries = list(_entries(request, version).values())
+            return FetchContext(entries, wants_session=request.session_epoch == INITIAL_EPOCH)
+        session = self._checked(request, version)
+        if session.waiting is not None:
+            session.waiting.complete()
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        self._sessions.move_to_end(session.id)
+        _update(session, request, version)
+        session.used_ms = now_ms
+        if not session.entries and not session.quiet:
+            del self._sessions[session.id]
+            return FetchContext([])
+        return FetchContext(list(session.entries.values()), session)
+
+    def _checked(self, request: m.FetchRequest, version: int) -> Session:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
+        if session.epoch != request.session_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session.id} expects epoch {session.epoch}, not {request.session_epoch}",
+            )
+        if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session.id} began {'with' if session.uses_topic_ids else 'without'} topic ids",
+            )
+        return session
+
+    def answer(
+        self,
+        context: FetchContext,
+        found: Sequence[FetchData],
+        *,
+        slots: int,
+        replica_id: int,
+        uses_topic_ids: bool,
+        random: Random,
+        now_ms: float,
+    ) -> tuple[int, list[tuple[Entry, FetchData]]]:
+        """The session id to answer with, and the partitions that belong into the answer."""
+        pairs = list(zip(context.entries, found, strict=True))
+        session = context.session
+        if session is None:
+            if not context.wants_session or not pairs:
+                return NO_SESSION, pairs
+            session = self._new(slots, replica_id, uses_topic_ids, random, now_ms)
+            if session is None:
+                return NO_SESSION, pairs
+            for entry, data in pairs:
+                entry.is_news(data, remember=True)
+                session.entries[_key(entry, uses_topic_ids)] = entry
+            return session.id, pairs
+        session.waits_no_longer()
+        news = [pair for pair in pairs if pair[0].is_news(pair[1], remember=True)]
+        for entry, data in news:
+            if data.records:
+                # Next time the others come first.
+                key = _key(entry, session.uses_topic_ids)
+                if session.entries.pop(key, None) is not None:
+                    session.entries[key] = entry
+        return session.id, news
+
+    def _new(self, slots: int, replica_id: int, uses_topic_ids: bool, random: Random, now_ms: float) -> Session | None:
+        if len(self._sessions) >= slots and not self._evict(replica_id >= 0, now_ms):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = 1 + random.randrange(_EPOCH_MAX)
+        session = self._sessions[session_id] = Session(session_id, replica_id, uses_topic_ids, now_ms)
+        return session
+
+    def _evict(self, for_follower: bool, now_ms: float) -> bool:
+        """Makes room: the least recently used session when it is idle; for a follower any consumer's."""
+        for session in self._sessions.values():
+            if now_ms - session.used_ms > EVICTION_MS or (for_follower and not session.of_follower):
+                session.end()
+                del self._sessions[session.id]
+                return True
+            if not for_follower:
+                return False
+        return False
+
+
+def _key(entry: Entry, uses_topic_ids: bool) -> Key:
+    return (entry.topic_id if uses_topic_ids else entry.topic, entry.index)
+
+
+def _entries(request: m.FetchRequest, version: int) -> dict[Key, Entry]:
+    """The partitions that the request itself carries; of a partition named twice the last one counts."""
+    by_id = version >= TOPIC_IDS_SINCE
+    entries: dict[Key, Entry] = {}
+    for topic in request.topics:
+        name: Hashable = topic.topic_id if by_id else topic.topic
+        for part in topic.partitions:
+            spec = FetchSpec(
+                part.fetch_offset,
+                part.partition_max_bytes,
+                part.log_start_offset,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.high_watermark,
+            )
+            entries[(name, part.partition)] = Entry(topic.topic_id, topic.topic, part.partition, spec)
+    return entries
+
+
+def _update(session: Session, request: m.FetchRequest, version: int) -> None:
+    """Takes over what the request changes."""
+    for key, entry in _entries(request, version).items():
+        session.disturb(key)
+        known = session.entries.get(key)
+        if known is None:
+            session.entries[key] = entry
+        else:
+            known.spec = entry.spec
+            if session.of_follower:
+                # It passes by the answer to a request before this one, with what that told of watermarks.
+                known.sent_high_watermark = known.sent_log_start_offset = -1
+    by_id = version >= TOPIC_IDS_SINCE
+    for topic in request.forgotten_topics_data:
+        name: Hashable = topic.topic_id if by_id else topic.topic
+        for index in topic.partitions:
+            session.disturb((name, index))
+            session.entries.pop((name, index), None)

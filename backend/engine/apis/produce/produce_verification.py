@@ -1,0 +1,183 @@
+"""Before the first records of a transaction are appended its coordinator must know the partition (KIP-890).
+
+A producer of Produce version 12 lets the leader add the partition; an older one has added it itself, which is verified.
+Only the first batch of a transaction waits for this; the ones behind it on the same connection keep their order.
+Facts: `ReplicaManager.handleProduceAppend`, `UnifiedLog.maybeStartTransactionVerification` of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from backend.engine.coordinator.transaction.transaction_state import Producer
+from backend.engine.coordinator.transaction.transaction_verifier import VerificationRequest
+from backend.engine.log.verification import Verification
+from backend.engine.ports import tasks
+from backend.engine.replica.partition import Partition
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.record_batches.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from backend.tiering.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from backend.engine.apis.services import Services
+
+# Versions of Produce whose clients let the leader add partitions, and those that know TRANSACTION_ABORTABLE.
+ADDED_BY_LEADER_SINCE: Final = 12
+ABORTABLE_SINCE: Final = 11
+
+Refused = Mapping[TopicPartition, KafkaError]
+Answer = m.ProduceResponse | None
+# What clients may not know how to retry becomes an error that has them try again without new metadata.
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class FirstBatch(NamedTuple):
+    """A batch that begins a transaction in a partition of ours."""
+
+    topic_partition: TopicPartition
+    partition: Partition
+    header: BatchHeader
+
+
+def first_batches(services: Services, request: m.ProduceRequest, *, by_id: bool) -> list[FirstBatch]:
+    """The batches of a transactional request that must be confirmed; what is refused anyway is not among them."""
+    found = []
+    for topic in request.topic_data:
+        known = services.metadata.image.topics.get(topic.topic_id) if by_id else None
+        name = topic.name if known is None else known.name
+        for part in topic.partition_data:
+            partition = services.replica_manager.find(name, part.index)
+            if not isinstance(partition, Partition) or not partition.is_leader:
+                continue
+            header = _transactional_header(part)
+            if header is None:
+                continue
+            if not partition.log.producer_state.has_open_transaction(header.producer_id, header.producer_epoch):
+                found.append(FirstBatch(partition.topic_partition, partition, header))
+    return found
+
+
+def _transactional_header(part: m.ProduceRequest.TopicData.PartitionData) -> BatchHeader | None:
+    records = part.records
+    if not isinstance(records, (bytes, bytearray, memoryview)) or len(records) < HEADER_BYTES:
+        return None
+    try:
+        header = parse_header(records)
+    except DecodeError:
+        return None
+    return header if header.is_transactional and header.producer_id >= 0 else None
+
+
+async def confirm(
+    services: Services, transactional_id: str, version: int, batches: list[FirstBatch]
+) -> dict[TopicPartition, KafkaError]:
+    """Has the batches' partitions confirmed; the errors of those that must not be appended now.
+
+    The append must follow without a pause.
+    """
+    errors = {one.topic_partition: error for one in batches if (error := _stale_epoch(one)) is not None}
+    batches = [one for one in batches if one.topic_partition not in errors]
+    if not batches:
+        return errors
+    producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in batches}
+    if len(producers) > 1:
+        refused = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+        return errors | {one.topic_partition: refused for one in batches}
+    add = version >= ADDED_BY_LEADER_SINCE
+    now_ms = services.ports.clock.time_ms()
+    begun = [
+        (one, one.partition.log.producer_state.verifications.begin(one.header, bumps_epoch=add, now_ms=now_ms))
+        for one in batches
+    ]
+    asked = tuple(one.topic_partition for one in batches)
+    codes = await services.transaction_verifier.ask(VerificationRequest(transactional_id, producers.pop(), asked, add))
+    for one, verification in begun:
+        error = _error(codes.get(one.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR), version)
+        error = error or _ended_meanwhile(one, verification)
+        if error is not None:
+            errors[one.topic_partition] = error
+    return errors
+
+
+def _stale_epoch(batch: FirstBatch) -> KafkaError | None:
+    """A producer that this log knows a later epoch of: nobody need be asked (KAFKA-18042)."""
+    try:
+        batch.partition.log.producer_state.check_epoch(batch.header)
+    except KafkaError as error:
+        return error
+    return None
+
+
+def _error(code: ErrorCode, version: int) -> KafkaError | None:
+    if code is ErrorCode.NONE:
+        return None
+    if code in _TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDED_BY_LEADER_SINCE):
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    if code is ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, "There is a newer producer with the same transactional id")
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    return KafkaError(code, "The coordinator of the transaction refuses the partition")
+
+
+def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaError | None:
+    producers = batch.partition.log.producer_state
+    header = batch.header
+    if producers.has_open_transaction(header.producer_id, header.producer_epoch):
+        return None
+    try:
+        known = producers.check_epoch(header)
+        producers.verifications.check(header, verification, knows_producer=known is not None and bool(known.batches))
+    except KafkaError as error:
+        return error
+    return None
+
+
+class ProduceQueue:
+    """Requests of a connection that wait for a confirmation or a worker, and those that came behind them."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tasks.Future[None]] = {}
+
+    def busy(self, connection_id: int) -> bool:
+        """Whether a request of this connection has not been appended yet."""
+        return connection_id in self._last
+
+    def take(
+        self, connection_id: int, append: Callable[[], Awaitable[Answer | tasks.Future[m.ProduceResponse]]]
+    ) -> tasks.Task[Answer]:
+        """Appends when all earlier ones of the connection have; the answer comes once that is acknowledged."""
+        previous, turn = self._last.get(connection_id), tasks.future()
+        self._last[connection_id] = turn
+        return tasks.start(self._in_turn(connection_id, previous, turn, append), name="records that wait")
+
+    async def _in_turn(
+        self,
+        connection_id: int,
+        previous: tasks.Future[None] | None,
+        turn: tasks.Future[None],
+        append: Callable[[], Awaitable[Answer | tasks.Future[m.ProduceResponse]]],
+    ) -> Answer:
+        try:
+            if previous is not None:
+                await previous
+            appended = await append()
+        finally:
+            turn.set_result(None)
+            if self._last.get(connection_id) is turn:
+                del self._last[connection_id]
+        return await appended if isinstance(appended, tasks.Future) else appended

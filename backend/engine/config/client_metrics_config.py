@@ -1,0 +1,45 @@
+"""The settings of a subscription to clients' metrics (KIP-714; `ClientMetricsConfigs` of Kafka).
+
+They are kept and shown. No client is asked for metrics: as on a broker of Kafka without a plug-in that takes them, the
+requests of KIP-714 are absent from ApiVersions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from backend.engine.config.setting_definition import Resolved, Setting, Source, Synonym, Type
+
+INTERVAL: Final = "interval.ms"
+INTERVAL_MS_MIN: Final = 100
+INTERVAL_MS_MAX: Final = 3_600_000
+MATCH: Final = "match"
+# What a pattern of `match` may be about.
+MATCHED: Final = frozenset(
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(INTERVAL, Type.INT, 300_000),
+        Setting(MATCH, Type.LIST, ()),
+        Setting("metrics", Type.LIST, ()),
+    )
+}
+
+
+def resolve_client_metrics(setting: Setting, own: Mapping[str, str]) -> Resolved:
+    """A subscription's setting as DescribeConfigs tells it; a default has no synonyms."""
+    if setting.name not in own:
+        return Resolved(setting, setting.text(setting.default), Source.DEFAULT_CONFIG, ())
+    place = Synonym(setting.name, own[setting.name], Source.CLIENT_METRICS_CONFIG)
+    return Resolved(setting, place.value, place.source, (place,))

@@ -1,0 +1,101 @@
+"""How many connections the listeners of one role of a node may have (Kafka's ConnectionQuotas).
+
+`max.connections` holds for all of them, `listener.name.<name>.max.connections` for one, `max.connections.per.ip` and
+its overrides for one address on all of them. The listener that brokers use among themselves is not held up by
+`max.connections` where there is another one: for its connection another listener's, used longest ago, is closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError
+from backend.engine.config.address_limits import MAX_PER_ADDRESS, NO_LIMIT, OVERRIDES, overrides_of
+from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
+
+UNLIMITED: Final = NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Of all listeners, of one address, and of one listener."""
+
+    total: int = UNLIMITED
+    per_host: int = UNLIMITED
+    of_listener: int = UNLIMITED
+    # Addresses with a limit of their own.
+    of_hosts: Mapping[str, int] = field(default_factory=dict)
+
+    def of_host(self, host: str) -> int:
+        return self.of_hosts.get(host, self.per_host)
+
+
+def limits_of(config: BrokerConfig, dynamic: Mapping[str, str], listener_name: str) -> ConnectionLimits:
+    """What the node's file says, and over it what has been set while it runs."""
+    own = listener_setting(listener_name)
+    names = (MAX_CONNECTIONS, MAX_PER_ADDRESS, OVERRIDES)
+    changed = config.overlay({name: dynamic[name] for name in names if name in dynamic})
+    of_listener = _parsed(dynamic.get(own, config.originals.get(own)))
+    try:
+        of_hosts = overrides_of(changed.max_connections_per_ip_overrides)
+    except ConfigError:
+        # As `_parsed`.
+        of_hosts = {}
+    return ConnectionLimits(changed.max_connections, changed.max_connections_per_ip, of_listener, of_hosts)
+
+
+def listener_setting(listener_name: str) -> str:
+    """Name of the limit of one listener."""
+    return f"{LISTENER_PREFIX}{listener_name.lower()}.{MAX_CONNECTIONS}"
+
+
+def _parsed(text: str | None) -> int:
+    """Whatever cannot be used is no limit: it was refused where it was set, so it comes of a newer version."""
+    if text is None:
+        return UNLIMITED
+    try:
+        value = BROKER_SETTINGS[MAX_CONNECTIONS].parse(text)
+    except ConfigError:
+        return UNLIMITED
+    return value if isinstance(value, int) else UNLIMITED
+
+
+@dataclass(slots=True)
+class ConnectionQuotas:
+    """Who has a connection now. Listeners take and give slots, and hear when there may be one again."""
+
+    # Name of the listener that is not held up by the others' connections.
+    protected: str | None = None
+    of_listener: Counter[str] = field(default_factory=Counter)
+    of_host: Counter[str] = field(default_factory=Counter)
+    on_free: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.of_listener.total()
+
+    def is_free(self, listener_name: str, limits: ConnectionLimits) -> bool:
+        """Whether a connection may be served now; if not it waits."""
+        if self.of_listener[listener_name] >= limits.of_listener:
+            return False
+        return listener_name == self.protected or self.total < limits.total
+
+    def take(self, listener_name: str, host: str) -> None:
+        self.of_listener[listener_name] += 1
+        self.of_host[host] += 1
+
+    def give(self, listener_name: str, host: str) -> None:
+        """Somebody has gone; those who wait are served in the order of the listeners."""
+        self.of_listener[listener_name] -= 1
+        self.of_host[host] -= 1
+        if not self.of_host[host]:
+            del self.of_host[host]
+        self.settle()
+
+    def settle(self) -> None:
+        """After a change of what is there or of what may be there."""
+        for look in tuple(self.on_free):
+            look()

@@ -1,0 +1,311 @@
+"""Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
+
+A frame is handed over whole, in the loop's next turn; messages that both ends know in the place of their frames, which
+then need not be made and read, and at once where nothing waits before them. Both are taken in the receiver's context:
+log lines bear its name.
+What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
+bound and not served yet; such a connection stays what it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from itertools import count
+
+from backend.engine.ports.file_range import FileUnreadable
+from backend.engine.ports.network import (
+    FRAME_BYTES_MAX,
+    Accept,
+    Connection,
+    FrameHandler,
+    FrameTooLarge,
+    LocalMessage,
+    MessageHandler,
+    Network,
+    Server,
+    Transport,
+)
+from backend.engine.ports.socket_connection import OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES
+from backend.protocol.buffers import Chunk
+
+
+class InProcessConnection:
+    """One end of a connection within the process; `far` is the other. What was sent is there, also after a close."""
+
+    far: InProcessConnection
+
+    def __init__(self, peer: str, frame_bytes_max: int, context: Context) -> None:
+        """`context` is that of the node whose end this is."""
+        self._peer = peer
+        self._frame_bytes_max = frame_bytes_max
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._handler: FrameHandler | None = None
+        self._messages: MessageHandler | None = None
+        # Frames without their lengths, and messages; each with its size.
+        self._input: deque[tuple[bytearray | LocalMessage, int]] = deque()
+        self._input_bytes = 0
+        self._due = False
+        self._paused = False
+        # The far end works on what this one has just handed over.
+        self._handing = False
+        # The far end has so much to read that nothing more is done for it.
+        self._held = False
+        self._far_ended = False
+        self._closed = False
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begins to deliver frames."""
+        self._handler = handler
+        if isinstance(handler, MessageHandler) and handler.accepts_messages:
+            self._messages = handler
+        self._deliver_soon()
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def output_bytes(self) -> int:
+        return 0 if self._closed else self.far._input_bytes
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._deliver_soon()
+
+    def limit_frames(self, bytes_max: int) -> None:
+        self._frame_bytes_max = bytes_max
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        """One frame, or nothing."""
+        if self._closed:
+            return
+        frame = bytearray()
+        try:
+            for chunk in chunks:
+                frame += chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk)
+        except FileUnreadable as error:
+            self._finish(error)
+            return
+        if not frame:
+            return
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one frame at a time"
+        del frame[:4]
+        self._pass_on(frame, len(frame))
+
+    @property
+    def accepts_messages(self) -> bool:
+        """Whether the far end takes messages by :meth:`hand`; not before it is accepted."""
+        return self.far._messages is not None
+
+    def hand(self, message: LocalMessage) -> None:
+        """A message in the place of its frame; the far end takes it at once unless it has something to read before it.
+
+        So it is taken in the middle of what is done here: a request is the last thing that its sender does before it
+        waits, and an answer is only noted. What is answered that soon comes in the next turn, or one who always finds
+        something to ask for would never let go of the loop.
+        """
+        if self._closed:
+            return
+        try:
+            message.read_files()
+        except FileUnreadable as error:
+            self._finish(error)
+            return
+        far, size = self.far, message.size_bytes
+        if far._input or not far._is_ready():
+            self._pass_on(message, size)
+            return
+        self._handing = True
+        try:
+            far._context.run(far._take, message, size)
+        finally:
+            self._handing = False
+            self._deliver_soon()
+
+    def _take(self, item: LocalMessage, size: int) -> None:
+        try:
+            self._hand_up(item, size)
+        except Exception as error:  # the loop logs it, as if it had come in a turn of its own, and the sender goes on
+            context = {"message": f"Exception in what {self._peer} handed over", "exception": error}
+            self._loop.call_exception_handler(context)
+
+    def _pass_on(self, item: bytearray | LocalMessage, size: int) -> None:
+        self.far._arrived(item, size)
+        if self.far._input_bytes > OUTPUT_HIGH_BYTES:
+            self._held = True
+
+    def close(self) -> None:
+        self._finish(None)
+
+    def close_after_flush(self) -> None:
+        # What was sent is the far end's already.
+        self._finish(None)
+
+    # Input
+
+    def _arrived(self, item: bytearray | LocalMessage, size: int) -> None:
+        if not self._closed:
+            self._input.append((item, size))
+            self._input_bytes += size
+            self._deliver_soon()
+
+    def _deliver_soon(self) -> None:
+        if not self._due and self._may_deliver():
+            self._due = True
+            self._loop.call_soon(self._deliver, context=self._context)
+
+    def _may_deliver(self) -> bool:
+        return (bool(self._input) or self._far_ended) and self._is_ready()
+
+    def _is_ready(self) -> bool:
+        return self._handler is not None and not (self._closed or self._paused or self._held or self._handing)
+
+    def _deliver(self) -> None:
+        self._due = False
+        try:
+            while self._input and self._may_deliver():
+                item, size = self._input.popleft()
+                self._taken(size)
+                self._hand_up(item, size)
+        finally:
+            # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
+            if self._input:
+                self._deliver_soon()
+            else:
+                self._end_with_far()
+
+    def _taken(self, size: int) -> None:
+        self._input_bytes -= size
+        if self.far._held and self._input_bytes < OUTPUT_LOW_BYTES:
+            self.far._held = False
+            self.far._deliver_soon()
+
+    def _hand_up(self, item: bytearray | LocalMessage, size: int) -> None:
+        if size > self._frame_bytes_max:
+            self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
+        elif isinstance(item, bytearray):
+            if self._handler is not None:
+                self._handler.on_frame(item)
+        elif self._messages is not None:
+            self._messages.on_message(item)
+
+    # The end
+
+    def _end_with_far(self) -> None:
+        if self._far_ended and self._may_deliver():
+            self._finish(None)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._input.clear()
+        self._input_bytes = 0
+        far = self.far
+        far._far_ended = True
+        far._held = False
+        far._deliver_soon()
+        if self._handler is not None:
+            self._handler.on_closed(error)
+
+
+class _Door:
+    """A port bound over TCP, known to the neighbours while it is open."""
+
+    def __init__(
+        self, doors: dict[tuple[str, int], _Door], host: str, server: Server, accept: Accept, frame_bytes_max: int
+    ) -> None:
+        self._doors = doors
+        self._address = (host, server.port)
+        self._server = server
+        self._accept = accept
+        self._frame_bytes_max = frame_bytes_max
+        # Of the node that listens.
+        self._context = copy_context()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def start(self) -> None:
+        self._server.start()
+        self._doors[self._address] = self
+
+    def close(self) -> None:
+        if self._doors.get(self._address) is self:
+            del self._doors[self._address]
+        self._server.close()
+
+    def connect(
+        self, caller: str, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int
+    ) -> InProcessConnection:
+        """The near end of a new connection; the far end is accepted in the next turn, as by TCP."""
+        host, port = self._address
+        near = InProcessConnection(f"{host}:{port}", frame_bytes_max, copy_context())
+        # A context of its own, so that serving one caller may lead to serving another: none can be entered twice.
+        far = InProcessConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
+        near.far, far.far = far, near
+        near.start(handler(near))
+        asyncio.get_running_loop().call_soon(self._admit, far, context=self._context)
+        return near
+
+    def _admit(self, far: InProcessConnection) -> None:
+        if self._doors.get(self._address) is not self:
+            far.close()
+            return
+        try:
+            far.start(self._accept(far))
+        except BaseException:  # which the loop logs
+            far.close()
+            raise
+
+
+class InProcessNetwork:
+    """Shared by the nodes of one event loop, over the network that they share with others."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._doors: dict[tuple[str, int], _Door] = {}
+        # In the place of the port that the system would give a caller.
+        self._callers = count(1)
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Accept,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> Server:
+        server = self._network.listen(host, port, accept, frame_bytes_max=frame_bytes_max, transport=transport)
+        return server if transport is not None else _Door(self._doors, host, server, accept, frame_bytes_max)
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[Connection], FrameHandler],
+        *,
+        timeout_ms: float,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> Connection:
+        door = self._doors.get((host, port)) if transport is None else None
+        if door is not None:
+            return door.connect(f"neighbour-{next(self._callers)}", handler, frame_bytes_max)
+        # A port that is bound and not served yet keeps its callers waiting in the system's backlog.
+        return await self._network.connect(
+            host, port, handler, timeout_ms=timeout_ms, frame_bytes_max=frame_bytes_max, transport=transport
+        )

@@ -1,0 +1,98 @@
+"""Work that is done step by step, so that it never holds the loop up for long.
+
+What takes time for each of many elements is a generator: it yields after each, where others may have a turn, and
+returns its result. Mostly it ends within its first turn, and nothing was waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from backend.engine.ports import tasks
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+# Between two turns of others. Five such turns, each with a garbage collection or another request in it, are below the
+# 250 ms that any other client may be held up.
+TURN_MS: Final = 20.0
+# The first turn of work that begins while other such work waits for its next one.
+BUSY_TURN_MS: Final = 2.0
+
+
+def in_parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """So many items at a time."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part
+
+
+class Unfinished(Generic[T]):
+    """What is not done after its first turn."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self.steps = steps
+
+
+class TimeSlice:
+    """Lets others have a turn whenever that of its coroutine is over."""
+
+    def __init__(self, monotonic_ms: Callable[[], float]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._ends_ms = monotonic_ms() + TURN_MS
+
+    async def step(self) -> None:
+        """Call it between two elements."""
+        if self._monotonic_ms() >= self._ends_ms:
+            await tasks.sleep_ms(0)
+            self._ends_ms = self._monotonic_ms() + TURN_MS
+
+
+class TimeSlicer:
+    """Whose turn it is on one node: of all such work one part is done between two turns of others."""
+
+    def __init__(self, monotonic_ms: Callable[[], float]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._lock = tasks.Lock()
+        self._waiting = 0
+
+    def begin(self, steps: Steps[T]) -> T | Unfinished[T]:
+        """The result, if the work ends within its first turn."""
+        return self._go_on(steps, BUSY_TURN_MS if self._waiting else TURN_MS)
+
+    async def finish(self, unfinished: Unfinished[T]) -> T:
+        """The result of work that has begun; others have turns in between."""
+        self._waiting += 1
+        try:
+            while True:
+                async with self._lock:
+                    await tasks.sleep_ms(0)
+                    found = self._go_on(unfinished.steps, TURN_MS)
+                if not isinstance(found, Unfinished):
+                    return found
+        finally:
+            self._waiting -= 1
+
+    async def do(self, steps: Steps[T]) -> T:
+        """All of it."""
+        found = self.begin(steps)
+        return await self.finish(found) if isinstance(found, Unfinished) else found
+
+    def pace(self) -> TimeSlice:
+        """For a coroutine that does something for each of many elements."""
+        return TimeSlice(self._monotonic_ms)
+
+    def _go_on(self, steps: Steps[T], turn_ms: float) -> T | Unfinished[T]:
+        ends_ms = self._monotonic_ms() + turn_ms
+        try:
+            while True:
+                next(steps)
+                if self._monotonic_ms() >= ends_ms:
+                    return Unfinished(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result

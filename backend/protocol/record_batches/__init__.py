@@ -1,0 +1,9 @@
+"""Record batches of magic 2 and the records in them, in reading order.
+
+- ``record_batch``: the header, its check sum, and batches built from records (Kafka's `DefaultRecordBatch`);
+- ``record_codec``: one record to bytes and back (`DefaultRecord`);
+- ``compression``: the four codecs;
+- ``control_records``: control batches, which no application sees;
+- ``record_validation``: the check that the bytes of a batch are the records its header counts;
+- ``record_columns`` and ``record_table``: the same check for many records at once, as columns of numpy.
+"""
