@@ -50,7 +50,7 @@ class NoAnswer(Exception):
 
 # Returns the response, None for "answer nothing" (acks=0), or an awaitable of either. A handler that can answer at once
 # should be a plain function: it is answered without a task. A future is awaited without a task too. One that does
-# something for each of many elements is a generator, which yields after each (`ports.turns`).
+# something for each of many elements is a generator, which yields after each (`ports.time_slices`).
 Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | Steps[Any] | None]
 
 
