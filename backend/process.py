@@ -29,8 +29,8 @@ from backend.liveness import answer_liveness
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from backend.control.lab.demo import DemoWorkload
-    from backend.control.plane import ControlPlane
+    from backend.control.control_plane import ControlPlane
+    from backend.control.lab.demo_workload import DemoWorkload
     from backend.settings import Settings
 
 EXIT_OK, EXIT_FAILED = 0, 1
@@ -128,8 +128,8 @@ async def _control_plane(
     def prepared() -> tuple[ControlPlane, type[Exception]]:
         from pydantic import ValidationError
 
-        from backend.control.plane import ControlError, ControlPlane
-        from backend.control.settings import ControlSettings
+        from backend.control.control_plane import ControlError, ControlPlane
+        from backend.control.control_settings import ControlSettings
         from backend.settings import describe_invalid
 
         # Everything comes from the environment; pydantic checks it.
@@ -148,7 +148,7 @@ async def _control_plane(
 
 
 def _demo(settings: ChildSettings) -> DemoWorkload:
-    from backend.control.lab.demo import DemoWorkload
+    from backend.control.lab.demo_workload import DemoWorkload
 
     demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
     demo.start()

@@ -88,14 +88,14 @@ class Settings(BaseSettings):
     @field_validator("broker_metrics")
     @classmethod
     def _template(cls, template: str | None) -> str | None:
-        from backend.control.observer.broker_numbers import check_template
+        from backend.control.observer.watches.broker_numbers import check_template
 
         return None if template is None else check_template(template)
 
     @field_validator("attach")
     @classmethod
     def _addresses(cls, text: str | None) -> str | None:
-        from backend.control.gateway.client import parse_bootstrap
+        from backend.control.gateway.kafka_client import parse_bootstrap
 
         if text is not None:
             parse_bootstrap(text)
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _outside(self) -> Self:
         if self.api_listen is not None:
-            from backend.control.settings import check_listen
+            from backend.control.control_settings import check_listen
 
             check_listen(self.api_listen, self.api_tls_certificate, self.api_tls_key)
         elif self.api_tls_certificate is not None or self.api_tls_key is not None:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from backend.control.lab.demo import TOPIC
+from backend.control.lab.demo_workload import TOPIC
 from tests import browser
 from tests.e2e.up_process import UpProcess
 from tests.waiting import wait_until

@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backend.control.operations.audit import AuditEntry
+    from backend.control.operations.audit_entries import AuditEntry
     from backend.settings import Settings
 
 
@@ -22,7 +22,7 @@ def account() -> str:
 
 def entry(action: str, object_: str, *, detail: str | None = None, reason: str | None = None) -> AuditEntry:
     """An accepted change by the account that runs the command."""
-    from backend.control.operations.audit import Actor, AuditEntry, AuditResult, Role
+    from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, Role
 
     actor = Actor(f"{account()} on the command line", Role.OPERATOR)
     return AuditEntry(actor, action, object_, AuditResult.ACCEPTED, detail=detail, reason=reason)
@@ -32,7 +32,7 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     """Writes it into the database of a data folder; why not, where it cannot be written."""
     from sqlalchemy.exc import DBAPIError
 
-    from backend.control.operations.audit import record
+    from backend.control.operations.audit_entries import record
     from backend.store.engine import StoreError, create_engine, store_error, writing
     from backend.store.limits import PAGES
     from backend.store.migrate import require_current

@@ -26,7 +26,7 @@ from backend.cli.options import (
 )
 from backend.cli.plan import size
 from backend.cli.words import moment, plain
-from backend.control.words import in_bytes
+from backend.control.formatting import in_bytes
 
 LOOK_INTERVAL_S: Final = 1.0
 Plan = Annotated[int, typer.Argument(help="Number of the plan.", min=1)]

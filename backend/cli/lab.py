@@ -24,7 +24,7 @@ from backend.cli.options import (
     show_json,
 )
 from backend.cli.words import plain
-from backend.control.words import in_bytes
+from backend.control.formatting import in_bytes
 
 PATH: Final = "/v1/lab/bootstrap"
 ASK_EVERY_S: Final = 0.5

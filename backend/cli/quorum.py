@@ -22,9 +22,9 @@ from backend.cli.words import age, plain
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 
 if TYPE_CHECKING:
-    from backend.control.gateway.client import Gateway
-    from backend.control.gateway.features import FeatureLevel
-    from backend.control.gateway.quorum import Quorum
+    from backend.control.gateway.kafka_client import Gateway
+    from backend.control.gateway.requests.feature_requests import FeatureLevel
+    from backend.control.gateway.requests.quorum_requests import Quorum
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
 
@@ -46,7 +46,7 @@ def describe(
     # The client is imported where it is used: every command of `ebbline` would wait for it.
     import asyncio
 
-    from backend.control.gateway.errors import GatewayError
+    from backend.control.gateway.gateway_errors import GatewayError
     from backend.protocol.errors import KafkaError
 
     try:
@@ -86,7 +86,7 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     """Switch eligible leader replicas on (KIP-966): one disk may be lost. Older programs refuse the folder then."""
     import asyncio
 
-    from backend.control.gateway.errors import GatewayError
+    from backend.control.gateway.gateway_errors import GatewayError
     from backend.protocol.errors import KafkaError
 
     try:
@@ -118,7 +118,7 @@ quorum_app.command()(recover)
 
 async def _upgraded(gateway: Gateway) -> int:
     """The level that the cluster had before."""
-    from backend.control.gateway.features import fetch_features, raise_feature
+    from backend.control.gateway.requests.feature_requests import fetch_features, raise_feature
 
     try:
         known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
@@ -131,8 +131,8 @@ async def _upgraded(gateway: Gateway) -> int:
 
 
 async def _fetched(gateway: Gateway) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:
-    from backend.control.gateway.features import fetch_features
-    from backend.control.gateway.quorum import fetch_quorum
+    from backend.control.gateway.requests.feature_requests import fetch_features
+    from backend.control.gateway.requests.quorum_requests import fetch_quorum
 
     try:
         return await fetch_quorum(gateway), await fetch_features(gateway)
@@ -145,9 +145,9 @@ def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
 
     ValueError for an address that is none, GatewayError for client properties that cannot be used.
     """
-    from backend.control.gateway.client import Gateway, parse_bootstrap
-    from backend.control.gateway.pool import Pool
-    from backend.control.gateway.security import read_security
+    from backend.control.gateway.client_security import read_security
+    from backend.control.gateway.connection_pool import Pool
+    from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
     from backend.data_folder import DataFolder, DataFolderError
 
     if bootstrap_server is not None:

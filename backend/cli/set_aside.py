@@ -13,8 +13,8 @@ from backend.cli.tables import table
 from backend.cli.words import age
 
 if TYPE_CHECKING:
-    from backend.control.gateway.client import Gateway
-    from backend.control.gateway.log_dirs import SetAside
+    from backend.control.gateway.kafka_client import Gateway
+    from backend.control.gateway.requests.log_dir_requests import SetAside
 
 
 def set_aside(
@@ -24,8 +24,8 @@ def set_aside(
     # The client is imported where it is used: every command of `ebbline` would wait for it.
     import asyncio
 
-    from backend.control.gateway.errors import GatewayError
-    from backend.control.words import in_bytes
+    from backend.control.formatting import in_bytes
+    from backend.control.gateway.gateway_errors import GatewayError
     from backend.protocol.errors import KafkaError
 
     try:
@@ -50,8 +50,8 @@ def set_aside(
 
 
 async def _found(gateway: Gateway) -> list[tuple[int, str, SetAside]]:
-    from backend.control.gateway.log_dirs import describe_log_dirs
-    from backend.control.gateway.metadata import fetch_cluster
+    from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
+    from backend.control.gateway.requests.metadata_requests import fetch_cluster
 
     try:
         await fetch_cluster(gateway)

@@ -51,7 +51,7 @@ def _on_database(
 
 def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:
     """In the change's own transaction."""
-    from backend.control.operations.audit import record
+    from backend.control.operations.audit_entries import record
 
     record(connection, cluster_id, audited.entry(action, name, detail=detail))
 
@@ -65,7 +65,7 @@ def add(
     database_url: DatabaseOption = None,
 ) -> None:
     """Make a token and print it, once: only its hash is kept."""
-    from backend.control.http.tokens import KnownToken, TokenRole, add_token
+    from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
 
     if not 0 < len(name) <= 100 or not name.isprintable():
         refuse("A token's name has 1 to 100 printable characters.")
@@ -82,7 +82,7 @@ def add(
 @token_app.command("ls")
 def list_tokens(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
     """The tokens there are, with their roles and ends."""
-    from backend.control.http.tokens import tokens_by_hash
+    from backend.control.http.api_tokens import tokens_by_hash
 
     found = _on_database(data, database_url, tokens_by_hash, writes=False).values()
     if json_:
@@ -95,7 +95,7 @@ def list_tokens(data: LocalDataOption = None, database_url: DatabaseOption = Non
 @token_app.command("withdraw")
 def withdraw(name: NameArgument, data: LocalDataOption = None, database_url: DatabaseOption = None) -> None:
     """Take a token back; the API refuses it within seconds."""
-    from backend.control.http.tokens import FIRST_START, withdraw_token
+    from backend.control.http.api_tokens import FIRST_START, withdraw_token
 
     if name in {one.name for one in FIRST_START}:
         refuse(f"{name} is a token of the first start: delete run/{name}.token and start again, which makes a new one.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from backend.control.words import grouped, in_bytes, in_time
+from backend.control.formatting import grouped, in_bytes, in_time
 from backend.redact import printable
 
 UNKNOWN: Final = "?"

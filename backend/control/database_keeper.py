@@ -18,9 +18,9 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from backend.control.clock import now_ms
-from backend.control.database import Database
-from backend.control.deferred import Deferred
+from backend.control.control_database import Database
+from backend.control.deferred_audit import Deferred
+from backend.control.wall_clock import now_ms
 from backend.store import automatic_backups as backups
 from backend.store import migrate, restoring
 from backend.store.engine import StoreError

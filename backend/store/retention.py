@@ -11,7 +11,7 @@ Arithmetic, per partition with 3 replicas (4 rows a round), sampled every 2 s, a
 
 A laptop's cluster (10 moving, 110 quiet partitions) stays near 60 MB. Engine events are removed after 7 days too.
 A month (EBBLINE_SAMPLE_DAYS=30) of 10,000 partitions, which are sampled once a minute whether they move or not
-(`observer/pace.py`), is 60 + 276 + 696 rounds: 41 million rows, at most 9 GB.
+(`sampling_interval.py`), is 60 + 276 + 696 rounds: 41 million rows, at most 9 GB.
 EBBLINE_SAMPLE_DAYS is another number of days: each more is 24 rounds, 96 rows.
 """
 

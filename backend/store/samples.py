@@ -2,7 +2,7 @@
 
 Once a minute, or once a round where rounds are rarer, the history gets all rows, so that a chart has a
 point at least that often and a year of a quiet cluster stays small: 10,000 partitions with 3 replicas
-are 40,000 rows a round, and with a round every 150 s (`backend.control.observer.pace`) 23 million a day;
+are 40,000 rows a round, and with a round every 150 s (`control.observer.sampling.sampling_interval`) 23 million a day;
 at most 58 million, while topics come and go.
 """
 

@@ -6,11 +6,11 @@ import asyncio
 import re
 from typing import Final
 
-from backend.control.gateway.client import Gateway, parse_bootstrap, sentence
-from backend.control.gateway.errors import GatewayError
-from backend.control.gateway.metadata import fetch_cluster
-from backend.control.gateway.pool import Pool
-from backend.control.gateway.security import SecurityError, read_security
+from backend.control.gateway.client_security import SecurityError, read_security
+from backend.control.gateway.connection_pool import Pool
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, sentence
+from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.protocol.errors import KafkaError
 from backend.settings import Settings
 from backend.supervisor.preflight import PreflightError

@@ -145,7 +145,7 @@ def check_api_listen(settings: Settings) -> None:
     """Raises PreflightError when the API cannot be opened to other machines as it is asked to."""
     if settings.api_listen is None or settings.api_tls_certificate is None or settings.api_tls_key is None:
         return
-    from backend.control.http.server import ApiServerError, check_certificate  # only here: it imports the server
+    from backend.control.http.api_server import ApiServerError, check_certificate  # only here: it imports the server
 
     host, _, port = settings.api_listen.rpartition(":")
     host = host.strip("[]")

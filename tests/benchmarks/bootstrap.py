@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.gateway.metadata import fetch_cluster
-from backend.control.lab.bootstrap_plan import BootstrapPlan
-from backend.control.lab.bootstrap_race import build, race, remove_replica, set_flag
-from backend.control.lab.bootstrap_run import LeaderLog, PhaseSeen, Race, Step
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+from backend.control.gateway.requests.metadata_requests import fetch_cluster
+from backend.control.lab.bootstrap.race_plan import BootstrapPlan
+from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Race, Step
+from backend.control.lab.bootstrap.race_steps import build, race, remove_replica, set_flag
 from backend.control.lab.lab_topic import LabTopic
 from tests.benchmarks.peers import Peer
 

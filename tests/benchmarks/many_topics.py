@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.control.observer.pace import round_interval_ms
+from backend.control.observer.sampling.sampling_interval import round_interval_ms
 from tests.benchmarks.peers import EBBLINE_BOOTSTRAP, cpu_s_of, metrics, up, wait_until_ready
 
 TOPICS, TOPICS_QUICK = 1_000, 100

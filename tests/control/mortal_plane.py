@@ -10,11 +10,11 @@ import os
 import signal
 from typing import Any
 
-from backend.control.gateway.client import Gateway
-from backend.control.operations.audit import Actor, Role
-from backend.control.operations.taking import Confirmation
-from backend.control.plane import ControlPlane
-from backend.control.settings import ControlSettings
+from backend.control.control_plane import ControlPlane
+from backend.control.control_settings import ControlSettings
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.lifecycle.plan_claim import Confirmation
 from backend.protocol import messages as m
 
 OPERATOR = Actor("operator", Role.OPERATOR)

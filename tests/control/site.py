@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.control.plane import ControlPlane
-from backend.control.settings import ControlSettings
+from backend.control.control_plane import ControlPlane
+from backend.control.control_settings import ControlSettings
 from backend.engine.metrics.collector import BrokerCollector
 from tests.databases import new_sqlite
 from tests.engine_cluster import CLUSTER_ID, EngineCluster

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from backend.cli.audited import account
 from backend.cli.main import app
-from backend.control.http import tokens
+from backend.control.http import api_tokens
 from backend.control.http.call import Access, Endpoint
 from backend.control.http.endpoints import ENDPOINTS
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity
@@ -151,7 +151,7 @@ def token_command(site: ControlSite, *words: str) -> tuple[int, str]:
 def test_a_token_with_a_name_and_a_role_is_made_used_and_withdrawn(
     site: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "CACHE_S", -1.0)
+    monkeypatch.setattr(api_tokens, "CACHE_S", -1.0)
     code, text = token_command(site, "add", "grafana", "--days", "1")
     assert code == 0
     client = site.client(text)
@@ -179,11 +179,11 @@ def test_a_token_with_a_name_and_a_role_is_made_used_and_withdrawn(
 def test_a_token_that_has_expired_is_told_so_and_changes_nothing(
     site: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "CACHE_S", -1.0)
+    monkeypatch.setattr(api_tokens, "CACHE_S", -1.0)
     engine = create_engine(site.database_url)
     with writing(engine) as connection:
-        known = tokens.KnownToken("leaver", tokens.TokenRole.OPERATOR, expires_ms=1_700_000_000_000)
-        client = site.client(tokens.add_token(connection, CLUSTER_ID, known))
+        known = api_tokens.KnownToken("leaver", api_tokens.TokenRole.OPERATOR, expires_ms=1_700_000_000_000)
+        client = site.client(api_tokens.add_token(connection, CLUSTER_ID, known))
     engine.dispose()
     before = site.get("/v1/plans?limit=1000")
     answer = client.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})

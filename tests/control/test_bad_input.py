@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from backend.control.control_plane import ControlError, ControlPlane
+from backend.control.control_settings import ControlSettings
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.guard import BODY_BYTES_MAX, Guard, RateLimit
-from backend.control.operations.reassign_inputs import PARTITIONS_MAX
-from backend.control.plane import ControlError, ControlPlane
-from backend.control.settings import ControlSettings
+from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX
 from tests.control.site import ControlSite
 
 PLANS = "/v1/plans"

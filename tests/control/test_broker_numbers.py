@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.control.observer.broker_numbers import NOT_GIVEN, BrokerPages, check_template, parse
+from backend.control.observer.watches.broker_numbers import NOT_GIVEN, BrokerPages, check_template, parse
 from tests.control.test_gateway import serving
 
 JMX = """\

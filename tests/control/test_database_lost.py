@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backend.control import database_keeper
-from backend.control.http.tokens import KnownToken, TokenRole, add_token
+from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
 from backend.store import automatic_backups as backups
 from backend.store.engine import create_engine, writing
 from tests.control.site import ControlSite

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from backend.control.database import Database
-from backend.control.gateway.client import Gateway
-from backend.control.gateway.connection import Address
-from backend.control.gateway.metadata import PartitionView
-from backend.control.observer.events import TOPIC, EventFollower
+from backend.control.control_database import Database
+from backend.control.gateway.broker_connection import Address
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.metadata_requests import PartitionView
+from backend.control.observer.watches.engine_event_reader import TOPIC, EventFollower
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.events import PhaseEvent, encode

@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from backend.control.findings import rules_cluster, rules_copy, rules_readers, rules_replica
 from backend.control.findings.catalogue import SLUGS, runbook
-from backend.control.observer import finding_watch, reader_watch, settings_watch
+from backend.control.findings.rules import cluster_rules, copy_rules, reader_rules, replica_rules
+from backend.control.observer.sampling import settings_watch
+from backend.control.observer.watches import finding_watch, reader_watch
 from backend.protocol import messages as m
 from tests.control.feed import feed_ledger
 from tests.control.site import FLAG, TIERED, ControlSite
@@ -62,13 +63,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of seconds instead of minutes: what never ends need not be waited for."""
-    monkeypatch.setattr(rules_replica, "STUCK_MS", 2_000)
-    monkeypatch.setattr(rules_replica, "MOVE_STALLED_MS", 2_000)
-    monkeypatch.setattr(rules_copy, "DELETE_OVERDUE_MS", 1_000)
-    monkeypatch.setattr(rules_copy, "HUNG_MS_MIN", 1_000)
-    monkeypatch.setattr(rules_copy, "SLOW_HOLD_MS", 1_000)
-    monkeypatch.setattr(rules_cluster, "THROTTLE_HOLD_MS", 1_000)
-    monkeypatch.setattr(rules_readers, "STORM_HOLD_MS", 0)
+    monkeypatch.setattr(replica_rules, "STUCK_MS", 2_000)
+    monkeypatch.setattr(replica_rules, "MOVE_STALLED_MS", 2_000)
+    monkeypatch.setattr(copy_rules, "DELETE_OVERDUE_MS", 1_000)
+    monkeypatch.setattr(copy_rules, "HUNG_MS_MIN", 1_000)
+    monkeypatch.setattr(copy_rules, "SLOW_HOLD_MS", 1_000)
+    monkeypatch.setattr(cluster_rules, "THROTTLE_HOLD_MS", 1_000)
+    monkeypatch.setattr(reader_rules, "STORM_HOLD_MS", 0)
     monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
     monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)
@@ -141,7 +142,7 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after each stop and start: leaders announce an epoch that no record has."""
-    monkeypatch.setattr(rules_replica, "DIVERGENCE_HOLD_MS", 0)
+    monkeypatch.setattr(replica_rules, "DIVERGENCE_HOLD_MS", 0)
     for name, leader in (("idle", 2), ("written", 2)):
         create_on(own, name, [leader, 1, 3])
     own.produce("written", 20)

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.client import Gateway, parse_bootstrap, until_settled
-from backend.control.gateway.connection import Address, Connection, LastAnswer
-from backend.control.gateway.errors import (
+from backend.control.gateway.broker_connection import Address, Connection, LastAnswer
+from backend.control.gateway.connection_pool import Lane, Pool
+from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
     BrokerUnavailable,
     ClusterUnavailable,
     ProtocolViolation,
     UnsupportedByBroker,
 )
-from backend.control.gateway.metadata import ClusterView, fetch_cluster
-from backend.control.gateway.offsets import OffsetQuestion, Sentinel
-from backend.control.gateway.pool import Lane, Pool
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
+from backend.control.gateway.requests.metadata_requests import ClusterView, fetch_cluster
+from backend.control.gateway.requests.offset_requests import OffsetQuestion, Sentinel
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from backend.control.gateway.connection import Connection
-from backend.control.gateway.errors import GatewayError, NotAuthenticated
-from backend.control.gateway.security import Security
+from backend.control.gateway.broker_connection import Connection
+from backend.control.gateway.client_security import Security
+from backend.control.gateway.gateway_errors import GatewayError, NotAuthenticated
 from backend.engine.common.log_context import PrintableFormatter
 from backend.protocol import messages as m
 from backend.settings import Settings

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from backend.cli.main import app
-from backend.control.lab.bootstrap import NOTE_NAME, TOPIC
-from backend.control.lab.bootstrap_plan import BootstrapPlan
-from backend.control.lab.bootstrap_race import set_flag
-from backend.control.lab.bootstrap_run import Step
+from backend.control.lab.bootstrap.bootstrap_lab import NOTE_NAME, TOPIC
+from backend.control.lab.bootstrap.race_plan import BootstrapPlan
+from backend.control.lab.bootstrap.race_run import Step
+from backend.control.lab.bootstrap.race_steps import set_flag
 from tests.control.site import FLAG, ControlSite
 
 SIZE_BYTES = 21 << 20

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backend.control.lab.fault_scripts import THIN_TOPIC, UNCLEAN_TOPIC
-from backend.control.lab.scenarios import SCENARIOS
+from backend.control.lab.faults.fault_scripts import THIN_TOPIC, UNCLEAN_TOPIC
+from backend.control.lab.faults.scenarios import SCENARIOS
 from tests.control.site import TIERED, ControlSite
 
 FAULTS = "/v1/lab/faults"

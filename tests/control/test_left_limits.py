@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from backend.control.gateway import client
-from backend.control.gateway.client import Gateway
-from backend.control.gateway.configs import TOPIC, ConfigSource
-from backend.control.operations import throttles
-from backend.control.operations.throttles import LEADER_REPLICAS, REPLICA_LISTS, Throttles
+from backend.control.gateway import kafka_client
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.config_requests import TOPIC, ConfigSource
+from backend.control.operations.reassign import replication_throttles
+from backend.control.operations.reassign.replication_throttles import LEADER_REPLICAS, REPLICA_LISTS, Throttles
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.test_gateway import answer, broker, request_of, run, serving
@@ -62,7 +62,7 @@ def brings(peer: Broker, *, surely: bool) -> ErrorCode | None:
         async with serving(broker(DESCRIBE_CONFIGS, ALTER_CONFIGS, then=peer.serve)) as address:
             gateway = Gateway([address])
             try:
-                await throttles.bring_to(gateway, NOTHING, surely=surely)
+                await replication_throttles.bring_to(gateway, NOTHING, surely=surely)
             except KafkaError as error:
                 raised.append(error.code)
             await gateway.close()
@@ -95,7 +95,7 @@ def test_what_is_not_seen_to_be_set_is_removed_all_the_same_unless_it_may_never_
     refusal: ErrorCode, raised: ErrorCode | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker tells of what was just set a moment later: an answer that may change is no reason to leave it."""
-    monkeypatch.setattr(client, "RETRY_FIRST_S", 100.0)
+    monkeypatch.setattr(kafka_client, "RETRY_FIRST_S", 100.0)
     peer = Broker(refusal, limited=())
     assert brings(peer, surely=True) is raised
     assert sorted(peer.asked) == sorted(TOPICS)

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from backend.control.database import Database
-from backend.control.gateway.client import Gateway
-from backend.control.gateway.connection import Address
-from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
-from backend.control.operations.kinds import Site
+from backend.control.control_database import Database
+from backend.control.gateway.broker_connection import Address
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.operations.operation_kind import Site
+from backend.control.operations.record_deletion import DeleteInputs, DeleteRecords
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.control.test_gateway import METADATA, answer, broker, request_of, run, serving

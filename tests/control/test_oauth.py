@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.connection import Connection
-from backend.control.gateway.errors import NotAuthenticated
+from backend.control.gateway.broker_connection import Connection
+from backend.control.gateway.client_security import Security, SecurityError, security_of
+from backend.control.gateway.connection_pool import Lane, Pool
+from backend.control.gateway.gateway_errors import NotAuthenticated
 from backend.control.gateway.oauth import TokenError, expires_s, extensions_of, refusal, token_source
-from backend.control.gateway.pool import Lane, Pool
-from backend.control.gateway.security import Security, SecurityError, security_of
 from backend.protocol import messages as m
 from tests.control.test_gateway import Peer, answer, broker, request_of, serving
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from backend.control.http.server import ApiServer, ApiServerError
-from backend.control.settings import ControlSettings
+from backend.control.control_settings import ControlSettings
+from backend.control.http.api_server import ApiServer, ApiServerError
 from tests.certificates import Authority
 from tests.control.site import ControlSite
 from tests.engine_cluster import CLUSTER_ID

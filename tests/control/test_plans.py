@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from backend.cli.api import Exit
-from backend.control.gateway.reassignments import list_reassignments
-from backend.control.operations import reassign
-from backend.control.operations.reassign import Reassign
+from backend.control.gateway.requests.reassignment_requests import list_reassignments
+from backend.control.operations.reassign import reassignment
+from backend.control.operations.reassign.reassignment import Reassign
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.feed import feed_ledger
 from tests.control.site import TIERED, ControlSite
@@ -176,7 +176,7 @@ def test_a_move_that_kafka_refuses_in_the_middle_says_what_goes_on_without_it(
             raise refusal
         return await list_reassignments(*given, **more)
 
-    monkeypatch.setattr(reassign, "list_reassignments", refused_once)
+    monkeypatch.setattr(reassignment, "list_reassignments", refused_once)
     failed = ended(site, plan["id"])
     assert failed["state"] == "failed"
     assert "1 partition still moves, without a limit now" in failed["result"]["sentence"]

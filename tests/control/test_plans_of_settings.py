@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
+from backend.control.operations.record_deletion import DeleteInputs, DeleteRecords
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.site import TIERED, ControlSite
 from tests.control.steps import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.observer.sampler import Sampler
-from backend.control.observer.settings_sample import SettingsSample
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+from backend.control.observer.sampling.cluster_sampler import Sampler
+from backend.control.observer.sampling.settings_sample import SettingsSample
 from tests.control.site import ControlSite
 
 TOPIC = "made-anew"

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.admin import ConfigResource as AdminResource
 
-from backend.control.gateway.configs import (
+from backend.control.gateway.requests.config_requests import (
     BROKER,
     CLUSTER_DEFAULT,
     AlterOp,

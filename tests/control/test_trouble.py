@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 
 from backend.control.http import disk_room
-from backend.control.operations import execution
+from backend.control.operations.lifecycle import plan_execution
 from tests.control.site import FLAG, TIERED, ControlSite
 
 
@@ -174,7 +174,7 @@ def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
 def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
     own: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "VERIFY_TIMEOUT_S", 2.0)  # what never comes need not be waited for
+    monkeypatch.setattr(plan_execution, "VERIFY_TIMEOUT_S", 2.0)  # what never comes need not be waited for
     flag = {"scope": "broker", "broker_id": 1}
     assert recovered(own, flag | {"enable": True}, "requested", changed=False) == "failed"
     assert recovered(own, flag | {"enable": True}, "requested", changed=True) == "verified"
@@ -225,7 +225,7 @@ def recovered(
 
 
 async def _apply(site: ControlSite, plan: dict[str, Any]) -> None:
-    from backend.control.operations.toggle_bootstrap import ToggleBootstrap, ToggleInputs
+    from backend.control.operations.config.toggle_bootstrap import ToggleBootstrap, ToggleInputs
 
     inputs = ToggleInputs.model_validate(plan["inputs"])
     await ToggleBootstrap().apply(site.plane.operations._site, inputs, plan["snapshot"])

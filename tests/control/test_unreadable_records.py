@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, select
 
-from backend.control.observer import reader_watch
+from backend.control.observer.watches import reader_watch
 from backend.protocol import events
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.store.tables.observer import engine_event

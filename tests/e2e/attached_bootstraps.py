@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from backend.control.gateway.client import Gateway
-from backend.control.gateway.configs import BROKER, AlterOp, ConfigChange, Resource, alter_configs
-from backend.control.gateway.offsets import Sentinel
-from backend.control.lab.bootstrap_race import remove_replica, set_flag
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.config_requests import BROKER, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.requests.offset_requests import Sentinel
+from backend.control.lab.bootstrap.race_steps import remove_replica, set_flag
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from tests.e2e.attached_site import Site
 

@@ -17,10 +17,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import expect
 
-from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.gateway.metadata import fetch_cluster
-from backend.control.lab.bootstrap_plan import SIZE_BYTES_MIN, BootstrapPlan
-from backend.control.lab.bootstrap_race import build
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+from backend.control.gateway.requests.metadata_requests import fetch_cluster
+from backend.control.lab.bootstrap.race_plan import SIZE_BYTES_MIN, BootstrapPlan
+from backend.control.lab.bootstrap.race_steps import build
 from backend.protocol import messages as m
 from backend.store import migrate
 from backend.store.engine import create_engine

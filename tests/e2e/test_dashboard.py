@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
 from app.components.shared.page import REFRESH_S
-from backend.control.lab.demo import TOPIC
+from backend.control.lab.demo_workload import TOPIC
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
 from tests.e2e.up_process import UpProcess

@@ -32,11 +32,11 @@ from kafka import KafkaProducer as PyProducer
 from kafka.errors import KafkaError as PyKafkaError
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.gateway.errors import ClusterUnavailable
-from backend.control.gateway.metadata import fetch_cluster
-from backend.control.gateway.pool import Pool
-from backend.control.gateway.security import security_of
+from backend.control.gateway.client_security import security_of
+from backend.control.gateway.connection_pool import Pool
+from backend.control.gateway.gateway_errors import ClusterUnavailable
+from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics

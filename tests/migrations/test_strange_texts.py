@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import JSON, Engine, Table, func, select
 
 from backend.control.findings.evaluate import evaluate
-from backend.control.findings.sight import GroupOffset
-from backend.control.http.tokens import KnownToken, TokenRole, add_token, tokens_by_hash, withdraw_token
-from backend.control.observer.finding_watch import FindingWatch
-from backend.control.observer.reader_watch import reads_told
+from backend.control.findings.finding_context import GroupOffset
+from backend.control.http.api_tokens import KnownToken, TokenRole, add_token, tokens_by_hash, withdraw_token
+from backend.control.observer.watches.finding_watch import FindingWatch
+from backend.control.observer.watches.reader_watch import reads_told
 from backend.store import tables as t
 from backend.store import writes, writes_findings, writes_operations
 from backend.store.engine import create_engine, reading, writing

@@ -11,7 +11,14 @@ import pytest
 from confluent_kafka.admin import ConfigResource
 from streamlit.testing.v1 import AppTest
 
-from backend.control.gateway.configs import BROKER, CLUSTER_DEFAULT, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.requests.config_requests import (
+    BROKER,
+    CLUSTER_DEFAULT,
+    AlterOp,
+    ConfigChange,
+    Resource,
+    alter_configs,
+)
 from tests.control.site import CLUSTER_NAME, TIERED, ControlSite
 from tests.engine_cluster import CLUSTER_ID
 from tests.ui.conftest import open_page, press, text_of, viewer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from backend.control.lab.bootstrap_run import (
+from backend.control.lab.bootstrap.race_run import (
     BootstrapRun,
     LeaderLog,
     PhaseSeen,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from backend.control.findings.evaluate import Changes
-from backend.control.findings.sight import Candidate, Key
+from backend.control.findings.finding_context import Candidate, Key
 from backend.store.queries.findings import Finding
 
 

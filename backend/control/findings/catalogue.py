@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from backend.control.findings import (
-    rules_cluster,
-    rules_copy,
-    rules_database,
-    rules_readers,
-    rules_records,
-    rules_replica,
+from backend.control.findings.finding_context import Candidate, Sight
+from backend.control.findings.rules import (
+    cluster_rules,
+    copy_rules,
+    database_rules,
+    reader_rules,
+    record_rules,
+    replica_rules,
 )
-from backend.control.findings.sight import Candidate, Sight
 
 Rule = Callable[[Sight], Iterable[Candidate]]
 
 RULES: Final[tuple[Rule, ...]] = (
-    rules_cluster.brokers_away,
-    rules_cluster.offline,
-    rules_cluster.without_elr,
-    rules_cluster.voters_catching_up,
-    rules_cluster.disks,
-    rules_cluster.set_aside,
-    rules_cluster.unclean_recoveries,
-    rules_cluster.metadata_unsafe,
-    rules_cluster.metadata_loading,
-    rules_cluster.throttles_left,
-    rules_database.lost_databases,
-    rules_copy.open_copies,
-    rules_copy.failing_copies,
-    rules_copy.slow_copies,
-    rules_copy.late_deletes,
-    rules_copy.local_debt,
-    rules_copy.leaked_segments,
-    rules_readers.remote_read_storms,
-    rules_records.unreadable_records,
-    rules_replica.stuck_followers,
-    rules_replica.refused_truncations,
-    rules_replica.stalled_moves,
-    rules_replica.thin_leaders,
-    rules_replica.divergence,
+    cluster_rules.brokers_away,
+    cluster_rules.offline,
+    cluster_rules.without_elr,
+    cluster_rules.voters_catching_up,
+    cluster_rules.disks,
+    cluster_rules.set_aside,
+    cluster_rules.unclean_recoveries,
+    cluster_rules.metadata_unsafe,
+    cluster_rules.metadata_loading,
+    cluster_rules.throttles_left,
+    database_rules.lost_databases,
+    copy_rules.open_copies,
+    copy_rules.failing_copies,
+    copy_rules.slow_copies,
+    copy_rules.late_deletes,
+    copy_rules.local_debt,
+    copy_rules.leaked_segments,
+    reader_rules.remote_read_storms,
+    record_rules.unreadable_records,
+    replica_rules.stuck_followers,
+    replica_rules.refused_truncations,
+    replica_rules.stalled_moves,
+    replica_rules.thin_leaders,
+    replica_rules.divergence,
 )
 
 SLUGS: Final[Mapping[str, str]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.control.findings.catalogue import RULES, Rule
-from backend.control.findings.sight import SEVERITIES, Candidate, Key, Sight
+from backend.control.findings.finding_context import SEVERITIES, Candidate, Key, Sight
 from backend.store.queries.findings import Finding
 from backend.store.storable import storable, storable_key
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from backend.control.operations.audit import Actor
+from backend.control.operations.audit_entries import Actor
 
 if TYPE_CHECKING:
-    from backend.control.plane import ControlPlane
+    from backend.control.control_plane import ControlPlane
 
 JSON: Final = "application/json"
 

@@ -16,16 +16,16 @@ from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from backend.control.clock import now_ms
-from backend.control.database import DatabaseAway
+from backend.control.control_database import DatabaseAway
+from backend.control.http.api_tokens import KnownToken, TokenRole, hash_of
 from backend.control.http.call import Access, Answer, Call, Endpoint
 from backend.control.http.problems import Problem, invalid
-from backend.control.http.tokens import KnownToken, TokenRole, hash_of
-from backend.control.operations.audit import Actor, Role
-from backend.control.operations.errors import OperationError
+from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.operation_errors import OperationError
+from backend.control.wall_clock import now_ms
 
 if TYPE_CHECKING:
-    from backend.control.plane import ControlPlane
+    from backend.control.control_plane import ControlPlane
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 ACTOR_CHARS_MAX: Final = 100

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
+from backend.control.http.api_models import ProblemAnswer
 from backend.control.http.call import Access, Endpoint
 from backend.control.http.problems import MEDIA_TYPE
-from backend.control.http.schemas import ProblemAnswer
 
 _REF: Final = "#/components/schemas/{model}"
 # One by name of each model, as an embedded cluster answered; each fits its model, which a test checks.

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from backend.control.words import misfit
+from backend.control.formatting import misfit
 
 MEDIA_TYPE: Final = "application/problem+json"
 

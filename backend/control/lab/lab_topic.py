@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import Message, Producer
 
-from backend.control.gateway.client import REQUEST_TIMEOUT_S, Gateway, until_settled
-from backend.control.gateway.configs import TOPIC, AlterOp, ConfigChange, Resource, alter_configs
-from backend.control.gateway.errors import BrokerUnavailable
-from backend.control.gateway.log_dirs import describe_log_dirs
-from backend.control.gateway.metadata import PartitionView, fetch_topic
-from backend.control.gateway.offsets import Sentinel, list_offsets
-from backend.control.gateway.pool import Lane
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.gateway_errors import BrokerUnavailable
+from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
+from backend.control.gateway.requests.config_requests import TOPIC, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
+from backend.control.gateway.requests.metadata_requests import PartitionView, fetch_topic
+from backend.control.gateway.requests.offset_requests import Sentinel, list_offsets
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.tiering.ids import TopicPartition

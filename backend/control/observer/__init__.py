@@ -1,7 +1,8 @@
 """Samples the cluster into the database: what is where on every replica, and what it means.
 
-How a sample travels: ``sampler`` asks the gateway and gives ``facts`` (frozen values) → ``pending``, ``phases`` and
-``totals`` conclude what Kafka does not say (pure functions; they say how sure they are) → ``rows`` → ``recorder``
-(buffers, database thread). ``events`` follows `__ebbline_events`, where the embedded engine tells its phases exactly.
-``observer`` is the loop that drives them.
+How a sample travels: `sampling` asks the gateway and gives `cluster_facts` (frozen values) → `sampling_round` concludes
+what Kafka does not say, with `follower_epochs`, `cluster_totals` and `tiering.phase_inference` (pure functions; they
+say how sure they are) → `cluster_rows` → `sample_recorder` (buffers, database thread). `cluster_observer` is the loop
+that drives them; `restored_context` is what it goes on from after a restart. `watches` look after what is not part of a
+round.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from backend.control.gateway.configs import CLUSTER_DEFAULT
-from backend.control.observer.facts import BrokerFacts, ClusterFacts
-from backend.control.observer.recorder import Settings
-from backend.control.observer.settings_sample import SettingsSample, by_resource
+from backend.control.gateway.requests.config_requests import CLUSTER_DEFAULT
+from backend.control.observer.sample_recorder import Settings
+from backend.control.observer.sampling.cluster_facts import BrokerFacts, ClusterFacts
+from backend.control.observer.sampling.settings_sample import SettingsSample, by_resource
 from backend.store.writes_observer import Resource
 
 # Set-aside folders of a directory that are stored with each look at a broker, the oldest: some 200 bytes each.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backend.control.clock import now_ms
-from backend.control.operations.kinds import Site
-from backend.control.operations.plan import Json
+from backend.control.operations.lifecycle.plan_draft import Json
+from backend.control.operations.operation_kind import Site
+from backend.control.wall_clock import now_ms
 from backend.store.queries import operations
 
 

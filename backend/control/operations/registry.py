@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.control.operations.clear_throttle import ClearThrottle
-from backend.control.operations.config_change import BrokerConfig, TopicConfig
-from backend.control.operations.delete_records import DeleteRecords
-from backend.control.operations.elect import Elect
-from backend.control.operations.kinds import Kind
-from backend.control.operations.reassign import Reassign
-from backend.control.operations.toggle_bootstrap import ToggleBootstrap
+from backend.control.operations.config.config_change import BrokerConfig, TopicConfig
+from backend.control.operations.config.toggle_bootstrap import ToggleBootstrap
+from backend.control.operations.operation_kind import Kind
+from backend.control.operations.reassign.clear_throttle import ClearThrottle
+from backend.control.operations.reassign.preferred_election import Elect
+from backend.control.operations.reassign.reassignment import Reassign
+from backend.control.operations.record_deletion import DeleteRecords
 
 _ALL: Final[tuple[Kind, ...]] = (
     ToggleBootstrap(),

@@ -9,17 +9,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from backend.control.operations.audit import Actor, AuditEntry, AuditResult, record
-from backend.control.operations.errors import Conflict, OperationError
-from backend.control.operations.execution import Execution
-from backend.control.operations.kinds import Kind, Site
-from backend.control.operations.plan import Draft, Json, differences, first_refusal, holding
-from backend.control.operations.planning import Planner, parse
-from backend.control.operations.records import Records, object_of
+from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, record
+from backend.control.operations.lifecycle.execution_control import Wish, problem_of, store_wish
+from backend.control.operations.lifecycle.plan_claim import Confirmation, Taking
+from backend.control.operations.lifecycle.plan_draft import Draft, Json, differences, first_refusal, holding
+from backend.control.operations.lifecycle.plan_execution import Execution
+from backend.control.operations.lifecycle.plan_states import REVERTIBLE, PlanState
+from backend.control.operations.lifecycle.plan_store import Records, object_of
+from backend.control.operations.lifecycle.planner import Planner, parse
+from backend.control.operations.operation_errors import Conflict, OperationError
+from backend.control.operations.operation_kind import Kind, Site
 from backend.control.operations.registry import KINDS
-from backend.control.operations.states import REVERTIBLE, PlanState
-from backend.control.operations.steering import Wish, problem_of, store_wish
-from backend.control.operations.taking import Confirmation, Taking
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from backend.cli import tables, words
 from backend.cli.confirm import ending, plan_lines, refusal
 from backend.cli.look import parse_partition
-from backend.control.words import in_time
+from backend.control.formatting import in_time
 
 NOW_MS = 1_800_000_000_000
 PARTITION: dict[str, Any] = {

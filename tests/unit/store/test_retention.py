@@ -92,5 +92,5 @@ def test_a_month_of_ten_thousand_partitions_takes_the_size_that_is_stated(tmp_pa
     row_bytes = (size_bytes() - before) / (10 * 4 * len(keys))
     engine.dispose()
     assert row_bytes <= ROW_BYTES
-    # A round a minute, which is what observer/pace.py allows a cluster of this size.
+    # A round a minute, which is what sampling_interval.py allows a cluster of this size.
     assert 10_000 * rows_kept(30, every_ms=MINUTE_MS) * ROW_BYTES <= 9_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.control.findings.sight import Candidate, Sight
+from backend.control.findings.finding_context import Candidate, Sight
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import CopyEvent, Finding
 from backend.store.queries.lineage import FinishedSegment

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backend.control.findings.catalogue import Rule
 from backend.control.findings.disk_rates import rates, remember
 from backend.control.findings.evaluate import OBJECTS_MAX, SEEN_INTERVAL_MS, candidates, evaluate
-from backend.control.findings.sight import Candidate, Sight
+from backend.control.findings.finding_context import Candidate, Sight
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, disk, sight, stored
 
 BASE = Candidate(

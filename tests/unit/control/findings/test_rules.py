@@ -8,10 +8,10 @@ import pytest
 
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
-from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
-from backend.control.gateway.eligible_replicas import EligibleReplicas
-from backend.control.gateway.features import FeatureLevel
-from backend.control.gateway.quorum import QuorumReplica
+from backend.control.findings.finding_context import SEVERITIES, Candidate, GroupOffset, Throttle
+from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
+from backend.control.gateway.requests.feature_requests import FeatureLevel
+from backend.control.gateway.requests.quorum_requests import QuorumReplica
 from backend.store.queries.findings import UncleanRecovery
 from backend.store.restoring import Restored
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS as ELR

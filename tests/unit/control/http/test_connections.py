@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from backend.control.http import connections
+from backend.control.http.api_server import ApiServer
 from backend.control.http.connections import CONNECTIONS_MAX, HALF_OPEN_MAX
-from backend.control.http.server import ApiServer
 from tests.certificates import Authority
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backend.control.http.events import STREAMS_MAX, STREAMS_OF_ONE_MAX, STREAMS_OF_VIEWERS_MAX, Feed
+from backend.control.http.plan_events import STREAMS_MAX, STREAMS_OF_ONE_MAX, STREAMS_OF_VIEWERS_MAX, Feed
 from backend.control.http.problems import Problem
-from backend.control.operations.audit import Actor, Role
+from backend.control.operations.audit_entries import Actor, Role
 
 # A feed that is not sent yet reads no row.
 ROW: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from backend.control.observer.broker_numbers import OWN_FAMILIES, parse
+from backend.control.observer.watches.broker_numbers import OWN_FAMILIES, parse
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.metrics_server import serve_metrics
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from app.components.follower.replica_phases import describe_phase
-from backend.control.observer.events import exact_phase
-from backend.control.observer.phases import FollowerSight, conclude
+from backend.control.observer.watches.engine_event_reader import exact_phase
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.fetchers.followed_partition import FollowedPartition
@@ -22,6 +21,7 @@ from backend.engine.replica.fetchers.tier_state import EARLIEST, EARLIEST_LOCAL,
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
+from backend.tiering.phase_inference import FollowerSight, conclude
 from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play

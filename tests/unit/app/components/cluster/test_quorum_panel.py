@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 
 from app.components.cluster import quorum_panel
-from backend.control.gateway.quorum import Quorum, QuorumReplica
-from backend.control.observer.quorum_watch import (
+from backend.control.gateway.requests.quorum_requests import Quorum, QuorumReplica
+from backend.control.observer.watches.quorum_watch import (
     AGE_GAUGE,
     NONE_WRITTEN,
     NOT_BY_PROTOCOL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.components.remote import remote_readers
-from backend.control.findings.sight import GroupOffset
-from backend.control.observer.reader_watch import TOLD_MAX, reads_told
+from backend.control.findings.finding_context import GroupOffset
+from backend.control.observer.watches.reader_watch import TOLD_MAX, reads_told
 from tests.unit.app.partition_rows import NOW_MS
 from tests.unit.control.findings.sights import partition
 

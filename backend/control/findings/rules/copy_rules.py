@@ -1,0 +1,279 @@
+"""Rules about copying to, deleting from, and standing in the remote tier."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    NOTICE,
+    WARNING,
+    Candidate,
+    Sight,
+    count,
+    local_retention_bytes,
+    name_of,
+    setting,
+)
+from backend.control.formatting import in_bytes, in_time
+from backend.control.observer.cluster_totals import pending_bytes
+from backend.store.queries.findings import CopyEvent
+from backend.store.queries.lineage import FinishedSegment
+from backend.store.queries.partitions import SegmentRow
+from backend.store.samples import ReplicaSample
+from backend.tiering.lineage import Copy, replaced, segment_lineage
+from backend.tiering.segment_state import SegmentState
+
+# A copy is hung beyond three times what its partition's copies take at worst, and never before it had a minute.
+HUNG_FACTOR: Final = 3.0
+HUNG_MS_MIN: Final = 60_000
+# Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
+DELETE_OVERDUE_MS: Final = 60_000
+# Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
+LOCAL_DEBT_HOLD_MS: Final = 600_000
+SLOW_HOLD_MS: Final = 10_000
+# Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
+ERROR_CHARS_MAX: Final = 1_000
+
+
+def open_copies(sight: Sight) -> Iterable[Candidate]:
+    """Copies that take far too long: hung with their leader, or dangling because their author leads no more."""
+    if sight.ledger_ms is None:
+        return
+    leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in sight.partitions}
+    for segment in sight.open_segments:
+        if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
+            continue
+        key = (segment.topic, segment.partition)
+        age_ms, leader = sight.ledger_ms - segment.copy_started_ms, leaders.get(key)
+        if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
+            if age_ms > HUNG_MS_MIN:
+                yield _dangling(segment, age_ms, None if leader is None else leader[0])
+        elif age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * sight.p99_ms.get(key, 0)):
+            yield _hung(segment, age_ms, sight.p99_ms.get(key))
+
+
+def _dangling(segment: SegmentRow, age_ms: int, leader: int | None) -> Candidate:
+    now = "its partition is gone" if leader is None else f"broker {leader} leads now"
+    return Candidate(
+        slug="copy-dangling",
+        object=name_of(segment),
+        severity=NOTICE,
+        sentence=f"Copy dangling: {name_of(segment)}",
+        why=f"Begun {in_time(age_ms)} ago by broker {segment.copy_broker_id}; {now}.",
+        action="Nothing is lost: retention removes it when its offsets expire.",
+        facts={"segment_id": segment.segment_id, "age_ms": age_ms, "copy_broker_id": segment.copy_broker_id},
+        topic=segment.topic,
+        partition=segment.partition,
+        broker_id=segment.copy_broker_id,
+    )
+
+
+def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
+    usual = "p99 not known yet" if not p99_ms else f"{round(age_ms / p99_ms)}× its p99"
+    return Candidate(
+        slug="copy-hung",
+        object=name_of(segment),
+        severity=CRITICAL,
+        sentence=f"Copy hung: {name_of(segment)} on broker {segment.copy_broker_id}",
+        why=f"Open for {in_time(age_ms)}, {usual}.",
+        action=f"Look whether the object store answers broker {segment.copy_broker_id}; else move leadership away.",
+        facts={"segment_id": segment.segment_id, "age_ms": age_ms, "p99_ms": p99_ms},
+        topic=segment.topic,
+        partition=segment.partition,
+        broker_id=segment.copy_broker_id,
+    )
+
+
+def failing_copies(sight: Sight) -> Iterable[Candidate]:
+    """The newest copies of a partition failed, none has finished since. Told by the embedded engine only."""
+    newest: dict[tuple[str, int], list[CopyEvent]] = defaultdict(list)
+    for event in sight.copy_events:
+        if event.outcome in ("finished", "failed"):
+            newest[event.topic, event.partition].append(event)
+    led = {(row.topic, row.partition): row.leader for row in sight.partitions}
+    for (topic, partition), events in sorted(newest.items()):
+        failures = _failures(events)
+        if not failures or led.get((topic, partition)) != failures[0].broker_id:
+            continue
+        last = failures[0]
+        yield Candidate(
+            slug="copy-failing",
+            object=f"{topic}-{partition}",
+            severity=CRITICAL,
+            sentence=f"Copies fail: {topic}-{partition} on broker {last.broker_id}",
+            why=f"{count(len(failures), 'copy' if len(failures) == 1 else 'copie')} failed and none has finished since."
+            f" Last error: {_shortened(last.error or 'not told')}",
+            action="Check credentials, quota and reach of the object store; local data grows until copies work again.",
+            facts={"failures": len(failures), "last_ms": last.at_ms, "error": last.error},
+            topic=topic,
+            partition=partition,
+            broker_id=last.broker_id,
+        )
+
+
+def _shortened(error: str) -> str:
+    """An error, long enough that its reason is never cut off."""
+    return error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
+
+
+def _failures(newest_first: Sequence[CopyEvent]) -> list[CopyEvent]:
+    """The failures since the last copy that finished."""
+    found = []
+    for event in newest_first:
+        if event.outcome == "finished":
+            break
+        found.append(event)
+    return found
+
+
+def slow_copies(sight: Sight) -> Iterable[Candidate]:
+    """More waits for its upload than local retention allows, so nothing local can be deleted."""
+    for row in sight.tiered:
+        topic = sight.topic(row.topic)
+        pending, limit = pending_bytes(row), local_retention_bytes(topic)
+        if pending is None or limit is None or pending < limit:
+            continue
+        paused = topic is not None and (topic.config or {}).get("remote.log.copy.disable") == "true"
+        yield Candidate(
+            slug="copy-slow",
+            object=name_of(row),
+            severity=WARNING,
+            sentence=f"Copying is behind: {name_of(row)}",
+            why=f"{in_bytes(pending)} not uploaded; local retention is {in_bytes(limit)}, so nothing local can go."
+            + (" Copying is paused on this topic (remote.log.copy.disable)." if paused else ""),
+            action="Resume copying on the topic." if paused else "Compare with the produce rate; raise the copy quota.",
+            facts={"pending_bytes": pending, "local_retention_bytes": limit, "copy_disabled": paused},
+            topic=row.topic,
+            partition=row.partition,
+            broker_id=row.leader,
+            hold_ms=SLOW_HOLD_MS,
+        )
+
+
+def late_deletes(sight: Sight) -> Iterable[Candidate]:
+    """Deletions from the remote tier that were begun and do not end."""
+    if sight.ledger_ms is None:
+        return
+    for segment in sight.open_segments:
+        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
+            continue
+        age_ms = sight.ledger_ms - segment.delete_started_ms
+        if age_ms > DELETE_OVERDUE_MS:
+            yield Candidate(
+                slug="delete-lag",
+                object=name_of(segment),
+                severity=WARNING,
+                sentence=f"Deletion overdue: {name_of(segment)}",
+                why=f"{in_bytes(segment.segment_size_bytes)} asked to be removed {in_time(age_ms)} ago.",
+                action="Check that the brokers may delete in the object store, and whether it keeps versions.",
+                facts={"segment_id": segment.segment_id, "age_ms": age_ms},
+                topic=segment.topic,
+                partition=segment.partition,
+                broker_id=segment.broker_id,
+            )
+
+
+def local_debt(sight: Sight) -> Iterable[Candidate]:
+    """Copied data that local retention should have removed from the leader's disk."""
+    for row in sight.tiered:
+        topic = sight.topic(row.topic)
+        pending, limit, segment = pending_bytes(row), local_retention_bytes(topic), setting(topic, "segment.bytes")
+        if pending is None or limit is None or segment is None or row.local_log_bytes is None:
+            continue
+        if (topic and (topic.config or {}).get("remote.log.copy.disable")) == "true":
+            continue  # local retention is as long as total retention then
+        excess = row.local_log_bytes - max(limit, pending) - segment
+        if excess > 0:
+            yield Candidate(
+                slug="local-debt",
+                object=name_of(row),
+                severity=WARNING,
+                sentence=f"Local data past its retention: {name_of(row)}",
+                why=f"{in_bytes(excess)} more than local retention ({in_bytes(limit)}) and one segment allow are"
+                " on the leader's disk, and are copied already.",
+                action=f"Look in broker {row.leader}'s log whether its log cleaner runs.",
+                facts={"excess_bytes": excess, "local_retention_bytes": limit, "pending_bytes": pending},
+                topic=row.topic,
+                partition=row.partition,
+                broker_id=row.leader,
+                hold_ms=LOCAL_DEBT_HOLD_MS,
+            )
+
+
+def leaked_segments(sight: Sight) -> Iterable[Candidate]:
+    """Remote segments that retention never counts: outside the leader's epochs, or forgotten by its index."""
+    if sight.finished is None:
+        return
+    chains = {(r.topic, r.partition): r for r in sight.replicas if r.role == "leader" and _chain_known(r)}
+    by_partition: dict[tuple[str, int], list[FinishedSegment]] = defaultdict(list)
+    for segment in sight.finished:
+        by_partition[segment.topic, segment.partition].append(segment)
+    for key, segments in sorted(by_partition.items()):
+        if key not in chains:
+            continue
+        outside, why = _outside(segments, chains[key])
+        orphaned = _replaced(segments) if sight.kafka_rules else []
+        lost = {s.segment_id: s for s in (*outside, *orphaned)}
+        if not lost:
+            continue
+        size = sum(s.segment_size_bytes for s in lost.values())
+        if orphaned:
+            first = orphaned[0]
+            why = (
+                f"{first.segment_id} [{first.start_offset}, {first.end_offset + 1}) was replaced in the index of its"
+                " epoch by a later copy, as after two unclean elections; its offsets may be unreadable in Kafka 4.3."
+            )
+        yield Candidate(
+            slug="segment-leak",
+            object=f"{key[0]}-{key[1]}",
+            severity=WARNING,
+            sentence=f"{count(len(lost), 'remote segment')} that retention does not see: {key[0]}-{key[1]}",
+            why=f"{in_bytes(size)}. {why}",
+            action="When no consumer needs offsets below their end, delete records up to it: that removes them.",
+            facts={
+                "outside": len(outside),
+                "orphaned": len(orphaned),
+                "bytes": size,
+                "segment_ids": sorted(lost)[:20],
+                "end_offset_max": max(s.end_offset for s in lost.values()),
+            },
+            topic=key[0],
+            partition=key[1],
+        )
+
+
+def _chain_known(replica: ReplicaSample) -> bool:
+    cut = isinstance(replica.evidence, dict) and replica.evidence.get("epochs_cut")
+    return bool(replica.leader_epochs) and replica.log_end_offset is not None and not cut
+
+
+def _outside(segments: Iterable[FinishedSegment], leader: ReplicaSample) -> tuple[list[FinishedSegment], str]:
+    chain, log_start = leader.leader_epochs or (), leader.log_start_offset or 0
+    found, why = [], ""
+    for segment in segments:
+        if segment.end_offset < log_start:
+            continue  # the next expiration deletes it
+        own = [(int(epoch), int(start)) for epoch, start in segment.leader_epochs]
+        verdict = segment_lineage(own, segment.end_offset, chain, leader.log_end_offset or 0)
+        if not verdict.within:
+            found.append(segment)
+            span = f"[{segment.start_offset}, {segment.end_offset + 1})"
+            why = why or f"{segment.segment_id} {span}: {verdict.explanation}."
+    return found, why
+
+
+def _replaced(segments: Sequence[FinishedSegment]) -> list[FinishedSegment]:
+    """Segments that Kafka's index of epochs has forgotten."""
+    lost = replaced(
+        Copy(
+            segment.segment_id,
+            tuple((int(epoch), int(start)) for epoch, start in segment.leader_epochs),
+            segment.end_offset + 1,
+            segment.copy_finished_ms or 0,
+        )
+        for segment in segments
+    )
+    return [segment for segment in segments if segment.segment_id in lost]

@@ -1,0 +1,233 @@
+"""Rules about replicas: those that do not join, moves that do not end, leaders with little data, logs that differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, Sight, ids, name_of
+from backend.control.formatting import in_time
+from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.phase_inference import never_joins
+from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
+
+FLAG: Final = "follower.fetch.last.tiered.offset.enable"
+STUCK_MS: Final = 30_000
+MOVE_STALLED_MS: Final = 60_000
+# A round sees leader and followers at slightly different times; a difference that lasts is one.
+DIVERGENCE_HOLD_MS: Final = 5_000
+THIN_HOLD_MS: Final = 5_000
+# Below this a follower holds everything a reader could want within moments; it is not worth a line.
+THIN_RECORDS_MIN: Final = 100
+
+
+def stuck_followers(sight: Sight) -> Iterable[Candidate]:
+    """A replica outside the ISR without progress; names the traps of Kafka 4.3.1 and the way out."""
+    partitions = {(row.topic, row.partition): row for row in sight.partitions}
+    for replica in sight.replicas:
+        partition = partitions.get((replica.topic, replica.partition))
+        if partition is None or replica.phase is None or not _still(sight, partition, replica):
+            continue
+        if _keeps_acknowledged(replica):
+            continue  # below
+        since_ms = sight.at_ms - _moved_ms(sight, replica)
+        name = f"{name_of(replica)} on broker {replica.broker_id}"
+        rule, why, action = _why_stuck(sight, partition, replica)
+        yield Candidate(
+            slug="follower-stuck",
+            object=name,
+            severity=CRITICAL,
+            sentence=f"Follower stuck: {name}",
+            why=f"{why} For {in_time(since_ms)}.",
+            action=action,
+            facts={"rule": rule, "phase": replica.phase, "source": replica.phase_source, "since_ms": since_ms},
+            topic=replica.topic,
+            partition=replica.partition,
+            broker_id=replica.broker_id,
+            hold_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
+        )
+
+
+def _still(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> bool:
+    """Outside the ISR, behind, and its log end did not move since the round before.
+
+    Its phase would not do: a fetcher that tries again every second goes through all of them each time.
+    """
+    if replica.in_isr or partition.log_end_offset is None or partition.leader == replica.broker_id:
+        return False
+    behind = (replica.log_end_offset or 0) < partition.log_end_offset
+    return behind and _moved_ms(sight, replica) < sight.at_ms
+
+
+def _moved_ms(sight: Sight, replica: ReplicaSample) -> int:
+    return sight.moved_ms.get((replica.topic, replica.partition, replica.broker_id), sight.at_ms)
+
+
+def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
+    """(rule, evidence, action)."""
+    told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+    if partition.tiered and not replica.log_end_offset and partition.local_log_start_offset:
+        trap = never_joins(
+            sight.flags.get(replica.broker_id),
+            partition.pending_reason,
+            partition.log_start_offset,
+            partition.local_log_start_offset,
+        )
+        if trap is not None:
+            rule, why = trap
+            record = ", or produce a record" if rule == "never-joins-all-copied" else ""
+            return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}{record}; then it joins."
+    why = str(
+        told.get("error") or told.get("reason") or told.get("sentence") or replica.error or "It does not say why."
+    )
+    action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
+    return str(told.get("rule") or "no-progress"), why, action
+
+
+def _keeps_acknowledged(replica: ReplicaSample) -> bool:
+    told = replica.evidence if isinstance(replica.evidence, dict) else {}
+    return replica.phase == FollowerPhase.FAILED and told.get("rule") == KEEPS_ACKNOWLEDGED
+
+
+def refused_truncations(sight: Sight) -> Iterable[Candidate]:
+    """A follower that would have to give up acknowledged records to follow its leader, and does not.
+
+    Told by the embedded engine only: Kafka's followers cut their logs.
+    """
+    leaders = {(row.topic, row.partition): row.leader for row in sight.partitions}
+    for replica in sight.replicas:
+        if replica.in_isr or not _keeps_acknowledged(replica):
+            continue
+        leader = leaders.get((replica.topic, replica.partition), -1)
+        name = f"{name_of(replica)} on broker {replica.broker_id}"
+        told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+        yield Candidate(
+            slug="truncation-refused",
+            object=name,
+            severity=CRITICAL,
+            sentence=f"Leader lacks acknowledged records: {name} keeps them",
+            why=f"{str(told.get('reason') or 'The follower stopped.').rstrip('.')}.",
+            action=f"Remove nothing; stop producers of {replica.topic}. To keep broker {replica.broker_id}'s records"
+            f" let it lead: stop broker {leader}, elect uncleanly, start it again. The runbook says how to decide.",
+            facts={"rule": KEEPS_ACKNOWLEDGED, "leader": leader, "log_end_offset": replica.log_end_offset},
+            topic=replica.topic,
+            partition=replica.partition,
+            broker_id=replica.broker_id,
+        )
+
+
+def stalled_moves(sight: Sight) -> Iterable[Candidate]:
+    """A reassignment whose new replica makes no progress, or which was asked to go back and cannot."""
+    replicas = {(r.topic, r.partition, r.broker_id): r for r in sight.replicas}
+    for row in sight.partitions:
+        going_back = sorted(set(row.adding_replicas) & set(row.removing_replicas))
+        stalled = [
+            replica
+            for broker_id in row.adding_replicas
+            if (replica := replicas.get((row.topic, row.partition, broker_id))) is not None
+            and (replica.error is not None or _still(sight, row, replica))
+        ]
+        if not stalled and not going_back:
+            continue
+        name, brokers = name_of(row), ids(going_back or (replica.broker_id for replica in stalled))
+        if going_back:
+            why = (
+                f"Broker {brokers} is being added and removed at once: asking for the old replicas does not end a move"
+                " in Kafka 4.3, not even once the new replica is in sync."
+            )
+            action = f"Cancel the reassignment of {name} (kafka-reassign-partitions.sh --cancel)."
+        else:
+            why = f"The new replica on broker {brokers} makes no progress and is not in sync."
+            action = "See why its follower is stuck; raise the throttle if one is set, or cancel the move."
+        yield Candidate(
+            slug="move-stalled",
+            object=name,
+            severity=WARNING,
+            sentence=f"Move stalled: {name} to broker {brokers}",
+            why=why,
+            action=action,
+            facts={
+                "rule": "added-and-removed" if going_back else "no-progress",
+                "adding": list(row.adding_replicas),
+                "removing": list(row.removing_replicas),
+            },
+            topic=row.topic,
+            partition=row.partition,
+            hold_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
+        )
+
+
+def thin_leaders(sight: Sight) -> Iterable[Candidate]:
+    """A leader that holds less than half of what an in-sync follower holds locally: its readers go to the remote tier.
+
+    That is a replica which was bootstrapped from the tiered offset (KIP-1023) and then became leader (KIP-1303).
+    """
+    depths: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    for replica in sight.replicas:
+        if replica.in_isr and replica.error is None:
+            start, end = replica.local_log_start_offset, replica.log_end_offset
+            if start is not None and end is not None:
+                depths[replica.topic, replica.partition][replica.broker_id] = end - start
+    for row in sight.tiered:
+        found = depths[row.topic, row.partition]
+        own = found.get(row.leader)
+        if own is None:
+            continue
+        best = max(found, key=lambda broker_id: (found[broker_id], -broker_id))
+        if found[best] < THIN_RECORDS_MIN or own * 2 >= found[best]:
+            continue
+        yield Candidate(
+            slug="thin-leader",
+            object=name_of(row),
+            severity=WARNING,
+            sentence=f"Thin leader: {name_of(row)} on broker {row.leader}",
+            why=f"It holds {own} records locally, broker {best} holds {found[best]}; readers of what lies between go to"
+            " the remote tier.",
+            action=f"Move leadership to broker {best}, or wait until local retention has filled.",
+            facts={"leader_records": own, "best_broker_id": best, "best_records": found[best]},
+            topic=row.topic,
+            partition=row.partition,
+            broker_id=row.leader,
+            hold_ms=THIN_HOLD_MS,
+        )
+
+
+def divergence(sight: Sight) -> Iterable[Candidate]:
+    """Logs that contradict each other: an in-sync replica of another epoch, or an upload that nobody holds any more."""
+    for replica in sight.replicas:
+        told = replica.evidence if isinstance(replica.evidence, dict) else {}
+        at = told.get("disagrees_with_leader_at")
+        if at is None or not replica.in_isr or replica.error is not None:
+            continue
+        name = f"{name_of(replica)} on broker {replica.broker_id}"
+        yield Candidate(
+            slug="divergence",
+            object=name,
+            severity=CRITICAL,
+            sentence=f"Replica differs from its leader: {name}",
+            why=f"It is in the ISR, and its leader epoch at offset {at} is not the leader's.",
+            action="Keep both logs; compare them from that offset on before you decide which one is true.",
+            facts={"offset": at},
+            topic=replica.topic,
+            partition=replica.partition,
+            broker_id=replica.broker_id,
+            hold_ms=DIVERGENCE_HOLD_MS,
+        )
+    for row in sight.tiered:
+        pending, local = row.earliest_pending_upload_offset, row.local_log_start_offset
+        if row.pending_reason is not None or pending is None or local is None or not 0 <= pending < local:
+            continue
+        yield Candidate(
+            slug="divergence",
+            object=name_of(row),
+            severity=CRITICAL,
+            sentence=f"Records neither local nor remote: {name_of(row)}",
+            why=f"The first offset that waits for its upload is {pending}, the leader's local log starts at {local}.",
+            action=f"Look for a replica that still holds [{pending}, {local}) before retention removes it.",
+            facts={"pending_offset": pending, "local_log_start_offset": local},
+            topic=row.topic,
+            partition=row.partition,
+            broker_id=row.leader,
+            hold_ms=DIVERGENCE_HOLD_MS,
+        )

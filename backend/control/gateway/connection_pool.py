@@ -1,0 +1,89 @@
+"""Connections to the brokers of one cluster: opened when first used and when broken, never more than allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+from backend.control.gateway.broker_connection import CONNECT_TIMEOUT_S, Address, Connection
+from backend.control.gateway.client_security import Security
+from backend.control.gateway.gateway_errors import BrokerUnavailable
+
+# A broker that swallows connection attempts costs CONNECT_TIMEOUT_S a try; so it is tried at most every 10 s,
+# a third of the time. One that refuses at once costs nothing and is tried each time.
+SLOW_FAILURE_PAUSE_S: Final = 10.0
+SLOW_FAILURE_S: Final = 1.0
+
+
+class Lane(Enum):
+    """Requests of different temper do not wait for each other: one connection per broker and lane, three a broker."""
+
+    SAMPLE = "sample"
+    ACT = "act"
+    EVENTS = "events"
+
+
+class Pool:
+    """At most one connection per (address, lane)."""
+
+    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None) -> None:
+        self._security = security
+        self._connect_timeout_s = connect_timeout_s
+        self._connections: dict[tuple[Address, Lane], Connection] = {}
+        self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._not_before_s: dict[Address, tuple[float, str]] = {}
+        self._retiring: dict[asyncio.Task[None], Connection] = {}
+        self._closed = False
+
+    async def get(self, address: Address, lane: Lane) -> Connection:
+        """A usable connection. Raises BrokerUnavailable or UnsupportedByBroker."""
+        key = (address, lane)
+        found = self._connections.get(key)
+        if found is not None and found.usable:
+            return found
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and found.usable:
+                return found
+            if self._closed:
+                raise BrokerUnavailable("This process is shutting down.")
+            if found is not None:
+                # Broken: closed at once. At the end of its session: its last answers are waited for.
+                retiring = asyncio.create_task(found.retire(), name=f"gateway-retire-{address}")
+                self._retiring[retiring] = found
+                retiring.add_done_callback(self._retiring.pop)
+                self._connections.pop(key)
+            self._connections[key] = opened = await self._open(address)
+            return opened
+
+    async def _open(self, address: Address) -> Connection:
+        began_s = time.monotonic()
+        not_before_s, reason = self._not_before_s.get(address, (0.0, ""))
+        if began_s < not_before_s:
+            raise BrokerUnavailable(reason)
+        try:
+            opened = await Connection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
+        except BrokerUnavailable as error:
+            if time.monotonic() - began_s >= SLOW_FAILURE_S:
+                self._not_before_s[address] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, str(error))
+            raise
+        self._not_before_s.pop(address, None)
+        return opened
+
+    async def keep_only(self, addresses: Collection[Address]) -> None:
+        """Closes connections to brokers that have left the cluster or moved."""
+        gone = [key for key in self._connections if key[0] not in addresses]
+        for key in gone:
+            self._opening.pop(key, None)
+            await self._connections.pop(key).close()
+        self._not_before_s = {a: pause for a, pause in self._not_before_s.items() if a in addresses}
+
+    async def close(self) -> None:
+        """Closes everything; nothing can be opened afterwards."""
+        self._closed = True
+        for connection in [*self._connections.values(), *self._retiring.values()]:
+            await connection.close()
+        self._connections.clear()

@@ -1,0 +1,63 @@
+"""Possible leaders of partitions besides their ISR: eligible leader replicas (DescribeTopicPartitions, KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.tiering.ids import TopicPartition
+
+# One page of an answer: brokers give as many unless they are told otherwise (max.request.partition.size.limit), 80
+# bytes each. Of a cluster that is down as a whole the rest is told without these names.
+PARTITIONS_MAX: Final = 2_000
+# Of the backend's report, which is stored every few seconds: 80 bytes each.
+ROWS_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EligibleReplicas:
+    """`elr` have every acknowledged record. `last_known` had them when they were last seen, before they stopped
+    uncleanly; with Apache Kafka that is the last leader alone."""
+
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EligibleAnswer:
+    """The answers of one round. `complete`: of all partitions; `cause`: why something could not be asked."""
+
+    told: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    complete: bool = True
+    cause: str | None = None
+
+    def report(self, at_ms: int) -> dict[str, Any]:
+        """As the backend reports it to the pages: what is not empty, at most ROWS_MAX (`tiering.eligible_leaders`)."""
+        rows = [
+            [tp.topic, tp.partition, list(one.elr), list(one.last_known)]
+            for tp, one in self.told.items()
+            if one.elr or one.last_known
+        ]
+        complete = self.complete and len(rows) <= ROWS_MAX
+        return {"seen_ms": at_ms, "complete": complete, "cause": self.cause, "rows": rows[:ROWS_MAX]}
+
+
+async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligibleAnswer:
+    """Of the first PARTITIONS_MAX partitions of these topics. Raises GatewayError."""
+    request = m.DescribeTopicPartitionsRequest(
+        topics=[m.DescribeTopicPartitionsRequest.Topics(name=name) for name in sorted(set(topics))[:PARTITIONS_MAX]],
+        response_partition_limit=PARTITIONS_MAX,
+        cursor=None,
+    )
+    answer = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
+    told = {
+        TopicPartition(topic.name or "", one.partition_index): EligibleReplicas(
+            tuple(one.eligible_leader_replicas or ()), tuple(one.last_known_elr or ())
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+    return EligibleAnswer(told, complete=answer.next_cursor is None)

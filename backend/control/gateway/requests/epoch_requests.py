@@ -1,0 +1,139 @@
+"""The leader-epoch chain of a leader, found by asking OffsetForLeaderEpoch downward (KIP-101, KIP-320).
+
+Only leaders answer it. For an epoch r the answer is (E, end): E the highest epoch with records not above r, and
+`end` the first offset of the next higher one. So the start of an epoch e is the `end` of r = e - 1, and E of that
+answer is the next epoch to ask about. It ends where `end` is the log start: below that there is nothing left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, error_code
+from backend.tiering.ids import TopicPartition
+from backend.tiering.lineage import EpochEntry
+
+# One round asks all partitions of a leader at once. A chain longer than this keeps its newest epochs and says so.
+ROUNDS_MAX: Final = 200
+_UNDEFINED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuestion:
+    """What is known before asking: the leader's current epoch, the log start, and the chain of an earlier answer."""
+
+    leader_epoch: int
+    log_start: int
+    log_end: int
+    known: tuple[EpochEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochChain:
+    """(epoch, first offset) ascending; `complete` is False when its older end was cut off at ROUNDS_MAX."""
+
+    entries: tuple[EpochEntry, ...]
+    complete: bool = True
+
+
+@dataclass(slots=True)
+class _Walk:
+    question: EpochQuestion
+    found: list[EpochEntry]  # descending
+    ask: int
+    upper: int | None = None  # the epoch whose start the next answer tells
+
+    def take(self, epoch: int, end: int) -> bool:
+        """Records an answer; True when the walk is over."""
+        if epoch == _UNDEFINED or end < 0:
+            if self.upper is None and self.ask > 0:
+                # The newest epochs have no entry yet (a leader elected this moment): look below.
+                self.ask -= 1
+                return False
+            return True
+        if self.upper is None:
+            self.upper, self.ask = epoch, epoch - 1
+            return self._over(epoch)
+        self.found.append((self.upper, end))
+        if end <= self.question.log_start or (self.upper, end) in self.question.known:
+            return True
+        self.upper, self.ask = epoch, epoch - 1
+        return self._over(epoch)
+
+    def _over(self, epoch: int) -> bool:
+        if epoch > 0:
+            return False
+        # There is no epoch below 0 to ask about; its records begin where the log begins.
+        self.found.append((epoch, self.question.log_start))
+        return True
+
+    def chain(self, complete: bool) -> EpochChain:
+        """What was found, continued by what was known before and still holds above the log start."""
+        newest_first = list(self.found)
+        if newest_first and newest_first[-1] in self.question.known:
+            older = [entry for entry in self.question.known if entry[0] < newest_first[-1][0]]
+            newest_first.extend(reversed(older))
+        return EpochChain(from_log_start(tuple(reversed(newest_first)), self.question.log_start), complete)
+
+
+def from_log_start(entries: tuple[EpochEntry, ...], log_start: int) -> tuple[EpochEntry, ...]:
+    """The chain after log start has moved on: epochs without records are gone, the first begins at the log start."""
+    kept = [entry for entry in entries if entry[1] > log_start]
+    cut = [entry for entry in entries if entry[1] <= log_start]
+    if cut:
+        kept.insert(0, (cut[-1][0], log_start))
+    return tuple(kept)
+
+
+async def fetch_chains(
+    gateway: Gateway, node_id: int, questions: Mapping[TopicPartition, EpochQuestion]
+) -> dict[TopicPartition, EpochChain]:
+    """The chains of partitions that `node_id` leads; one whose leader has moved meanwhile is left out."""
+    walks = {tp: _Walk(question, [], question.leader_epoch) for tp, question in questions.items()}
+    chains: dict[TopicPartition, EpochChain] = {}
+    for _ in range(ROUNDS_MAX):
+        if not walks:
+            break
+        answers = await _ask(gateway, node_id, {tp: walk.ask for tp, walk in walks.items()})
+        for tp, walk in list(walks.items()):
+            answer = answers.get(tp)
+            if answer is None or answer[0] is not ErrorCode.NONE:
+                del walks[tp]
+            elif walk.take(answer[1], answer[2]):
+                chains[tp] = walk.chain(complete=True)
+                del walks[tp]
+    chains.update((tp, walk.chain(complete=False)) for tp, walk in walks.items())
+    return chains
+
+
+async def _ask(
+    gateway: Gateway, node_id: int, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ErrorCode, int, int]]:
+    by_topic: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for tp, epoch in epochs.items():
+        by_topic[tp.topic].append((tp.partition, epoch))
+    topic_type = m.OffsetForLeaderEpochRequest.Topics
+    request = m.OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[
+            topic_type(
+                topic=topic,
+                partitions=[
+                    topic_type.Partitions(partition=p, current_leader_epoch=-1, leader_epoch=epoch)
+                    for p, epoch in asked
+                ],
+            )
+            for topic, asked in by_topic.items()
+        ],
+    )
+    answer, _ = await gateway.ask_node(node_id, request, m.OffsetForLeaderEpochResponse, at_least=3)
+    return {
+        TopicPartition(topic.topic, p.partition): (error_code(p.error_code), p.leader_epoch, p.end_offset)
+        for topic in answer.topics
+        for p in topic.partitions
+    }

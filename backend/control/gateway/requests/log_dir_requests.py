@@ -1,0 +1,117 @@
+"""Bytes on the brokers' disks: DescribeLogDirs (KIP-113, KIP-827). Counts a replica's local ``.log`` files only."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, error_code, error_for
+from backend.redact import printable
+from backend.tiering.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A replica's folder that a broker keeps although nobody uses it; since when and why. Told by our engine only."""
+
+    name: str
+    size_bytes: int
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineLog:
+    """A replica whose log its broker cannot use, though the directory works, and why: a file as it lies in the
+    directory, and what is wrong with it. Told by our engine only."""
+
+    partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log directory; the sizes of its volume are None where the broker does not say."""
+
+    path: str
+    total_bytes: int | None
+    usable_bytes: int | None
+    error: ErrorCode
+    set_aside: tuple[SetAside, ...] = ()
+    offline_logs: tuple[OfflineLog, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica's local log; `offset_lag` is how far it is behind the high watermark."""
+
+    log_dir: str
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDisk:
+    """All log directories of a broker and what lies in them, without replicas that move between directories."""
+
+    log_dirs: tuple[LogDir, ...]
+    replicas: dict[TopicPartition, ReplicaSize]
+
+    @property
+    def offline_logs(self) -> dict[TopicPartition, str]:
+        """Why logs cannot be used."""
+        return {one.partition: one.reason for directory in self.log_dirs for one in directory.offline_logs}
+
+
+async def describe_log_dirs(
+    gateway: Gateway,
+    node_id: int,
+    *,
+    only: Iterable[TopicPartition] | None = None,
+    known: BrokerDisk | None = None,
+    lane: Lane = Lane.SAMPLE,
+) -> BrokerDisk:
+    """The disks of one broker, asked of it; `only` these replicas. Sizes that are as `known` are the same objects.
+
+    Raises GatewayError or KafkaError.
+    """
+    before = known.replicas if known is not None else {}
+    request = m.DescribeLogDirsRequest(topics=None if only is None else _topics(only))
+    answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
+    if answer.error_code:
+        raise error_for(answer.error_code, f"broker {node_id} does not describe its log directories")
+    dirs = []
+    replicas: dict[TopicPartition, ReplicaSize] = {}
+    for result in answer.results:
+        dirs.append(
+            LogDir(
+                result.log_dir,
+                result.total_bytes if result.total_bytes >= 0 else None,
+                result.usable_bytes if result.usable_bytes >= 0 else None,
+                error_code(result.error_code),
+                tuple(SetAside(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
+                tuple(
+                    OfflineLog(TopicPartition(one.topic, one.partition_index), printable(one.reason))
+                    for one in result.offline_logs
+                ),
+            )
+        )
+        for topic in result.topics:
+            for p in topic.partitions:
+                if not p.is_future_key:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    told = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
+                    last = before.get(tp)
+                    replicas[tp] = last if last is not None and last == told else told
+    return BrokerDisk(tuple(dirs), replicas)
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[m.DescribeLogDirsRequest.Topics]:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp in partitions:
+        by_topic[tp.topic].append(tp.partition)
+    return [m.DescribeLogDirsRequest.Topics(topic=topic, partitions=found) for topic, found in by_topic.items()]

@@ -1,0 +1,143 @@
+"""Brokers, topics and partitions as the cluster's metadata says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from backend.control.gateway.broker_connection import Address, LastAnswer
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError, error_code, error_for
+from backend.tiering.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A registered broker."""
+
+    broker_id: int
+    address: Address
+    rack: str | None
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition's assignment; `leader` is -1 while there is none, `error` is Kafka's code of the partition."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: ErrorCode
+    # Asked for ten times a round of the observer: made once.
+    topic_partition: TopicPartition = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topic_partition", TopicPartition(self.topic, self.partition))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic with all its partitions, in order."""
+
+    topic: str
+    topic_id: bytes
+    internal: bool
+    partitions: tuple[PartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The answer to one Metadata request."""
+
+    cluster_id: str
+    controller_id: int | None
+    brokers: tuple[BrokerView, ...]
+    topics: tuple[TopicView, ...]
+    partitions: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", tuple(p for topic in self.topics for p in topic.partitions))
+
+
+async def fetch_cluster(
+    gateway: Gateway,
+    *,
+    lane: Lane = Lane.SAMPLE,
+    last: LastAnswer[m.MetadataResponse, ClusterView] | None = None,
+) -> ClusterView:
+    """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable.
+
+    While nothing changes, the same `last` gives the same view.
+    """
+    last = last if last is not None else LastAnswer()
+    # v10: topic ids, which tell a topic from a later one of the same name.
+    request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane, last=last)
+    view = last.made(answer, _cluster_view)
+    await gateway.learn_brokers({broker.broker_id: broker.address for broker in view.brokers})
+    return view
+
+
+async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE) -> TopicView:
+    """One topic. Raises ClusterUnavailable, KafkaError for a topic that is not there."""
+    request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)], allow_auto_topic_creation=False)
+    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
+    for told in answer.topics:
+        if told.error_code:
+            raise error_for(told.error_code)
+        return _topic_view(told)
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+
+
+def _cluster_view(answer: m.MetadataResponse) -> ClusterView:
+    topics = [_topic_view(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
+    return ClusterView(
+        cluster_id=answer.cluster_id or "",
+        controller_id=answer.controller_id if answer.controller_id >= 0 else None,
+        brokers=tuple(BrokerView(b.node_id, Address(b.host, b.port), b.rack) for b in answer.brokers),
+        topics=tuple(sorted(topics, key=lambda topic: topic.topic)),
+    )
+
+
+def _topic_view(topic: m.MetadataResponse.Topics) -> TopicView:
+    name = topic.name or ""
+    partitions = (
+        PartitionView(
+            topic=name,
+            topic_id=topic.topic_id,
+            partition=p.partition_index,
+            leader=p.leader_id,
+            leader_epoch=p.leader_epoch,
+            replicas=tuple(p.replica_nodes),
+            isr=tuple(p.isr_nodes),
+            offline=tuple(p.offline_replicas),
+            error=error_code(p.error_code),
+        )
+        for p in topic.partitions
+    )
+    ordered = tuple(sorted(partitions, key=lambda p: p.partition))
+    return TopicView(name, topic.topic_id, topic.is_internal, ordered)
+
+
+async def fetch_brokers(gateway: Gateway) -> tuple[BrokerView, ...]:
+    """All registered brokers, fenced ones too where the cluster can tell (DescribeCluster v2, KIP-1073)."""
+    request = m.DescribeClusterRequest(include_fenced_brokers=True)
+    answer = await gateway.ask_any(request, m.DescribeClusterResponse)
+    if answer.error_code:
+        raise error_for(answer.error_code, answer.error_message)
+    return tuple(
+        BrokerView(b.broker_id, Address(b.host, b.port), b.rack, fenced=b.is_fenced)
+        for b in sorted(answer.brokers, key=lambda b: b.broker_id)
+    )
+
+
+async def fetch_features(gateway: Gateway, node_id: int) -> dict[str, int]:
+    """Finalized feature levels, such as metadata.version (KIP-584)."""
+    return dict((await gateway.connection(node_id)).features)

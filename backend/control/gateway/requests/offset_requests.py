@@ -1,0 +1,162 @@
+"""Offsets of replicas: ListOffsets with Kafka's sentinels (-1 … -6), asked of the broker that holds the replica.
+
+Replica id -2 makes a broker answer for its own replica, leader or not; every other id is answered by the leader alone.
+The same partition twice in a request is an error for both, so each sentinel is a request of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
+from typing import Final
+
+from backend.control.gateway.broker_connection import LastAnswer
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, error_code
+from backend.tiering.ids import TopicPartition
+
+CONSUMER: Final = -1
+THIS_REPLICA: Final = -2
+# 2,000 partitions x 14 bytes + names: about 60 kB a request; decoding its answer takes a few milliseconds.
+PARTITIONS_PER_REQUEST: Final = 2_000
+TIMEOUT_S: Final = 10.0
+
+
+class Sentinel(IntEnum):
+    """Kafka's special timestamps."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+# KIP-405, KIP-734, KIP-1005, KIP-1023: the version that brought each of them.
+MIN_VERSION: Final = {
+    Sentinel.LATEST: 1,
+    Sentinel.EARLIEST: 1,
+    Sentinel.MAX_TIMESTAMP: 7,
+    Sentinel.EARLIEST_LOCAL: 8,
+    Sentinel.LATEST_TIERED: 9,
+    Sentinel.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAnswer:
+    """One partition's answer; `offset` and `epoch` are -1 where Kafka says so, and when `error` is not NONE."""
+
+    offset: int
+    epoch: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+Answers = dict[TopicPartition, OffsetAnswer]
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """One request of a question, and its newest answer."""
+
+    request: m.ListOffsetsRequest
+    answers: Answers
+    last: LastAnswer[m.ListOffsetsResponse, Answers] = field(default_factory=LastAnswer)
+
+    def read(self, answer: m.ListOffsetsResponse) -> None:
+        """Takes the answers over; what says the same as before is the same object."""
+        self.answers = self.last.made(answer, partial(_answers, known=self.answers))
+
+
+class OffsetQuestion:
+    """One sentinel, asked of one broker again and again about nearly always the same partitions.
+
+    What `ask` gives is the same object until an answer changes.
+    """
+
+    def __init__(self, node_id: int, sentinel: Sentinel, replica_id: int = THIS_REPLICA) -> None:
+        self._node_id = node_id
+        self._sentinel = sentinel
+        self._replica_id = replica_id
+        self._chunks: list[_Chunk] = []
+        self._asked: Sequence[TopicPartition] = ()
+        self._found: Answers = {}
+        self._found_of: list[Answers] = []
+
+    async def ask(self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE) -> Answers:
+        """The broker's answers, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
+        if partitions != self._asked:
+            begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
+            parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
+            self._chunks = [
+                _Chunk(_request(self._sentinel, part, self._replica_id), answers=self._found) for part in parts
+            ]
+        self._asked = partitions
+        for chunk in self._chunks:
+            answer, _ = await gateway.ask_node(
+                self._node_id,
+                chunk.request,
+                m.ListOffsetsResponse,
+                timeout_s=TIMEOUT_S,
+                at_least=MIN_VERSION[self._sentinel],
+                lane=lane,
+                last=chunk.last,
+            )
+            chunk.read(answer)
+        told = [chunk.answers for chunk in self._chunks]
+        if [id(answers) for answers in told] != [id(answers) for answers in self._found_of]:
+            self._found_of = told
+            self._found = {tp: answer for answers in told for tp, answer in answers.items()}
+        return self._found
+
+
+async def list_offsets(
+    gateway: Gateway,
+    node_id: int,
+    sentinel: Sentinel,
+    partitions: Sequence[TopicPartition],
+    *,
+    replica_id: int = THIS_REPLICA,
+    lane: Lane = Lane.SAMPLE,
+) -> Answers:
+    """Answers of broker `node_id`, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
+    return await OffsetQuestion(node_id, sentinel, replica_id).ask(gateway, partitions, lane=lane)
+
+
+def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
+    found: Answers = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            told = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
+            before = known.get(tp)
+            found[tp] = before if before is not None and before == told else told
+    return found
+
+
+def _request(sentinel: Sentinel, partitions: Iterable[TopicPartition], replica_id: int) -> m.ListOffsetsRequest:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp in dict.fromkeys(partitions):
+        by_topic[tp.topic].append(tp.partition)
+    topic_type = m.ListOffsetsRequest.Topics
+    return m.ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=0,
+        timeout_ms=round(TIMEOUT_S * 1000),
+        topics=[
+            topic_type(
+                name=topic,
+                partitions=[
+                    topic_type.Partitions(partition_index=p, current_leader_epoch=-1, timestamp=int(sentinel))
+                    for p in indexes
+                ],
+            )
+            for topic, indexes in by_topic.items()
+        ],
+    )

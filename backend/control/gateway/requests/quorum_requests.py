@@ -1,0 +1,95 @@
+"""Who leads the metadata quorum: DescribeQuorum (KIP-595). The controller id of Metadata is any broker with KRaft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.control.gateway.gateway_errors import UnsupportedByBroker
+from backend.control.gateway.kafka_client import Gateway
+from backend.protocol import messages as m
+from backend.tiering.ids import uuid_text
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A node that follows the metadata log; `role` is voter or observer. Times in ms since the epoch, -1: never.
+
+    `directory_id`: as Kafka's tools write it; None where the quorum knows its voters by their ids alone. A voter that
+    is not `counted` fetches from another directory than the quorum knows it by: its disk is new, and it has not caught
+    up.
+    """
+
+    node_id: int
+    role: str
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    directory_id: str | None = None
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The quorum as its leader tells it."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    replicas: tuple[QuorumReplica, ...]
+
+    def lag(self, replica: QuorumReplica) -> int:
+        """Records that the replica lacks of what the leader has."""
+        ends = [one.log_end_offset for one in self.replicas if one.node_id == self.leader_id and one.role == "voter"]
+        return max(0, max(ends, default=self.high_watermark) - max(0, replica.log_end_offset))
+
+
+async def fetch_quorum(gateway: Gateway) -> Quorum | None:
+    """The quorum; None when the cluster does not tell or has no leader. Raises GatewayError."""
+    topic = m.DescribeQuorumRequest.Topics
+    request = m.DescribeQuorumRequest(
+        topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
+    )
+    try:
+        answer = await gateway.ask_any(request, m.DescribeQuorumResponse)
+    except UnsupportedByBroker:
+        return None
+    for found in answer.topics:
+        for partition in found.partitions:
+            if not partition.error_code and partition.leader_id >= 0:
+                return _quorum(partition)
+    return None
+
+
+def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> Quorum:
+    voters = {one.replica_id: one for one in partition.current_voters}
+    joining = {one.replica_id: one for one in partition.observers if one.replica_id in voters}
+    replicas = [
+        _replica(joining.get(voter, one), "voter", counted=voter not in joining) for voter, one in voters.items()
+    ]
+    replicas += [_replica(one, "observer") for one in partition.observers if one.replica_id not in voters]
+    return Quorum(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(replicas))
+
+
+def _replica(
+    told: m.DescribeQuorumResponse.Topics.Partitions.CurrentVoters
+    | m.DescribeQuorumResponse.Topics.Partitions.Observers,
+    role: str,
+    *,
+    counted: bool = True,
+) -> QuorumReplica:
+    directory_id = bytes(told.replica_directory_id)
+    return QuorumReplica(
+        told.replica_id,
+        role,
+        told.log_end_offset,
+        told.last_fetch_timestamp,
+        told.last_caught_up_timestamp,
+        uuid_text(directory_id) if any(directory_id) else None,
+        counted,
+    )
+
+
+async def fetch_controller_id(gateway: Gateway) -> int | None:
+    """Node id of the active controller; None when the cluster does not tell. Raises GatewayError."""
+    quorum = await fetch_quorum(gateway)
+    return None if quorum is None else quorum.leader_id

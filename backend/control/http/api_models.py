@@ -1,0 +1,404 @@
+"""Bodies, queries and answers of the API, as pydantic models; rows of the store are answered as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from backend.control.findings.rules.reader_rules import RemoteReads
+from backend.control.lab.bootstrap.race_run import BootstrapRun
+from backend.control.lab.faults.scenarios import FaultRun, Scenario
+from backend.control.observer.watches.broker_numbers import BrokerNumbers
+from backend.store.queries.audit import AuditRow, OperationRow
+from backend.store.queries.config import ConfigRow
+from backend.store.queries.findings import Finding
+from backend.store.queries.health import ClusterRow
+from backend.store.queries.overview import BrokerRow, ClusterSample
+from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+from backend.tiering.durability import Durability
+from backend.tiering.eligible_leaders import EligibleLeaders
+
+Text = Annotated[str, StringConstraints(max_length=500)]
+TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
+# Row numbers are 64-bit in both databases; what does not fit is no number of ours.
+RowId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class Strict(BaseModel):
+    """Unknown names are refused, so that a misspelt one is not silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _example(*bodies: dict[str, Any]) -> ConfigDict:
+    """Bodies as `/openapi.json` shows them; each fits its model, which a test checks."""
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": list(bodies)})
+
+
+class PartitionPath(Strict):
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class PlanPath(Strict):
+    plan_id: RowId
+
+
+class PartitionsQuery(Strict):
+    """`tiered=false` lists all partitions."""
+
+    tiered: bool = True
+    topic: TopicName | None = None
+    limit: Annotated[int, Field(ge=1, le=20_000)] = 1_000
+    offset: Annotated[int, Field(ge=0, le=20_000)] = 0
+
+
+class ConfigQuery(Strict):
+    """`resource` is a broker id or a topic; the empty string is the brokers' cluster default."""
+
+    resource_type: Literal["broker", "topic"] = "broker"
+    resource: Annotated[str, StringConstraints(max_length=249)] | None = None
+    name: Annotated[str, StringConstraints(min_length=1, max_length=249)] | None = None
+    # Settings of 250 topics, some 6 MB.
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+
+
+class AuditQuery(Strict):
+    """Newest first; `before_id` continues below the last row."""
+
+    before_id: RowId | None = None
+    action: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class FindingsQuery(Strict):
+    """Opened last first; `before_id` continues below the last row. `muted=false` leaves out what is muted now."""
+
+    state: Literal["open", "closed", "all"] = "open"
+    severity: Literal["critical", "warning", "notice"] | None = None
+    slug: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    topic: TopicName | None = None
+    muted: bool = True
+    before_id: RowId | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class FindingPath(Strict):
+    finding_id: RowId
+
+
+class AcknowledgeBody(Strict):
+    """`reason` stands in the audit."""
+
+    model_config = _example(
+        {"reason": "looking at it"},
+    )
+
+    reason: Text | None = None
+
+
+class MuteBody(Strict):
+    """For how long nobody is to be told of it, also when it closes and opens again; 0 ends the silence."""
+
+    model_config = _example(
+        {"minutes": 60, "reason": "maintenance until noon"},
+    )
+
+    minutes: Annotated[int, Field(ge=0, le=43_200)]
+    reason: Text | None = None
+
+
+class PlansQuery(Strict):
+    """Newest first; `before_id` continues below the last row."""
+
+    before_id: RowId | None = None
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    state: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class PlanBody(Strict):
+    """A change to plan. `dry_run` stores nothing, so a viewer may ask for it."""
+
+    model_config = _example(
+        {
+            "kind": "reassign",
+            "inputs": {"action": "add", "topics": ["orders"], "brokers": [3], "throttle_bytes_per_s": 50_000_000},
+        },
+        {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "dry_run": True},
+    )
+
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    inputs: dict[str, Any]
+    reason: Text | None = None
+    dry_run: bool = False
+
+
+class ExecuteBody(Strict):
+    """`confirm` is the cluster's name as a person typed it."""
+
+    model_config = _example(
+        {"confirm": "prod-eu", "reason": "more room on broker 3", "wait_ms": 0},
+    )
+
+    confirm: Annotated[str, StringConstraints(max_length=200)]
+    reason: Text
+    wait_ms: Annotated[int, Field(ge=0, le=30_000)] = 10_000
+
+
+class RevertBody(Strict):
+    model_config = _example(
+        {"reason": "it was for the test only"},
+    )
+    reason: Text | None = None
+
+
+class BootstrapBody(Strict):
+    """Bytes of the leader's local log, and how much of it is in the remote tier too."""
+
+    model_config = _example(
+        {"size_bytes": 2_000_000_000, "tiered_percent": 85},
+    )
+
+    size_bytes: Annotated[int, Field(ge=1, le=2**53)] = 2_000_000_000
+    tiered_percent: Annotated[int, Field(ge=0, le=100)] = 85
+
+
+class BootstrapAnswer(BaseModel):
+    """The race that is going on, else the last one; null: there was none since the start."""
+
+    run: BootstrapRun | None
+
+
+class SteerBody(Strict):
+    """Takes nothing."""
+
+    model_config = _example({})
+
+
+class LimitBody(Strict):
+    """The limit of each broker for what it sends and for what it takes."""
+
+    model_config = _example(
+        {"throttle_bytes_per_s": 100_000_000},
+    )
+
+    throttle_bytes_per_s: Annotated[int, Field(ge=1_000, le=2**53)]
+
+
+class ProcessAnswer(BaseModel):
+    process: str
+    state: str
+    message: str | None
+    updated_ms: int
+    age_ms: int
+    stale: bool
+    alive: bool
+    detail: dict[str, Any] | None
+
+
+class ClusterAnswer(BaseModel):
+    """The cluster as it was last seen. `cluster` is null before the first sample."""
+
+    cluster_id: str
+    name: str
+    kind: str
+    changes_allowed: bool
+    answers: bool
+    away_since_ms: int | None
+    away_reason: str | None
+    now_ms: int
+    data_version: int
+    cluster: ClusterRow | None
+    totals: ClusterSample | None
+    processes: list[ProcessAnswer]
+
+
+class BrokersAnswer(BaseModel):
+    """`numbers` are of the brokers' own metrics; null: not known, and `error` says why."""
+
+    items: list[BrokerRow]
+    numbers: list[BrokerNumbers]
+
+
+class ReadersAnswer(BaseModel):
+    """Groups with members whose committed offset is below the local log, as of `asked_ms`; null: not asked yet."""
+
+    items: list[RemoteReads]
+    asked_ms: int | None
+    error: str | None
+
+
+class PartitionsAnswer(BaseModel):
+    total: int
+    items: list[PartitionRow]
+
+
+class PartitionAnswer(BaseModel):
+    """`durability`: which losses of disks its records survive that were acknowledged to acks=all; `eligible_leaders`:
+    who may lead besides the ISR, and `next_leader` the same in words."""
+
+    partition: PartitionRow
+    replicas: list[ReplicaRow]
+    segments: list[SegmentRow]
+    durability: Durability
+    eligible_leaders: EligibleLeaders
+    next_leader: str
+
+
+class ConfigAnswer(BaseModel):
+    total: int
+    items: list[ConfigRow]
+
+
+class PlanAnswer(BaseModel):
+    plan: OperationRow
+
+
+class DryRunAnswer(BaseModel):
+    """What a plan would be. Nothing has been changed, nothing was stored."""
+
+    kind: str
+    refused: bool
+    snapshot: dict[str, Any]
+    diff: dict[str, Any]
+    checks: list[dict[str, Any]]
+    cli: list[str]
+    estimate: dict[str, Any] | None
+
+
+class PlansAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
+    items: list[OperationRow]
+    next_before_id: int | None
+
+
+class AuditAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
+    items: list[AuditRow]
+    next_before_id: int | None
+
+
+class QuorumReplica(BaseModel):
+    """`lag_records` null: not known. Times in ms since the epoch, null: never."""
+
+    node_id: int
+    role: Literal["voter", "observer"]
+    log_end_offset: int | None
+    lag_records: int | None
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+    directory_id: str | None = None
+    # False: a voter whose disk is new or older than it was, and that has not caught up: it neither votes nor counts.
+    counted: bool = True
+
+
+class QuorumSnapshot(BaseModel):
+    """The leader's last snapshot; `cause` says why it is not known."""
+
+    generated_ms: int | None
+    bytes: int | None
+    cause: str | None
+
+
+class FeatureLevels(BaseModel):
+    """The cluster's level of a feature (0: off) and the highest that its brokers support."""
+
+    level: int
+    max_level: int
+
+
+class QuorumSeen(BaseModel):
+    """The last look; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
+
+    seen_ms: int | None = None
+    leader_id: int | None = None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    replicas: list[QuorumReplica] = []
+    features: dict[str, FeatureLevels] = {}
+    snapshot: QuorumSnapshot | None = None
+    cause: str | None = None
+
+
+class QuorumAnswer(BaseModel):
+    """`quorum` null: nobody has looked yet."""
+
+    now_ms: int
+    quorum: QuorumSeen | None
+
+
+class FaultBody(Strict):
+    """`broker` only for the scenarios that take one; none: the last that may be killed."""
+
+    model_config = _example(
+        {"scenario": "store-away"},
+        {"scenario": "broker-kill", "broker": 3},
+    )
+
+    scenario: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    broker: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+
+class FaultsAnswer(BaseModel):
+    """What can be broken and what is; `refusal`: why nothing can be broken here. `brokers` may be killed."""
+
+    scenarios: list[Scenario]
+    refusal: str | None
+    brokers: list[int]
+    takes_broker: list[str]
+    run: FaultRun | None
+
+
+class FindingAnswer(BaseModel):
+    """A finding with the page that says what to do."""
+
+    finding: Finding
+    runbook: str
+
+
+class FindingsAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
+    items: list[Finding]
+    next_before_id: int | None
+
+
+class HealthAnswer(BaseModel):
+    status: Literal["up"]
+    pid: int
+    started_ms: int
+
+
+class ReadyAnswer(BaseModel):
+    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself."""
+
+    ready: bool
+    starting: bool
+    checks: dict[str, str | None]
+
+
+class ProblemAnswer(BaseModel):
+    """RFC 9457."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:ebbline:problem:not-found",
+                    "title": "Not Found",
+                    "status": 404,
+                    "detail": "There is no plan 7 of this cluster.",
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str

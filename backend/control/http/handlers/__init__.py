@@ -1,0 +1,1 @@
+"""Functions that answer the endpoints, one module for each subject: `read_handlers`, …"""

@@ -1,0 +1,84 @@
+"""Handlers of the lab: what is run on the embedded cluster to look at it. Who began what stands in the audit."""
+
+from __future__ import annotations
+
+from backend.control.formatting import in_bytes
+from backend.control.http.api_models import BootstrapAnswer, BootstrapBody, FaultBody, FaultsAnswer
+from backend.control.http.call import Answer, Call
+from backend.control.lab.faults.fault_scripts import TAKES_BROKER
+from backend.control.lab.faults.scenarios import SCENARIOS
+from backend.control.operations.audit_entries import AuditEntry, AuditResult, record
+from backend.control.operations.operation_errors import OperationError
+
+
+async def start_bootstrap(call: Call) -> Answer:
+    """Begins a race; 202 with the run, whose progress `get_bootstrap` tells."""
+    body: BootstrapBody = call.body
+    asked = f"{in_bytes(body.size_bytes)}, {body.tiered_percent} % tiered"
+    try:
+        run = await call.control.bootstrap_lab.start(body.size_bytes, body.tiered_percent)
+    except OperationError as error:
+        await _audit(call, "start bootstrap race", AuditResult.REFUSED, str(error))
+        raise
+    await _audit(call, "start bootstrap race", AuditResult.ACCEPTED, asked)
+    return Answer(BootstrapAnswer(run=run), 202)
+
+
+async def get_bootstrap(call: Call) -> BootstrapAnswer:
+    """The race as it is now."""
+    return BootstrapAnswer(run=call.control.bootstrap_lab.run)
+
+
+async def cancel_bootstrap(call: Call) -> Answer:
+    """Ends the race that is going on."""
+    try:
+        run = call.control.bootstrap_lab.cancel()
+    except OperationError as error:
+        await _audit(call, "cancel bootstrap race", AuditResult.REFUSED, str(error))
+        raise
+    await _audit(call, "cancel bootstrap race", AuditResult.ACCEPTED, None)
+    return Answer(BootstrapAnswer(run=run), 202)
+
+
+async def get_faults(call: Call) -> FaultsAnswer:
+    """What can be broken, and what is."""
+    lab = call.control.fault_lab
+    return FaultsAnswer(
+        scenarios=list(SCENARIOS),
+        refusal=lab.refusal,
+        brokers=lab.killable,
+        takes_broker=sorted(TAKES_BROKER),
+        run=lab.run,
+    )
+
+
+async def break_it(call: Call) -> Answer:
+    """Begins a scenario; 202, its progress is told by `get_faults`."""
+    body: FaultBody = call.body
+    asked = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
+    try:
+        call.control.fault_lab.break_it(body.scenario, body.broker, call.actor.name)
+    except OperationError as error:
+        await _audit(call, "break", AuditResult.REFUSED, f"{asked}: {error}", "lab scenario")
+        raise
+    await _audit(call, "break", AuditResult.ACCEPTED, asked, "lab scenario")
+    return Answer(await get_faults(call), 202)
+
+
+async def heal(call: Call) -> Answer:
+    """Mends what the lab broke."""
+    try:
+        run = call.control.fault_lab.heal()
+    except OperationError as error:
+        await _audit(call, "heal", AuditResult.REFUSED, str(error), "lab scenario")
+        raise
+    await _audit(call, "heal", AuditResult.ACCEPTED, run.slug, "lab scenario")
+    return Answer(await get_faults(call), 202)
+
+
+async def _audit(
+    call: Call, action: str, result: AuditResult, detail: str | None, what: str = "bootstrap race"
+) -> None:
+    entry = AuditEntry(call.actor, action, what, result, detail=detail)
+    control = call.control
+    await control.deferred.write(control.database, lambda c: record(c, control.settings.cluster_id, entry))

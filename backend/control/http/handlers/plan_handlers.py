@@ -1,0 +1,136 @@
+"""Handlers of the write flow: plan, look, execute, revert."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from backend.control.http.api_models import (
+    DryRunAnswer,
+    ExecuteBody,
+    LimitBody,
+    PlanAnswer,
+    PlanBody,
+    PlanPath,
+    PlansAnswer,
+    PlansQuery,
+    RevertBody,
+    SteerBody,
+)
+from backend.control.http.call import Answer, Call
+from backend.control.http.plan_events import Feed
+from backend.control.operations.lifecycle.execution_control import Wish
+from backend.control.operations.lifecycle.plan_claim import Confirmation
+from backend.control.operations.lifecycle.plan_states import FINISHED, PlanState
+from backend.control.operations.lifecycle.plan_store import version_of
+from backend.store.queries.audit import OperationRow
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+IF_MATCH: Final = "If-Match"
+
+
+async def create(call: Call) -> Answer:
+    """Plans a change. 201 with the stored plan, also when its checks refuse it; 200 for a dry run."""
+    body: PlanBody = call.body
+    operations = call.control.operations
+    if body.dry_run:
+        snapshot, draft = await operations.dry_run(call.actor, body.kind, body.inputs)
+        return Answer(
+            DryRunAnswer(
+                kind=body.kind,
+                refused=draft.refused,
+                snapshot=snapshot,
+                diff=draft.diff(),
+                checks=draft.checks_json(),
+                cli=list(draft.cli),
+                estimate=draft.estimate,
+            )
+        )
+    plan_id = await operations.plan(call.actor, body.kind, body.inputs, reason=body.reason)
+    return await _created(call, plan_id)
+
+
+async def list_plans(call: Call) -> PlansAnswer:
+    """Plans, newest first."""
+    query: PlansQuery = call.query
+    kinds = None if query.kind is None else [query.kind]
+    states = None if query.state is None else [query.state]
+    # One more tells whether there is a next page.
+    rows = await call.control.operations.recent(query.limit + 1, kinds, states, query.before_id)
+    items = rows[: query.limit]
+    return PlansAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
+
+
+async def get(call: Call) -> Answer:
+    """One plan as it is now; its ETag can be given with the execution."""
+    path: PlanPath = call.path
+    return _answer(await call.control.operations.get(path.plan_id))
+
+
+async def events(call: Call) -> Answer:
+    """The plan each time it changes, as server-sent events `plan`, until it has ended or ten minutes have passed."""
+    path: PlanPath = call.path
+    operations = call.control.operations
+    first = await operations.get(path.plan_id)
+    feed = Feed(lambda: operations.get(path.plan_id), first, call.actor)
+    stream: AsyncIterator[bytes] = feed.stream()
+    return Answer(stream, media_type="text/event-stream")
+
+
+async def execute(call: Call) -> Answer:
+    """Executes a plan once. 200 when it has ended, 202 while it still runs; the plan's state tells how."""
+    path: PlanPath = call.path
+    body: ExecuteBody = call.body
+    key, seen = call.headers[IDEMPOTENCY_KEY], call.headers.get(IF_MATCH)
+    confirmation = Confirmation(key, body.confirm, body.reason, seen)
+    row = await call.control.operations.execute(call.actor, path.plan_id, confirmation, wait_s=body.wait_ms / 1000)
+    return _answer(row, 200 if PlanState(row.state) in FINISHED else 202)
+
+
+async def pause(call: Call) -> Answer:
+    """Begins no further batch; what moves comes to its end."""
+    return await _steer(call, Wish.PAUSE)
+
+
+async def resume(call: Call) -> Answer:
+    """Goes on with a paused plan."""
+    return await _steer(call, Wish.RESUME)
+
+
+async def stop(call: Call) -> Answer:
+    """Ends the plan: finished parts stay, what moves goes back, what waits is left as it is."""
+    return await _steer(call, Wish.STOP)
+
+
+async def limit(call: Call) -> Answer:
+    """Gives a plan that is being carried out another limit."""
+    body: LimitBody = call.body
+    path: PlanPath = call.path
+    row = await call.control.operations.steer(
+        call.actor, path.plan_id, Wish.LIMIT, throttle_bytes_per_s=body.throttle_bytes_per_s
+    )
+    return _answer(row)
+
+
+async def _steer(call: Call, wish: Wish) -> Answer:
+    path: PlanPath = call.path
+    body: SteerBody = call.body
+    del body  # takes nothing
+    return _answer(await call.control.operations.steer(call.actor, path.plan_id, wish))
+
+
+async def revert(call: Call) -> Answer:
+    """Plans the way back; the new plan is executed like any other."""
+    path: PlanPath = call.path
+    body: RevertBody = call.body
+    return await _created(call, await call.control.operations.revert(call.actor, path.plan_id, reason=body.reason))
+
+
+async def _created(call: Call, plan_id: int) -> Answer:
+    plan = await call.control.operations.get(plan_id)
+    answer = _answer(plan, 201)
+    return Answer(answer.body, 201, {**answer.headers, "Location": f"/v1/plans/{plan_id}"})
+
+
+def _answer(plan: OperationRow, status: int = 200) -> Answer:
+    return Answer(PlanAnswer(plan=plan), status, {"ETag": f'"{version_of(plan)}"'})

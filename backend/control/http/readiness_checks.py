@@ -1,0 +1,90 @@
+"""What `/readyz` looks at: the cluster answers, the database takes writes, the disks have room, and what the process
+adds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from backend.control.control_database import Database, DatabaseAway
+from backend.control.database_keeper import DatabaseKeeper
+from backend.control.http.disk_room import DiskRoom
+from backend.control.observer.cluster_observer import Observer
+
+# The pipeline holds the lock for half a second at most; a database that is not free in this time is in trouble.
+PROBE_TIMEOUT_S: Final = 3.0
+# Probes come every 100 ms while a start is watched: one question to the database a second is enough.
+PROBE_EVERY_S: Final = 1.0
+
+
+class Readiness:
+    """Belongs to one event loop."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        database: Database,
+        more: Callable[[], Mapping[str, str | None]] | None = None,
+        disk: DiskRoom | None = None,
+        keeper: DatabaseKeeper | None = None,
+    ) -> None:
+        self._disk = disk
+        self._keeper = keeper
+        self._observer = observer
+        self._database = database
+        self._more = more
+        self._probe: asyncio.Task[str | None] | None = None
+        self._probed_s = float("-inf")
+        self._known: str | None = None  # what the last probe found
+
+    async def checks(self) -> dict[str, str | None]:
+        """Each check by name: None when it passes, else one sentence."""
+        found: dict[str, str | None] = {"cluster": self._cluster(), "database": await self._database_takes_writes()}
+        if self._disk is not None:
+            found["disk"] = await self._disk.check()
+        if self._more is not None:
+            found.update(self._more())
+        return found
+
+    @property
+    def starting(self) -> bool:
+        """What is not ready is so by the program's own start; False: it waits for others."""
+        return self._keeper is not None and not self._keeper.tried
+
+    def _cluster(self) -> str | None:
+        state = self._observer.state
+        if state.cluster_answers:
+            return None
+        return state.away_reason or "The cluster was not asked yet; wait a moment."
+
+    async def _database_takes_writes(self) -> str | None:
+        """One probe at a time, so that a locked database does not use up the threads."""
+        if (closed := self._database.look()) is not None:
+            return closed
+        if self._probe is None or (self._probe.done() and time.monotonic() - self._probed_s > PROBE_EVERY_S):
+            self._probe = asyncio.create_task(self._ask_database(), name="readiness-database")
+        done, _ = await asyncio.wait({self._probe}, timeout=PROBE_TIMEOUT_S)
+        if not done:
+            hangs = "it hangs, or another program holds it"
+            return self._known or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
+        self._known = self._probe.result()
+        return self._known
+
+    async def _ask_database(self) -> str | None:
+        try:
+            await self._database.write(_touch)
+        except DatabaseAway as error:
+            return str(error)
+        finally:
+            self._probed_s = time.monotonic()
+        return None
+
+
+def _touch(connection: Connection) -> None:
+    """A transaction that takes the write lock and changes nothing."""
+    connection.execute(text("UPDATE process_status SET state = state WHERE cluster_id = ''"))

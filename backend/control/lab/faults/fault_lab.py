@@ -1,0 +1,180 @@
+"""Breaks the embedded cluster on purpose, one scenario at a time, and mends it: by a button, by itself, or in time.
+
+The lab knows the cluster by the Kafka protocol and by the :class:`Machine` of the process that runs the brokers; where
+there is none (attached, or a process for each broker) it refuses. Every start is undone when the process stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.lab.faults import fault_scripts as scripts
+from backend.control.lab.faults.fault_target import Machine, Trouble
+from backend.control.lab.faults.scenarios import BY_SLUG, ENDED, FaultRun, FaultState, Scenario, Told
+from backend.control.lab.lab_topic import LabFailed, LabTopic
+from backend.control.operations.operation_errors import Conflict, InvalidInput
+from backend.control.wall_clock import now_ms
+from backend.protocol.errors import KafkaError
+
+# Steps of a scenario that are told; a script has fewer than ten.
+TOLD_MAX: Final = 40
+NO_MACHINE: Final = "The lab breaks brokers of its own process only: start `ebbline up` without --process-per-broker."
+_log = logging.getLogger(__name__)
+
+
+class FaultLab:
+    """Belongs to one event loop."""
+
+    def __init__(self, gateway: Gateway, machine: Machine | None, *, busy: Callable[[], bool]) -> None:
+        """`busy`: whether the bootstrap race runs, which this would disturb."""
+        self._gateway = gateway
+        self._machine = machine
+        self._busy = busy
+        self._task: asyncio.Task[None] | None = None
+        self._heal = asyncio.Event()
+        self.run: FaultRun | None = None
+        """What is broken now, else the last one of this process."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be broken here at all, a sentence."""
+        return NO_MACHINE if self._machine is None else None
+
+    @property
+    def killable(self) -> list[int]:
+        return [] if self._machine is None else sorted(self._machine.brokers - self._machine.needed)
+
+    def break_it(self, slug: str, broker: int | None, by: str) -> FaultRun:
+        """Begins a scenario and returns at once. Raises OperationError with one sentence; nothing was done then."""
+        scenario = BY_SLUG.get(slug)
+        if scenario is None:
+            raise InvalidInput(f"There is no scenario {slug!r:.40}; there are {', '.join(BY_SLUG)}.")
+        machine = self._machine
+        if machine is None:
+            raise Conflict(NO_MACHINE)
+        if self._task is not None and self.run is not None:
+            raise Conflict(f"{BY_SLUG[self.run.slug].name} is not over yet: heal it first.")
+        if self._busy():
+            raise Conflict("A bootstrap race is running: wait for its end, or cancel it.")
+        wanted = self._target(machine, scenario, broker)
+        started_ms = now_ms()
+        self.run = FaultRun(
+            slug, FaultState.BREAKING, wanted, by, started_ms, started_ms + scenario.heals_after_s * 1000
+        )
+        self._heal = asyncio.Event()
+        self._task = asyncio.create_task(self._carry_out(machine, scenario, wanted), name=f"lab-{slug}")
+        return self.run
+
+    def _target(self, machine: Machine, scenario: Scenario, broker: int | None) -> int | None:
+        need = scripts.BROKERS_NEEDED.get(scenario.slug, 0)
+        if len(machine.running) < len(machine.brokers):
+            away = ", ".join(str(node) for node in sorted(machine.brokers - machine.running))
+            raise Conflict(f"Broker {away} is not running: wait until every broker is back.")
+        if len(self.killable) < need or (need and len(machine.brokers) < 2):
+            raise Conflict(f"{scenario.name} needs brokers to spare: start `ebbline up` with --brokers 3.")
+        if scenario.slug not in scripts.TAKES_BROKER:
+            if broker is not None:
+                raise InvalidInput(f"{scenario.name} takes no broker.")
+            return None
+        wanted = self.killable[-1] if broker is None else broker
+        if wanted not in self.killable:
+            raise InvalidInput(f"Broker {wanted} cannot be killed: choose one of {self.killable}.")
+        return wanted
+
+    def heal(self) -> FaultRun:
+        """Begins to mend what is broken; returns at once. Raises Conflict when nothing is."""
+        if self._task is None or self.run is None:
+            raise Conflict("Nothing is broken by the lab: there is nothing to heal.")
+        self._heal.set()
+        return self.run
+
+    async def close(self) -> None:
+        """Ends the troubles of the store and the scenario; killed brokers stay down, as the process stops."""
+        if self._machine is not None:
+            self._store("none")
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # --- one run
+
+    async def _carry_out(self, machine: Machine, scenario: Scenario, broker: int | None) -> None:
+        stage = scripts.Stage(self._gateway, machine, self._tell)
+        limit_s = scenario.heals_after_s
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                await self._unless_healed(scripts.BREAK[scenario.slug](stage, broker))
+                if not self._heal.is_set() and scenario.slug not in scripts.ENDS_BY_ITSELF:
+                    self._say(FaultState.BROKEN)
+                    await self._heal.wait()
+        except TimeoutError:
+            self._tell(f"Not healed within {limit_s} s: the lab mends it now." if limit.expired() else "Took too long.")
+        except (LabFailed, GatewayError, KafkaError, OSError) as error:
+            text = str(error) if isinstance(error, LabFailed) else sentence(error)
+            await self._mended(machine, FaultState.FAILED, text)
+            return
+        except asyncio.CancelledError:
+            self._task = None
+            raise
+        except Exception as error:
+            _log.exception("Scenario %s of the lab failed", scenario.slug)
+            await self._mended(machine, FaultState.FAILED, f"It broke off: {error}")
+            return
+        await self._mended(machine, FaultState.HEALED, None)
+
+    async def _unless_healed(self, script: scripts.Script) -> None:
+        """Runs the script; Heal ends it early. Raises what it raises."""
+        work = asyncio.ensure_future(script)
+        healed = asyncio.ensure_future(self._heal.wait())
+        try:
+            await asyncio.wait({work, healed}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for task in (work, healed):
+                task.cancel()
+            await asyncio.gather(work, healed, return_exceptions=True)
+
+    async def _mended(self, machine: Machine, state: FaultState, message: str | None) -> None:
+        """Whatever the scenario was: store, brokers and topics are as before."""
+        self._say(FaultState.HEALING)
+        self._store("none")
+        left = []
+        for node_id in sorted(machine.brokers - machine.running):
+            try:
+                await machine.start(node_id)
+                self._tell(f"Broker {node_id} runs again.")
+            except Exception as error:
+                _log.exception("Broker %d could not be started by the lab", node_id)
+                left.append(f"Broker {node_id} could not be started: {error}")
+        for topic in scripts.TOPICS:
+            try:
+                await LabTopic(self._gateway, topic).delete()
+            except (GatewayError, KafkaError) as error:
+                left.append(f"{topic} could not be deleted: {sentence(error)}")
+        if left:
+            state, message = FaultState.FAILED, " ".join([*filter(None, [message]), *left])
+        self._task = None
+        if self.run is not None:
+            self.run = replace(self.run, state=state, message=message, ended_ms=now_ms())
+            _log.warning("Scenario %s of the lab is %s", self.run.slug, state)
+
+    def _store(self, trouble: Trouble) -> None:
+        if self._machine is not None:
+            for node_id in self._machine.brokers:
+                self._machine.trouble_store(node_id, trouble)
+
+    def _say(self, state: FaultState) -> None:
+        if self.run is not None and self.run.state not in ENDED:
+            self.run = replace(self.run, state=state)
+
+    def _tell(self, text: str) -> None:
+        if self.run is not None:
+            _log.warning("Scenario %s of the lab: %s", self.run.slug, text)
+            self.run = replace(self.run, told=(*self.run.told, Told(now_ms(), text))[-TOLD_MAX:])

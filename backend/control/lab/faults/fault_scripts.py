@@ -1,0 +1,186 @@
+"""How each scenario of the lab breaks things. What they do is undone by `faults.FaultLab`, whatever they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.election_requests import elect_preferred, elect_unclean
+from backend.control.gateway.requests.metadata_requests import fetch_cluster
+from backend.control.gateway.requests.offset_requests import Sentinel
+from backend.control.lab.bootstrap.race_plan import BootstrapPlan
+from backend.control.lab.bootstrap.race_run import PhaseSeen
+from backend.control.lab.bootstrap.race_steps import build, own_flag, race, set_flag
+from backend.control.lab.faults.fault_target import Machine
+from backend.control.lab.lab_topic import RECORD_BYTES, LabFailed, LabTopic, until
+
+Script = Coroutine[Any, Any, None]
+UNCLEAN_TOPIC: Final = "ebbline.lab.unclean"
+THIN_TOPIC: Final = "ebbline.lab.thin"
+TOPICS: Final = (UNCLEAN_TOPIC, THIN_TOPIC)
+TAKES_BROKER: Final = frozenset({"broker-kill", "dangling-copy"})
+ENDS_BY_ITSELF: Final = frozenset({"dangling-copy"})
+# Brokers that may be killed, or that are needed beside the first.
+BROKERS_NEEDED: Final = {"broker-kill": 1, "dangling-copy": 1, "thin-leader": 1, "unclean-election": 2}
+# The demo fills a segment in half a minute, and each broker leads a third of them.
+UPLOAD_WAIT_S: Final = 240.0
+# Session timeout (9 s by Kafka's default) and an election.
+ELECTION_WAIT_S: Final = 60.0
+# 24 MB in all: 2 s of producing.
+THIN_PLAN: Final = BootstrapPlan(21 << 20, 85)
+KEPT_RECORDS, LOST_RECORDS, NEW_RECORDS = 2_000, 500, 100
+BATCH_BYTES: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a script may use."""
+
+    gateway: Gateway
+    machine: Machine
+    tell: Callable[[str], None]
+
+
+async def _stuck(stage: Stage, _broker: int | None) -> None:
+    for node_id in stage.machine.brokers:
+        stage.machine.trouble_store(node_id, "held")
+    stage.tell("Uploads of every broker are held back.")
+
+
+async def _away(stage: Stage, _broker: int | None) -> None:
+    for node_id in stage.machine.brokers:
+        stage.machine.trouble_store(node_id, "unreachable")
+    stage.tell("The object store refuses every call.")
+
+
+async def _slow(stage: Stage, _broker: int | None) -> None:
+    for node_id in stage.machine.brokers:
+        stage.machine.trouble_store(node_id, "slow")
+    stage.tell("Every call of the object store takes two seconds more.")
+
+
+async def _kill(stage: Stage, broker: int | None) -> None:
+    assert broker is not None
+    await stage.machine.kill(broker)
+    stage.tell(f"Broker {broker} is killed.")
+
+
+async def _dangling(stage: Stage, broker: int | None) -> None:
+    """Kills the broker while an upload of its is held, so that its copy stays started for ever."""
+    assert broker is not None
+    machine = stage.machine
+    machine.trouble_store(broker, "held")
+    stage.tell(f"Uploads of broker {broker} are held back; waiting for one.")
+
+    async def held() -> bool | None:
+        return machine.held_uploads(broker) > 0 or None
+
+    await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", held, UPLOAD_WAIT_S)
+    await machine.kill(broker)
+    stage.tell(f"Broker {broker} is killed in the middle of an upload.")
+    await _left(stage, broker)
+    await machine.start(broker)
+    stage.tell(f"Broker {broker} runs again; the copy stays open in the ledger.")
+
+
+async def _left(stage: Stage, broker: int) -> None:
+    """Waits until nobody takes the broker for alive, so that others lead what it led."""
+
+    async def gone() -> bool | None:
+        view = await fetch_cluster(stage.gateway)
+        leads = any(partition.leader == broker for partition in view.partitions)
+        return (not leads and broker not in {one.broker_id for one in view.brokers}) or None
+
+    await until(f"broker {broker} is fenced and others lead its partitions", gone, ELECTION_WAIT_S)
+    stage.tell(f"Others lead what broker {broker} led.")
+
+
+async def _thin(stage: Stage, _broker: int | None) -> None:
+    """The second half of the bootstrap race, and then the new replica leads."""
+    machine, gateway = stage.machine, stage.gateway
+    leader, broker = min(machine.brokers), max(machine.brokers)
+    topic = LabTopic(gateway, THIN_TOPIC)
+    await topic.delete()
+    stage.tell(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
+    log = await build(topic, THIN_PLAN, leader, lambda _step, _bytes: None)
+    before = await own_flag(gateway, broker)
+
+    async def no_phases(_since_ms: int) -> tuple[PhaseSeen, ...]:
+        return ()
+
+    try:
+        seen = await race(topic, gateway, leader, broker, flag=True, phases=no_phases)
+    finally:
+        await set_flag(gateway, broker, before)
+    stage.tell(
+        f"The new replica of broker {broker} begins at offset {seen.start_offset}, that of broker {leader} at "
+        f"{log.local_start}."
+    )
+    await topic.move([broker, leader])
+
+    async def leads() -> bool | None:
+        await elect_preferred(gateway, [topic.partition])
+        return (await topic.view()).leader == broker or None
+
+    await until(f"broker {broker} leads {THIN_TOPIC}", leads, ELECTION_WAIT_S)
+    stage.tell(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
+
+
+async def _unclean(stage: Stage, _broker: int | None) -> None:
+    """A follower that missed records leads; the old leader returns and truncates."""
+    machine, gateway = stage.machine, stage.gateway
+    old, new = sorted(machine.brokers - machine.needed)[-2:]
+    topic = LabTopic(gateway, UNCLEAN_TOPIC)
+    await topic.delete()
+    await topic.create(old, {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}, [new])
+    await _fill(topic, KEPT_RECORDS)
+    await machine.kill(new)
+    stage.tell(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
+
+    async def alone() -> bool | None:
+        return (await topic.view()).isr == (old,) or None
+
+    await until(f"broker {new} leaves the ISR", alone, ELECTION_WAIT_S)
+    await _fill(topic, LOST_RECORDS)
+    stage.tell(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
+    await machine.kill(old)
+    await machine.start(new)
+
+    async def without_leader() -> bool | None:
+        view = await fetch_cluster(gateway)
+        alive = {one.broker_id for one in view.brokers}
+        return (new in alive and old not in alive and (await topic.view()).leader < 0) or None
+
+    await until(f"{UNCLEAN_TOPIC} is without a leader", without_leader, ELECTION_WAIT_S)
+    stage.tell(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
+    refused = await elect_unclean(gateway, [topic.partition])
+    if refused:
+        raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
+    await _fill(topic, NEW_RECORDS)
+    end = await topic.offset(new, Sentinel.LATEST)
+    stage.tell(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
+    await machine.start(old)
+
+    async def both() -> bool | None:
+        return set((await topic.view()).isr) == {old, new} or None
+
+    await until(f"broker {old} is in the ISR again", both, ELECTION_WAIT_S)
+    end = await topic.offset(old, Sentinel.LATEST)
+    stage.tell(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
+
+
+async def _fill(topic: LabTopic, records: int) -> None:
+    await topic.fill(records * RECORD_BYTES, BATCH_BYTES, lambda _bytes: None)
+
+
+BREAK: Final[dict[str, Callable[[Stage, int | None], Script]]] = {
+    "stuck-copy": _stuck,
+    "store-away": _away,
+    "store-slow": _slow,
+    "dangling-copy": _dangling,
+    "broker-kill": _kill,
+    "thin-leader": _thin,
+    "unclean-election": _unclean,
+}

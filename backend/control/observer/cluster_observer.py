@@ -1,0 +1,302 @@
+"""The loop that samples: ask, conclude, hand over to the recorder, wait for the next turn.
+
+A cluster that does not answer is a fact like any other: it is recorded with the time since when, and what was seen last
+stays with its age. Intervals have a jitter of 10 %, so that several observers of one cluster do not march in step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from backend.control.alerts.webhook import Webhook
+from backend.control.control_database import Database, DatabaseAway
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.requests.feature_requests import FeatureLevel
+from backend.control.gateway.requests.quorum_requests import QuorumReplica
+from backend.control.observer.cluster_rows import Watched, broker_row, cluster_row, settings_of
+from backend.control.observer.restored_context import joined, read_ledger, recall
+from backend.control.observer.sample_recorder import Entry, Heartbeat, Recorder, Settings
+from backend.control.observer.sampling.cluster_facts import ClusterFacts, Ledger
+from backend.control.observer.sampling.cluster_sampler import Sampler
+from backend.control.observer.sampling.sampling_interval import Pace
+from backend.control.observer.sampling.settings_sample import topic_rows
+from backend.control.observer.sampling_round import FLAG, Context, Round, Unchanged, assemble
+from backend.control.observer.watches import engine_event_reader as engine_events
+from backend.control.observer.watches.engine_event_reader import EventFollower
+from backend.control.observer.watches.finding_watch import FindingWatch, Seen
+from backend.control.observer.watches.reader_watch import ReaderWatch
+from backend.control.supervised_tasks import keep_running
+from backend.control.wall_clock import now_ms
+from backend.protocol.errors import KafkaError
+from backend.store.retention import KEEP_DAYS
+from backend.tiering.ids import uuid_text
+from backend.tiering.phase_inference import STALL_MS_MIN
+
+JITTER: Final = 0.1
+# A round of 10,000 partitions takes seconds; one that takes longer than this has met a broker that hangs.
+ROUND_TIMEOUT_S: Final = 60.0
+PAUSE_S_MIN: Final = 0.1
+# Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
+LEDGER_WAIT_S: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverState:
+    """How the observer is: for `/readyz`, `/metrics` and its heartbeat."""
+
+    rounds: int = 0
+    last_round_ms: int | None = None
+    round_duration_ms: int | None = None
+    away_since_ms: int | None = None
+    away_reason: str | None = None
+
+    @property
+    def cluster_answers(self) -> bool:
+        return self.last_round_ms is not None and self.away_since_ms is None
+
+
+class Observer:
+    """Samples one cluster until stopped. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        gateway: Gateway,
+        database: Database,
+        readers: ReaderWatch,
+        webhook: Webhook,
+        *,
+        pid: int,
+        started_ms: int,
+        keep_days: int = KEEP_DAYS,
+    ) -> None:
+        # Its interval is the one in force: longer than what is set on a large cluster.
+        self._watched = watched
+        self._pace = Pace(watched.interval_ms)
+        self._database = database
+        self._sampler = Sampler(gateway)
+        self.recorder = Recorder(
+            database,
+            watched.cluster_id,
+            pid=pid,
+            started_ms=started_ms,
+            interval_ms=lambda: self._watched.interval_ms,
+            keep_days=keep_days,
+        )
+        self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
+        self.webhook = webhook
+        self.findings = FindingWatch(
+            database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
+        )
+        self.readers = readers
+        # Those of the newest look at the quorum.
+        self.feature_levels: Mapping[str, FeatureLevel] = {}
+        self.quorum_replicas: tuple[QuorumReplica, ...] = ()
+        self._seen_ms: dict[int, int] = {}
+        self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
+        self._unchanged = Unchanged()
+        self._ledger = Ledger()
+        self._reading: asyncio.Task[Ledger] | None = None
+        self._poke = asyncio.Event()
+        self._recalled = False
+        self.state = ObserverState()
+        self.facts: ClusterFacts | None = None
+        self.round: Round | None = None
+
+    def look_again(self) -> None:
+        """Starts the next round now, with fresh settings: something has just been changed."""
+        self._sampler.settings.look_again()
+        self._poke.set()
+
+    async def run(self) -> None:
+        """Samples until cancelled; a failure of our own is logged and the next round tried."""
+        helpers: list[asyncio.Task[Any]] = [
+            asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
+            asyncio.create_task(keep_running("observer-events", self.events.run)),
+            asyncio.create_task(keep_running("observer-findings", self.findings.run)),
+            asyncio.create_task(keep_running("observer-readers", self.readers.run)),
+            asyncio.create_task(keep_running("observer-webhook", self.webhook.run)),
+        ]
+        try:
+            while True:
+                began_s = time.monotonic()
+                self._poke.clear()
+                if not self._recalled:
+                    await self._recall()
+                await self._turn()
+                await self._pause(began_s)
+        finally:
+            if self._reading is not None:
+                helpers.append(self._reading)
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+
+    async def stop(self, timeout_s: float = 5.0) -> None:
+        """After `run` was cancelled: stores what waits and says that the observer has stopped."""
+        self.recorder.submit(Entry(Heartbeat(now_ms(), "stopped", "The observer was stopped.")))
+        await self.recorder.drain(timeout_s)
+
+    async def _pause(self, began_s: float) -> None:
+        interval_s = self._pace.next_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
+        pause_s = max(PAUSE_S_MIN, interval_s - (time.monotonic() - began_s))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._poke.wait(), pause_s)
+
+    async def _turn(self) -> None:
+        at_ms = now_ms()
+        try:
+            async with asyncio.timeout(ROUND_TIMEOUT_S):
+                await self._round(at_ms)
+        except (GatewayError, KafkaError) as error:
+            self._away(at_ms, sentence(error))
+        except TimeoutError:
+            self._away(at_ms, f"The brokers did not answer all questions in {ROUND_TIMEOUT_S:.0f} s.")
+        except Exception as error:  # a fault of ours must not end the watch over the cluster; it is logged and shown
+            self._failed(at_ms, error)
+
+    async def _round(self, at_ms: int) -> None:
+        began_s = time.monotonic()
+        facts = await self._sampler.round(at_ms)
+        if facts.cluster_id != self._watched.cluster_id:
+            self._foreign(at_ms, facts.cluster_id)
+            return
+        await self._read_ledger(at_ms)
+        self._conclude(facts)
+        duration_ms = round((time.monotonic() - began_s) * 1000)
+        self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
+
+    def _keep_pace(self, partitions: int, replicas: int) -> None:
+        interval_ms = self._pace.interval_ms(partitions, replicas)
+        if interval_ms != self._watched.interval_ms:
+            self._watched = replace(self._watched, interval_ms=interval_ms)
+            self._context = replace(self._context, stall_ms=max(STALL_MS_MIN, 3 * interval_ms))
+
+    def _conclude(self, facts: ClusterFacts) -> None:
+        flags = self._sampler.settings.newest.flags(FLAG)
+        self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
+        self._pace.saw(frozenset(topic.topic_id for topic in facts.topics))
+        self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
+        round_ = assemble(facts, self._context, self._unchanged)
+        self._context = round_.next_context(self._context)
+        self.events.follow(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
+        self.events.forget_others(p.view for p in facts.partitions)
+        self.facts, self.round = facts, round_
+        entry = self._entry(facts, round_)
+        self.recorder.submit(entry)
+        self.findings.submit(
+            Seen(
+                round_,
+                entry.brokers,
+                entry.topics,
+                self._sampler.settings.newest,
+                self.readers.offsets,
+                self.readers.reader_queues,
+                self.feature_levels,
+                {f"broker {i}": count for i, count in self.readers.passed_over.items()}
+                | ({"events": self.events.unreadable} if self.events.unreadable else {}),
+                self.quorum_replicas,
+                facts.eligible.told,
+                facts.offline_logs,
+            )
+        )
+
+    def _entry(self, facts: ClusterFacts, round_: Round) -> Entry:
+        if not self._recalled:
+            # The counter goes on from what the database has, which is not known yet.
+            round_ = replace(round_, totals={**round_.totals, "produced_bytes": None})
+        silent = [b for b in facts.brokers.values() if not b.reachable]
+        message = None if not silent else " ".join(b.error or "" for b in silent)
+        topic_ids = {topic.topic: uuid_text(topic.topic_id) for topic in facts.topics}
+        return Entry(
+            Heartbeat(facts.at_ms, "running", message, self._detail()),
+            round=round_,
+            cluster=cluster_row(self._watched, facts),
+            brokers=self._broker_rows(facts),
+            topics=topic_rows(self._watched.cluster_id, facts.topics, topic_ids, facts.at_ms),
+            settings=self._new_settings(facts),
+        )
+
+    def _detail(self) -> dict[str, Any]:
+        return {
+            "rounds": self.state.rounds,
+            "round_duration_ms": self.state.round_duration_ms,
+            "dropped_rounds": self.recorder.dropped_rounds,
+            "events_read": self.events.events_read,
+        }
+
+    def _broker_rows(self, facts: ClusterFacts) -> list[dict[str, Any]]:
+        rows = []
+        for broker_id, broker in facts.brokers.items():
+            if broker.reachable:
+                self._seen_ms[broker_id] = facts.at_ms
+            seen_ms = self._seen_ms.get(broker_id, facts.at_ms)
+            rows.append(broker_row(self._watched.cluster_id, broker, facts.at_ms, seen_ms))
+        return rows
+
+    def _new_settings(self, facts: ClusterFacts) -> Settings | None:
+        """What was told of the settings since the round before."""
+        told = self._sampler.settings.take_told()
+        return None if told is None else settings_of(told, facts)
+
+    def _away(self, at_ms: int, reason: str) -> None:
+        since_ms = self.state.away_since_ms or at_ms
+        if self.state.away_since_ms is None:
+            _log.warning("Cluster %s does not answer: %s", self._watched.name, reason)
+        self.state = replace(self.state, away_since_ms=since_ms, away_reason=reason)
+        detail = self._detail() | {"away_since_ms": since_ms, "reason": reason}
+        message = f"The cluster does not answer. {reason}"
+        self.recorder.submit(Entry(Heartbeat(at_ms, "waiting", message, detail)))
+
+    def _foreign(self, at_ms: int, cluster_id: str) -> None:
+        """Brokers of another cluster: nothing of them is stored under our name."""
+        self._sampler.settings.forget()
+        reason = (
+            f"The brokers at {self._watched.bootstrap_servers} belong to cluster {cluster_id}, "
+            f"not to {self._watched.cluster_id}: check the bootstrap servers."
+        )
+        if self.state.away_reason != reason:
+            _log.error("%s", reason)
+        self.state = replace(self.state, away_since_ms=self.state.away_since_ms or at_ms, away_reason=reason)
+        self.recorder.submit(Entry(Heartbeat(at_ms, "failed", reason, self._detail())))
+
+    def _failed(self, at_ms: int, error: Exception) -> None:
+        _log.exception("A round of samples of cluster %s failed", self._watched.name)
+        reason = f"A round failed by a fault of this program ({type(error).__name__}); see the backend's log."
+        self.state = replace(self.state, away_since_ms=self.state.away_since_ms or at_ms, away_reason=reason)
+        self.recorder.submit(Entry(Heartbeat(at_ms, "failed", reason, self._detail())))
+
+    async def _recall(self) -> None:
+        """Goes on where the process before stopped; rounds do not wait for a database that is away."""
+        cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
+        try:
+            stored = await self._database.read(lambda c: recall(c, cluster_id, stall_ms))
+        except DatabaseAway as error:
+            _log.debug("the observer goes on without its last samples: %s", error)
+            return
+        self._context = joined(stored, self._context)
+        self._recalled = True
+        self.recorder.begin()
+
+    async def _read_ledger(self, at_ms: int) -> None:
+        """The ledger as it is now or, where the database takes long, as it was in a round before."""
+        if self._reading is None:
+            query = self._database.read(lambda c: read_ledger(c, self._watched.cluster_id, at_ms))
+            self._reading = asyncio.create_task(query, name="observer-ledger")
+        await asyncio.wait({self._reading}, timeout=LEDGER_WAIT_S)
+        if not self._reading.done():
+            return
+        done, self._reading = self._reading, None
+        try:
+            self._ledger = done.result()
+        except DatabaseAway as error:
+            _log.debug("the ledger of the round before is used: %s", error)

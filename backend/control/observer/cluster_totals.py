@@ -1,0 +1,98 @@
+"""The cluster in a dozen sums, for the Overview's figures and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from backend.control.observer.sampling.cluster_facts import ClusterFacts, Ledger
+from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.pending import PendingReason
+
+
+def totals(
+    facts: ClusterFacts,
+    ledger: Ledger,
+    partitions: Sequence[PartitionSample],
+    replicas: Sequence[ReplicaSample],
+    produced_bytes: int | None,
+) -> dict[str, int | None]:
+    """A row of `cluster_sample` without its key. A sum with an unknown part counts the parts that are known."""
+    tiered = [p for p in partitions if p.tiered]
+    return {
+        "partitions": len(partitions),
+        "tiered_partitions": len(tiered),
+        "offline_partitions": sum(p.leader < 0 for p in partitions),
+        "replicas": len(replicas),
+        "replicas_not_in_sync": sum(not r.in_isr for r in replicas),
+        "brokers": len(facts.brokers),
+        "brokers_reachable": sum(b.reachable for b in facts.brokers.values()),
+        "log_end_offset_sum": _sum(p.log_end_offset for p in tiered),
+        "tiered_offset_sum": _sum(
+            None if p.latest_tiered_offset is None else p.latest_tiered_offset + 1 for p in tiered
+        ),
+        "produced_bytes": produced_bytes,
+        "pending_offsets": _sum(pending_offsets(p) for p in tiered),
+        "pending_bytes": _sum(pending_bytes(p) for p in tiered),
+        "local_log_bytes": _sum(r.local_log_bytes for r in replicas),
+        "remote_log_bytes": _remote_bytes(ledger, partitions),
+        "open_copies": ledger.open_copies,
+        "oldest_open_copy_ms": ledger.oldest_open_copy_ms,
+        "open_deletes": ledger.open_deletes,
+        "oldest_open_delete_ms": ledger.oldest_open_delete_ms,
+    }
+
+
+def _remote_bytes(ledger: Ledger, partitions: Sequence[PartitionSample]) -> int | None:
+    """Only the ledger counts remote bytes: without one a tiered partition's are not known, and so is the sum."""
+    if not ledger.partitions and any(p.tiered and p.remote_log_bytes is None for p in partitions):
+        return None
+    return _sum(p.remote_log_bytes for p in partitions)
+
+
+def pending_offsets(partition: PartitionSample) -> int | None:
+    """Records that are on local disks only; None when the leader does not know."""
+    if partition.pending_reason == PendingReason.ALL_COPIED:
+        return 0
+    pending, log_end = partition.earliest_pending_upload_offset, partition.log_end_offset
+    if pending is None or log_end is None or partition.pending_reason is not None:
+        return None
+    return max(0, log_end - pending)
+
+
+def pending_bytes(partition: PartitionSample) -> int | None:
+    """Their size, taking the leader's local records to be of one size."""
+    offsets, local_bytes = pending_offsets(partition), partition.local_log_bytes
+    start, end = partition.local_log_start_offset, partition.log_end_offset
+    if offsets is None or local_bytes is None or start is None or end is None:
+        return None
+    return 0 if end <= start else round(local_bytes * min(1.0, offsets / (end - start)))
+
+
+def produced(partitions: Iterable[PartitionSample], last: Mapping[tuple[str, int], PartitionSample]) -> int | None:
+    """Bytes that came to the tiered partitions since they answered last: each one's records times its own bytes per
+    record, as its local log shows it. None when that is known of no partition; others are left out.
+    """
+    return _sum(
+        _produced(partition, last.get((partition.topic, partition.partition)))
+        for partition in partitions
+        if partition.tiered
+    )
+
+
+def _produced(partition: PartitionSample, last: PartitionSample | None) -> int | None:
+    if partition.answered_ms is not None or last is None or last.topic_id != partition.topic_id:
+        return None
+    before, end = last.log_end_offset, partition.log_end_offset
+    if before is None or end is None:
+        return None
+    if end <= before:  # an unclean election may take records back: nothing came
+        return 0
+    start, local_bytes = partition.local_log_start_offset, partition.local_log_bytes
+    if start is None or local_bytes is None or end <= start:
+        return None
+    return round((end - before) * local_bytes / (end - start))
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

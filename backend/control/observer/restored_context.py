@@ -1,0 +1,89 @@
+"""What the observer goes on from after a restart: its last rows, so that ages and phases do not start over."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.control.observer.sampling.cluster_facts import Ledger, RemoteFacts
+from backend.control.observer.sampling_round import Context, ReplicaKey
+from backend.store.queries import observer as stored
+from backend.store.queries import partitions as pages
+from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.phase_inference import Memory
+from backend.tiering.phases import FollowerPhase
+
+
+def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
+    """The context of the first round."""
+    partitions = [_sample(PartitionSample, row) for row in pages.partitions(connection, cluster_id, tiered_only=False)]
+    rows = pages.replicas(connection, cluster_id)
+    memories: dict[ReplicaKey, Memory] = {
+        (row.topic, row.partition, row.broker_id): Memory(
+            phase=FollowerPhase(row.phase) if row.phase in set(FollowerPhase) else None,
+            since_ms=row.phase_since_ms or row.sampled_ms,
+            log_end=row.log_end_offset,
+            moved_ms=row.changed_ms,
+        )
+        for row in rows
+        if row.role == "follower"
+    }
+    return Context(
+        memories=memories,
+        stall_ms=stall_ms,
+        last_partitions={(p.topic, p.partition): p for p in partitions},
+        produced_bytes=stored.produced_bytes(connection, cluster_id),
+        last_replicas={(r.topic, r.partition, r.broker_id): r for r in (_sample(ReplicaSample, row) for row in rows)},
+    )
+
+
+def joined(stored: Context, seen: Context) -> Context:
+    """What was stored before this process, and what it has seen itself meanwhile, which is newer."""
+    memories = dict(stored.memories)
+    for key, memory in seen.memories.items():
+        before = memories.get(key)
+        # A phase that goes on began when it was first seen.
+        memories[key] = (
+            memory if before is None or before.phase != memory.phase else replace(memory, since_ms=before.since_ms)
+        )
+    return replace(
+        seen,
+        memories=memories,
+        last_partitions={**stored.last_partitions, **seen.last_partitions},
+        last_replicas={**stored.last_replicas, **seen.last_replicas},
+        produced_bytes=stored.produced_bytes + seen.produced_bytes,
+    )
+
+
+def _sample(kind: type[Any], row: Any) -> Any:
+    """A stored row as a sample of the time it was taken."""
+    values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name != "answered_ms"}
+    frozen = {name: _frozen(value) if name != "evidence" else value for name, value in values.items()}
+    return kind(**frozen, answered_ms=row.sampled_ms)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+
+
+def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> Ledger:
+    """What the pipeline has stored of the remote tier."""
+    work = stored.open_work(connection, cluster_id)
+    return Ledger(
+        partitions={
+            (row.topic_id, row.partition): RemoteFacts(
+                row.finished_bytes, row.finished_segments, row.highest_copied_offset
+            )
+            for row in stored.remote_partitions(connection, cluster_id)
+        },
+        open_copies=work.copies,
+        oldest_open_copy_ms=_age(work.oldest_copy_ms, at_ms),
+        open_deletes=work.deletes,
+        oldest_open_delete_ms=_age(work.oldest_delete_ms, at_ms),
+    )
+
+
+def _age(began_ms: int | None, at_ms: int) -> int | None:
+    return None if began_ms is None else max(0, at_ms - began_ms)

@@ -1,0 +1,253 @@
+"""Puts rounds into the database: in order, on a thread, again and again while the database is locked or away.
+
+Rounds that cannot be written yet wait in memory, so the history has no hole afterwards. The memory is bounded: the
+oldest rounds go first, and are counted, as is a round that the database takes for nothing it can store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.control.control_database import Database, DatabaseAway
+from backend.control.gateway.requests.config_requests import Entries
+from backend.control.observer.sampling.settings_sample import config_rows
+from backend.control.observer.sampling_round import Round
+from backend.store import writes
+from backend.store.engine import reading, writing
+from backend.store.queries.observer import replica_keys
+from backend.store.retention import KEEP_DAYS, Retention
+from backend.store.samples import SampleWriter
+from backend.store.trouble import first_line
+from backend.store.writes_observer import Resource, save_settings
+
+Row = Mapping[str, Any]
+# A sample is about 600 bytes here: 60 MB at most. A cluster of 120 partitions x 3 replicas fills it in 7 minutes.
+WAITING_SAMPLES_MAX: Final = 100_000
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 15.0
+RETENTION_INTERVAL_MS: Final = 600_000
+# Twice what the longest write takes, thinning an hour of samples of 10,000 partitions. A server that hangs in the
+# middle of a transaction is given up after a minute (`store.limits`).
+HANGS_S: Final = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What the observer says of itself; the arguments of `writes.heartbeat`."""
+
+    at_ms: int
+    state: str
+    message: str | None
+    detail: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A look at settings: what was told of some resources, and which ones there are."""
+
+    at_ms: int
+    entries: Mapping[Resource, Entries]
+    known: frozenset[Resource]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One round for the database, or only a sign of life while the cluster is away."""
+
+    heartbeat: Heartbeat
+    round: Round | None = None
+    cluster: Row | None = None
+    brokers: Sequence[Row] = ()
+    topics: Sequence[Row] = ()
+    settings: Settings | None = None
+
+    @property
+    def size(self) -> int:
+        return 1 + (len(self.round.partitions) + len(self.round.replicas) if self.round is not None else 0)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What the database holds, after the last commit; nothing is known of it at first, nor after it was away: then it
+    may be another one, which lacks what was committed last.
+    """
+
+    replicas: set[tuple[str, int, int]] = field(default_factory=set)
+    settings: dict[Resource, Entries] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
+
+
+class Recorder:
+    """Belongs to one event loop; `run` is its only writer."""
+
+    def __init__(
+        self,
+        database: Database,
+        cluster_id: str,
+        *,
+        pid: int,
+        started_ms: int,
+        interval_ms: Callable[[], int],
+        keep_days: int = KEEP_DAYS,
+    ) -> None:
+        self._database = database
+        self._cluster_id = cluster_id
+        self._pid, self._started_ms, self._interval_ms = pid, started_ms, interval_ms
+        self._writer = SampleWriter(database.engine, cluster_id)
+        self._retention = Retention(database.engine, cluster_id, keep_days)
+        self._retention_ms = 0
+        self._waiting: deque[Entry] = deque()
+        self._waiting_samples = 0
+        self._arrived = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._stored: _Stored | None = None
+        self._refused = ""
+        self.dropped_rounds = 0
+        self.away: str | None = None
+        self._began_s: float | None = None  # the write that is under way
+
+    @property
+    def takes_samples(self) -> bool:
+        """Whether the database is neither away nor hangs in a write."""
+        began_s = self._began_s
+        return self.away is None and (began_s is None or time.monotonic() - began_s < HANGS_S)
+
+    @property
+    def waiting_rounds(self) -> int:
+        """Rounds that the database has not taken yet."""
+        return len(self._waiting)
+
+    def submit(self, entry: Entry) -> None:
+        """Queues an entry; never waits. A sign of life replaces a waiting one that has nothing else to say."""
+        if self._waiting and self._waiting[-1].round is None and entry.round is None:
+            self._waiting[-1] = entry
+        else:
+            self._waiting.append(entry)
+            self._waiting_samples += entry.size
+        while self._waiting_samples > WAITING_SAMPLES_MAX and len(self._waiting) > 1:
+            self._waiting_samples -= self._waiting.popleft().size
+            self._dropped("The database is away")
+        self._arrived.set()
+
+    def _dropped(self, why: str) -> None:
+        self.dropped_rounds += 1
+        if self.dropped_rounds == 1 or self.dropped_rounds % 100 == 0 or why != self._refused:
+            _log.warning("%s; %d rounds of samples were dropped", why, self.dropped_rounds)
+        self._refused = why
+
+    def begin(self) -> None:
+        """From now on it writes: what the process before stored has been read, and may be replaced."""
+        self._begun.set()
+
+    async def run(self) -> None:
+        """Writes until it is cancelled, once :meth:`begin` was called."""
+        await self._begun.wait()
+        pause_s = RETRY_FIRST_S
+        while True:
+            await self._arrived.wait()
+            try:
+                await self._drain()
+            except DatabaseAway as error:
+                if self.away is None:
+                    _log.warning("Samples wait in memory: %s", error)
+                self.away = str(error)
+                self._stored = None
+                await asyncio.sleep(pause_s)
+                pause_s = min(RETRY_MAX_S, pause_s * 2)
+                continue
+            if self.away is not None:
+                _log.info("The database answers again; waiting samples are stored")
+            self.away, pause_s = None, RETRY_FIRST_S
+
+    async def drain(self, timeout_s: float) -> None:
+        """Writes what waits, once, before a stop; gives up after the time or on the first failure."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._drain()
+        except (DatabaseAway, TimeoutError) as error:
+            _log.warning("%d rounds of samples are lost at this stop: %s", len(self._waiting), error)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            entry = self._waiting[0]
+            self._began_s = time.monotonic()
+            try:
+                await self._database.observe(partial(self._write, entry))
+            except SQLAlchemyError as error:
+                # Not away: it refuses this very entry. Keeping it would hold up all that follow.
+                self._stored = None
+                self._dropped(f"The database refused a round of samples: {first_line(error)}")
+            finally:
+                self._began_s = None
+            if self._waiting and self._waiting[0] is entry:
+                self._waiting.popleft()
+                self._waiting_samples -= entry.size
+        self._arrived.clear()
+
+    def _write(self, entry: Entry) -> None:
+        """On the database thread. Repeating it after a failure in the middle gives the same rows."""
+        with writing(self._database.engine) as connection:
+            self._heartbeat(connection, entry.heartbeat)
+            if entry.cluster is not None:
+                writes.save_cluster(connection, entry.cluster)
+            if entry.brokers:
+                writes.save_brokers(connection, self._cluster_id, list(entry.brokers))
+            if entry.round is not None:
+                writes.save_topics(connection, self._cluster_id, list(entry.topics))
+                totals = {"cluster_id": self._cluster_id, "sampled_ms": entry.round.at_ms, **entry.round.totals}
+                writes.save_cluster_sample(connection, totals)
+        if self._stored is None:
+            self._writer = SampleWriter(self._database.engine, self._cluster_id)
+            with reading(self._database.engine) as connection:
+                self._stored = _Stored(replicas=replica_keys(connection, self._cluster_id))
+        if entry.round is not None:
+            self._write_round(self._stored, entry.round, {str(row["topic"]) for row in entry.topics})
+        if entry.settings is not None:
+            self._write_settings(self._stored, entry.settings)
+        if entry.heartbeat.at_ms - self._retention_ms >= RETENTION_INTERVAL_MS:
+            self._retention.run(entry.heartbeat.at_ms)
+            self._retention_ms = entry.heartbeat.at_ms
+
+    def _heartbeat(self, connection: Any, heartbeat: Heartbeat) -> None:
+        writes.heartbeat(
+            connection,
+            self._cluster_id,
+            "observer",
+            pid=self._pid,
+            started_ms=self._started_ms,
+            now_ms=heartbeat.at_ms,
+            interval_ms=self._interval_ms(),
+            state=heartbeat.state,
+            message=heartbeat.message,
+            detail=heartbeat.detail,
+        )
+
+    def _write_round(self, known: _Stored, round_: Round, topics: set[str]) -> None:
+        self._writer.forget(known.topics - topics)
+        known.topics = topics
+        replicas = {(r.topic, r.partition, r.broker_id) for r in round_.replicas}
+        self._writer.remove_replicas(known.replicas - replicas)
+        known.replicas = replicas
+        self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
+
+    def _write_settings(self, known: _Stored, settings: Settings) -> None:
+        told, stored, at_ms = settings.entries, known.settings, settings.at_ms
+        changed = {resource: entries for resource, entries in told.items() if entries != stored.get(resource)}
+        rows = [row for key, entries in changed.items() for row in config_rows(self._cluster_id, key, entries, at_ms)]
+        with writing(self._database.engine) as connection:
+            save_settings(connection, self._cluster_id, rows, told.keys() - changed.keys(), settings.known, at_ms)
+            if changed:
+                writes.data_changed(connection, self._cluster_id, "observer")
+        stored |= changed
+        for resource in stored.keys() - settings.known:
+            del stored[resource]

@@ -1,0 +1,170 @@
+"""What one broker is asked in a round: the offsets of its own replicas, the high watermarks it leads, its disks.
+
+Budget per broker and round: 2 ListOffsets requests for all its replicas (-1, -2), 2 more for its tiered ones (-4, -5),
+2 for the partitions it leads (-6, and -1 as a consumer for the high watermark), 1 DescribeLogDirs. They travel together
+on one connection. 10,000 partitions x 3 replicas on 3 brokers are 5 chunks of 2,000 per request: at most 31 requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.control.gateway.gateway_errors import GatewayError, UnsupportedByBroker
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.requests.log_dir_requests import BrokerDisk, ReplicaSize, describe_log_dirs
+from backend.control.gateway.requests.metadata_requests import PartitionView
+from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, OffsetAnswer, OffsetQuestion, Sentinel
+from backend.control.memo import Memo
+from backend.control.observer.sampling.cluster_facts import EpochPoint, ReplicaFacts
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+UNKNOWN: Final = OffsetAnswer(-1, -1, ErrorCode.UNKNOWN_SERVER_ERROR)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class BrokerSample:
+    """A broker's answers of one round; `error` says why there are none."""
+
+    broker_id: int
+    replicas: dict[TopicPartition, ReplicaFacts] = field(default_factory=dict)
+    pending: Answers = field(default_factory=dict)
+    high_watermarks: Answers = field(default_factory=dict)
+    disk: BrokerDisk | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What of a cluster's partitions a broker is asked about."""
+
+    replicas: list[TopicPartition]
+    tiered: list[TopicPartition]
+    led: list[TopicPartition]
+    led_tiered: list[TopicPartition]
+
+    @staticmethod
+    def of(broker_id: int, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> _Asked:
+        """`tiered` holds the ids of tiered topics."""
+        own = [p for p in partitions if broker_id in p.replicas]
+        led = [p for p in own if p.leader == broker_id]
+        return _Asked(
+            [p.topic_partition for p in own],
+            [p.topic_partition for p in own if p.topic_id in tiered],
+            [p.topic_partition for p in led],
+            [p.topic_partition for p in led if p.topic_id in tiered],
+        )
+
+
+class BrokerSampler:
+    """Asks one broker each round. What it says again is the object of the round before."""
+
+    def __init__(self, gateway: Gateway, broker_id: int) -> None:
+        self._gateway = gateway
+        self._broker_id = broker_id
+        self._earliest = OffsetQuestion(broker_id, Sentinel.EARLIEST)
+        self._earliest_local = OffsetQuestion(broker_id, Sentinel.EARLIEST_LOCAL)
+        self._latest_tiered = OffsetQuestion(broker_id, Sentinel.LATEST_TIERED)
+        self._pending = OffsetQuestion(broker_id, Sentinel.EARLIEST_PENDING_UPLOAD)
+        self._high_watermark = OffsetQuestion(broker_id, Sentinel.LATEST, CONSUMER)
+        self._latest = OffsetQuestion(broker_id, Sentinel.LATEST)
+        self._disk: BrokerDisk | None = None
+        self._view: tuple[Sequence[PartitionView], frozenset[bytes]] | None = None
+        self._asked = _Asked([], [], [], [])
+        self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
+
+    async def sample(self, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> BrokerSample:
+        """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
+        if self._view is None or self._view[0] is not partitions or self._view[1] != tiered:
+            self._view = partitions, tiered
+            self._asked = _Asked.of(self._broker_id, partitions, tiered)
+        asked = self._asked
+        try:
+            self._disk, answers = await asyncio.gather(
+                self._described_disk(),
+                asyncio.gather(
+                    self._offsets(self._earliest, asked.replicas),
+                    self._offsets(self._earliest_local, asked.tiered),
+                    self._offsets(self._latest_tiered, asked.tiered),
+                    self._offsets(self._pending, asked.led_tiered),
+                    self._offsets(self._high_watermark, asked.led),
+                    self._offsets(self._latest, asked.replicas),
+                ),
+            )
+        except GatewayError as error:
+            return BrokerSample(self._broker_id, error=str(error))
+        earliest, local, remote, pending, high_watermarks, latest = answers
+        sizes = self._disk.replicas if self._disk is not None else {}
+        offline = self._disk.offline_logs if self._disk is not None else {}
+        self._replicas.turn()
+        facts = {
+            tp: self._replicas.value(
+                tp,
+                _replica,
+                self._broker_id,
+                tp,
+                earliest.get(tp, UNKNOWN),
+                latest.get(tp, UNKNOWN),
+                (local.get(tp), remote.get(tp)) if tp in local or tp in remote else None,
+                sizes.get(tp),
+                offline.get(tp),
+            )
+            for tp in asked.replicas
+        }
+        return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
+
+    async def _offsets(self, question: OffsetQuestion, partitions: Sequence[TopicPartition]) -> Answers:
+        try:
+            return await question.ask(self._gateway, partitions)
+        except UnsupportedByBroker:
+            return {}  # an older broker: the page shows "?"
+
+    async def _described_disk(self) -> BrokerDisk | None:
+        try:
+            return await describe_log_dirs(self._gateway, self._broker_id, known=self._disk)
+        except (UnsupportedByBroker, KafkaError) as error:
+            _log.debug("broker %d tells no log sizes: %s", self._broker_id, sentence(error))
+            return None
+
+
+def _replica(
+    broker_id: int,
+    tp: TopicPartition,
+    earliest: OffsetAnswer,
+    latest: OffsetAnswer,
+    at_tier: tuple[OffsetAnswer | None, OffsetAnswer | None] | None,
+    size: ReplicaSize | None,
+    offline: str | None,
+) -> ReplicaFacts:
+    problem = next((a.error for a in (earliest, latest) if a.error is not ErrorCode.NONE), None)
+    if problem is not None:
+        return ReplicaFacts(
+            broker_id,
+            local_bytes=size.size_bytes if size else None,
+            log_dir=size.log_dir if size else None,
+            error=f"Broker {broker_id} answered {problem.name} for {tp}."
+            if offline is None
+            else f"Broker {broker_id} cannot use its log of {tp}: {offline}.",
+        )
+    # A topic that is not tiered has nothing but local data; Kafka answers -4 as -2 and -5 as -1 there.
+    local, remote = at_tier or (earliest, OffsetAnswer(-1, -1))
+    known = [a for a in (earliest, local, remote) if a is not None and a.error is ErrorCode.NONE]
+    return ReplicaFacts(
+        broker_id,
+        log_start=earliest.offset,
+        local_start=_offset(local),
+        latest_tiered=_offset(remote),
+        log_end=latest.offset,
+        points=tuple(dict.fromkeys(EpochPoint(a.offset, a.epoch) for a in known if a.epoch >= 0 and a.offset >= 0)),
+        local_bytes=size.size_bytes if size else None,
+        log_dir=size.log_dir if size else None,
+    )
+
+
+def _offset(answer: OffsetAnswer | None) -> int | None:
+    return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None

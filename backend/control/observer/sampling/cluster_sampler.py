@@ -1,0 +1,231 @@
+"""Asks a cluster everything one round needs and puts it together as facts.
+
+Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often settings
+(`settings_watch`), and with them fenced brokers, features and the active controller; epoch chains (`chain_watch`) where
+they may have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from backend.control.gateway.broker_connection import LastAnswer
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.requests.eligible_replica_requests import EligibleAnswer, EligibleReplicas, fetch_eligible
+from backend.control.gateway.requests.epoch_requests import EpochChain
+from backend.control.gateway.requests.metadata_requests import (
+    BrokerView,
+    ClusterView,
+    PartitionView,
+    TopicView,
+    fetch_brokers,
+    fetch_cluster,
+    fetch_features,
+)
+from backend.control.gateway.requests.offset_requests import OffsetAnswer
+from backend.control.gateway.requests.quorum_requests import fetch_controller_id
+from backend.control.gateway.requests.reassignment_requests import Move, list_reassignments
+from backend.control.memo import Memo
+from backend.control.observer.sampling.broker_sampler import BrokerSample, BrokerSampler
+from backend.control.observer.sampling.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    PartitionFacts,
+    ReplicaFacts,
+    TopicFacts,
+)
+from backend.control.observer.sampling.epoch_chain_watch import ChainWatch
+from backend.control.observer.sampling.settings_sample import topic_config
+from backend.control.observer.sampling.settings_watch import SettingsWatch
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.eligible_leaders import below_min_isr
+from backend.tiering.ids import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class Sampler:
+    """Keeps what does not have to be asked each round."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.settings = SettingsWatch(gateway)
+        self._leader_chains = ChainWatch(gateway)
+        self._registered: dict[int, BrokerView] = {}
+        self._features: Mapping[str, int] = {}
+        self._controller_id: int | None = None
+        self._cluster: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
+        self._samplers: dict[int, BrokerSampler] = {}
+        self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
+
+    async def round(self, now_ms: int) -> ClusterFacts:
+        """Everything about the cluster now. Raises GatewayError when no broker answers."""
+        view = await fetch_cluster(self._gateway, last=self._cluster)
+        if self.settings.is_due(view, now_ms):
+            await self.settings.look(view, now_ms)
+            await self._refresh(view)
+        else:
+            await self.settings.look_at_new(view, now_ms)
+        topics = tuple(self._topic(topic) for topic in view.topics)
+        tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
+        by_name = {topic.topic: topic for topic in topics}
+        moves, samples, eligible = await asyncio.gather(
+            self._moves(), self._sample_brokers(view, tiered), self._eligible(view, by_name)
+        )
+        chains = await self._leader_chains.chains(view, samples)
+        self._partitions.turn()
+        partitions = tuple(
+            _partition(self._partitions, p, by_name[p.topic], samples, chains.get(p.topic_partition), moves)
+            for p in view.partitions
+        )
+        return ClusterFacts(
+            at_ms=now_ms,
+            cluster_id=view.cluster_id,
+            controller_id=self._controller_id if self._controller_id is not None else view.controller_id,
+            features=self._features,
+            brokers=self._brokers(view, samples),
+            topics=topics,
+            partitions=partitions,
+            eligible=eligible,
+        )
+
+    async def _refresh(self, view: ClusterView) -> None:
+        try:
+            self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
+            self._controller_id = await fetch_controller_id(self._gateway)
+            if view.brokers:
+                self._features = await fetch_features(self._gateway, view.brokers[0].broker_id)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("the cluster's brokers cannot be described: %s", sentence(error))
+
+    def _topic(self, topic: TopicView) -> TopicFacts:
+        return TopicFacts(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partition_count=len(topic.partitions),
+            replication_factor=max((len(p.replicas) for p in topic.partitions), default=0),
+            internal=topic.internal,
+            config=topic_config(self.settings.newest.topics.get(topic.topic)),
+        )
+
+    async def _moves(self) -> dict[TopicPartition, Move]:
+        try:
+            return await list_reassignments(self._gateway)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("moves in progress cannot be listed: %s", sentence(error))
+            return {}
+
+    async def _eligible(self, view: ClusterView, topics: Mapping[str, TopicFacts]) -> EligibleAnswer:
+        """Of all partitions for which the cluster may keep them; those without a leader first, as answers have a limit.
+
+        The others' lists are empty by definition: in a healthy cluster nothing is asked.
+        """
+        leaderless = {p.topic for p in view.partitions if p.leader < 0}
+        below = {p.topic for p in view.partitions if below_min_isr(topics[p.topic].config, p.replicas, p.isr)}
+        told: dict[TopicPartition, EligibleReplicas] = {}
+        complete = True
+        try:
+            for names in (leaderless, below - leaderless):
+                if names:
+                    found = await fetch_eligible(self._gateway, names)
+                    told |= found.told
+                    complete &= found.complete
+        except (GatewayError, KafkaError) as error:
+            _log.debug("eligible leader replicas cannot be asked for: %s", sentence(error))
+            return EligibleAnswer(told, complete=False, cause=sentence(error))
+        return EligibleAnswer(told, complete)
+
+    async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
+        alive = [b.broker_id for b in view.brokers]
+        self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
+        asked = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
+        return {sample.broker_id: sample for sample in await asyncio.gather(*asked)}
+
+    def _brokers(self, view: ClusterView, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
+        """Registered brokers, alive or not: Metadata lists only those that are alive."""
+        alive = {b.broker_id: b for b in view.brokers}
+        found: dict[int, BrokerFacts] = {}
+        for broker_id, registered in sorted((self._registered | alive).items()):
+            sample = samples.get(broker_id)
+            if sample is None:
+                absent = f"Broker {broker_id} is registered, but not alive."
+                found[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
+                continue
+            known = self._registered.get(broker_id)
+            facts = BrokerView(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
+            log_dirs = sample.disk.log_dirs if sample.disk is not None else None
+            found[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
+        return found
+
+
+def _partition(
+    memo: Memo[TopicPartition, PartitionFacts],
+    view: PartitionView,
+    topic: TopicFacts,
+    samples: Mapping[int, BrokerSample],
+    chain: EpochChain | None,
+    moves: Mapping[TopicPartition, Move],
+) -> PartitionFacts:
+    tp = view.topic_partition
+    leader = samples.get(view.leader)
+    return memo.value(
+        tp,
+        _facts,
+        view,
+        topic.tiered,
+        topic.compacted,
+        tuple(_replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas),
+        leader.pending.get(tp) if leader else None,
+        leader.high_watermarks.get(tp) if leader else None,
+        chain,
+        moves.get(tp),
+    )
+
+
+def _facts(
+    view: PartitionView,
+    tiered: bool,
+    compacted: bool,
+    replicas: tuple[ReplicaFacts, ...],
+    pending: OffsetAnswer | None,
+    high_watermark: OffsetAnswer | None,
+    chain: EpochChain | None,
+    move: Move | None,
+) -> PartitionFacts:
+    return PartitionFacts(
+        view=view,
+        tiered=tiered,
+        compacted=compacted,
+        replicas={replica.broker_id: replica for replica in replicas},
+        pending=-1 if not tiered else _offset(pending),
+        high_watermark=_offset(high_watermark),
+        epochs=None if chain is None else chain.entries,
+        epochs_complete=chain is None or chain.complete,
+        move=move,
+        error=_error(view),
+    )
+
+
+def _replica(view: PartitionView, broker_id: int, sample: BrokerSample | None) -> ReplicaFacts:
+    if sample is None:
+        return ReplicaFacts(broker_id, error=f"Broker {broker_id} is not alive.")
+    if sample.error is not None:
+        return ReplicaFacts(broker_id, error=sample.error)
+    told = sample.replicas.get(view.topic_partition)
+    if told is None:
+        return ReplicaFacts(broker_id, error=f"Broker {broker_id} said nothing about {view.topic_partition}.")
+    return told
+
+
+def _offset(answer: OffsetAnswer | None) -> int | None:
+    return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
+
+
+def _error(view: PartitionView) -> str | None:
+    if view.leader < 0:
+        return f"{view.topic_partition} has no leader: none of its in-sync replicas {list(view.isr)} is alive."
+    return None

@@ -1,0 +1,76 @@
+"""The settings of brokers and topics, asked less often than offsets (`pace`), those of a new topic at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.config_requests import TopicSettings
+from backend.control.gateway.requests.metadata_requests import ClusterView
+from backend.control.observer.sampling.sampling_interval import settings_interval_ms
+from backend.control.observer.sampling.settings_sample import (
+    TOPIC_SETTINGS,
+    SettingsSample,
+    sample_settings,
+    sample_topic_settings,
+)
+
+
+class SettingsWatch:
+    """Keeps the newest settings, and what was told of them since somebody took it to store it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._question = TopicSettings(TOPIC_SETTINGS)
+        self._looked_ms: int | None = None
+        self._told: SettingsSample | None = None
+        # Ids of the topics whose settings are known, by name: one that was made again is asked again.
+        self._known: dict[str, bytes] = {}
+        self.newest = SettingsSample()
+
+    def take_told(self) -> SettingsSample | None:
+        """The settings that were told since the last call: all of them, those of new topics, or None."""
+        told, self._told = self._told, None
+        return told
+
+    def look_again(self) -> None:
+        """The next round asks for all settings whatever their age: somebody has just changed one."""
+        self._looked_ms = None
+
+    def forget(self) -> None:
+        """What was told is not of our cluster."""
+        self.newest, self._told, self._known = SettingsSample(), None, {}
+        self.look_again()
+
+    def is_due(self, view: ClusterView, now_ms: int) -> bool:
+        """Whether it is time to ask for all of them."""
+        return self._looked_ms is None or now_ms - self._looked_ms >= settings_interval_ms(len(view.topics))
+
+    async def look(self, view: ClusterView, now_ms: int) -> None:
+        """Asks for all of them. A topic that does not answer now has what it had."""
+        self._looked_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
+        ids = {topic.topic: topic.topic_id for topic in view.topics}
+        try:
+            told = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], ids, self._question)
+        except BaseException:
+            self.look_again()
+            raise
+        before = self.newest.topics
+        kept = {name: before[name] for name in before.keys() & ids.keys() if self._known.get(name) == ids[name]}
+        self.newest = replace(told, topics=kept | told.topics)
+        self._known = {name: ids[name] for name in self.newest.topics}
+        self._told = replace(told, at_ms=now_ms)
+
+    async def look_at_new(self, view: ClusterView, now_ms: int) -> None:
+        """Asks for those of topics that are new, or were made again, or have not answered yet."""
+        new = {t.topic: t.topic_id for t in view.topics if self._known.get(t.topic) != t.topic_id}
+        if not new:
+            return
+        told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
+        # Without those of a topic of such a name that is no more. Others may be reading the sample of the round before.
+        kept = {name: entries for name, entries in self.newest.topics.items() if name not in new}
+        self.newest = replace(self.newest, topics=kept | told)
+        self._known = {name: new.get(name) or self._known[name] for name in self.newest.topics}
+        if told:
+            self._told = self._told or SettingsSample(at_ms=now_ms)
+            self._told.topics.update(told)

@@ -1,0 +1,111 @@
+"""Looks after the metadata quorum: leader, epoch, lag of each voter and observer (DescribeQuorum, KIP-595), snapshot.
+
+The newest look travels in the backend's heartbeat, so that pages read it from the database like all else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.requests.feature_requests import FeatureLevel, fetch_features
+from backend.control.gateway.requests.quorum_requests import Quorum, QuorumReplica, fetch_quorum
+from backend.control.observer.watches.broker_numbers import Source
+from backend.protocol.errors import KafkaError
+
+AGE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedagems"
+SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
+# A snapshot is written at most every few minutes.
+SNAPSHOT_LOOK_MS: Final = 15_000
+# Kafka's limits of a quorum are far below; observers are all other nodes. 180 bytes each: 90 kB in a heartbeat.
+REPLICAS_MAX: Final = 500
+NOT_TOLD: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
+NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
+NONE_WRITTEN: Final = "The leader has written no snapshot yet."
+_log = logging.getLogger(__name__)
+
+
+def quorum_facts(quorum: Quorum, now_ms: int) -> dict[str, Any]:
+    """The look as JSON. Times in ms since the epoch, None: never; lags in records."""
+    return {
+        "seen_ms": now_ms,
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "replicas": [
+            {
+                "node_id": one.node_id,
+                "role": one.role,
+                "log_end_offset": one.log_end_offset if one.log_end_offset >= 0 else None,
+                "lag_records": quorum.lag(one) if one.log_end_offset >= 0 else None,
+                "last_fetch_ms": one.last_fetch_ms if one.last_fetch_ms >= 0 else None,
+                "last_caught_up_ms": one.last_caught_up_ms if one.last_caught_up_ms >= 0 else None,
+                "directory_id": one.directory_id,
+                "counted": one.counted,
+            }
+            for one in quorum.replicas[:REPLICAS_MAX]
+        ],
+    }
+
+
+def snapshot_facts(sources: Iterable[Source], leader_id: int, now_ms: int) -> dict[str, Any]:
+    """When the leader wrote its last snapshot and how large it is; a cause where that is not known."""
+    found: dict[str, float] = {}
+    for source in sources:
+        for family in source.only((AGE_GAUGE, SIZE_GAUGE)).collect():
+            for sample in family.samples:
+                if sample.labels.get("broker") == str(leader_id):
+                    found[family.name] = sample.value
+    age_ms = found.get(AGE_GAUGE)
+    if age_ms is None:
+        return {"generated_ms": None, "bytes": None, "cause": f"Node {leader_id} does not tell its meters."}
+    if age_ms < 0:
+        return {"generated_ms": None, "bytes": None, "cause": NONE_WRITTEN}
+    return {"generated_ms": now_ms - int(age_ms), "bytes": int(found.get(SIZE_GAUGE, 0)), "cause": None}
+
+
+class QuorumWatch:
+    """Belongs to one event loop. `meters` None: a cluster that is only watched, which tells no meters."""
+
+    def __init__(self, gateway: Gateway, meters: Callable[[], Iterable[Source]] | None) -> None:
+        self._gateway = gateway
+        self._meters = meters
+        self._snapshot: dict[str, Any] = {}
+        self._snapshot_ms = 0
+        self.levels: Mapping[str, FeatureLevel] = {}
+        self.replicas: tuple[QuorumReplica, ...] = ()
+        self.facts: Mapping[str, Any] | None = None
+        """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
+
+    async def look(self, now_ms: int) -> None:
+        """Asks once; a failure becomes the cause."""
+        try:
+            quorum = await fetch_quorum(self._gateway)
+        except (GatewayError, KafkaError) as error:
+            self.facts = {**(self.facts or {}), "cause": sentence(error)}
+            return
+        if quorum is None:
+            self.facts = {**(self.facts or {}), "cause": NOT_TOLD}
+            return
+        self.replicas = quorum.replicas
+        try:
+            self.levels = await fetch_features(self._gateway)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("the feature levels are not known again yet: %s", error)
+        snapshot = await self._look_at_snapshot(quorum.leader_id, now_ms)
+        features = {name: {"level": one.level, "max_level": one.max_level} for name, one in self.levels.items()}
+        self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
+
+    async def _look_at_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
+        if self._meters is None:
+            return {"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL}
+        if now_ms - self._snapshot_ms >= SNAPSHOT_LOOK_MS or self._snapshot.get("leader_id") != leader_id:
+            self._snapshot_ms = now_ms
+            sources = list(self._meters())
+            told = await asyncio.to_thread(snapshot_facts, sources, leader_id, now_ms)
+            self._snapshot = {**told, "leader_id": leader_id}
+        return {name: value for name, value in self._snapshot.items() if name != "leader_id"}

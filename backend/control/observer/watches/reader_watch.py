@@ -1,0 +1,142 @@
+"""Who reads from the remote tier: groups whose committed offset lies below the leader's local log, and broker numbers.
+
+Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics. Which groups read
+from the remote tier travels in the backend's heartbeat, so that pages read it from the database like all else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from prometheus_client.exposition import generate_latest
+
+from backend.control.findings.finding_context import GroupOffset
+from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.requests.group_requests import Committed, committed_offsets
+from backend.control.observer.watches.broker_numbers import (
+    INTERVAL_S,
+    OWN_FAMILIES,
+    BrokerNumbers,
+    BrokerPages,
+    Source,
+    parse,
+)
+from backend.control.wall_clock import now_ms
+from backend.protocol.errors import KafkaError
+from backend.store.samples import PartitionSample
+from backend.store.storable import storable_key
+from backend.tiering.ids import TopicPartition
+
+# 1,000 groups of 100 partitions; more is neither kept nor shown.
+OFFSETS_MAX: Final = 100_000
+# Those with the most to read; 120 bytes each: 24 kB in a heartbeat.
+TOLD_MAX: Final = 200
+_BROKER: Final = re.compile(r'broker="(\d+)"')
+_log = logging.getLogger(__name__)
+
+
+class ReaderWatch:
+    """The newest offsets of groups and numbers of brokers. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        template: str | None,
+        local: Callable[[], Iterable[Source]] | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._pages = BrokerPages(template)
+        # An attached cluster has no brokers in this process.
+        self._local = local if template is None else None
+        self.numbers: Mapping[int, BrokerNumbers] = {}
+        self.offsets: Sequence[GroupOffset] = ()
+        self.asked_ms: int | None = None
+        self.error: str | None = None
+        self._told: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
+
+    @property
+    def reader_queues(self) -> dict[int, float]:
+        """Reads that wait for a reader of the remote tier, by broker; one that does not tell is missing."""
+        found = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
+        return {broker_id: queue for broker_id, queue in found if queue is not None}
+
+    @property
+    def passed_over(self) -> dict[int, int]:
+        """Records of internal topics that brokers could not read since their start; those of ours that tell any."""
+        found = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
+        return {broker_id: round(count) for broker_id, count in found if count}
+
+    def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
+        """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
+
+        ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
+        """
+        if self.asked_ms != self._told["seen_ms"] and partitions:
+            self._told = reads_told(self.offsets, partitions, self.asked_ms)
+        fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
+        known = [value for value in fetched if value is not None]
+        return {**self._told, "fetched_bytes": round(sum(known)) if known else None, "cause": self.error}
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            hosts = {broker_id: address.host for broker_id, address in self._gateway.brokers.items()}
+            if hosts:
+                await self._look(hosts)
+            await asyncio.sleep(INTERVAL_S if hosts else min(1.0, INTERVAL_S))
+
+    async def _look(self, hosts: Mapping[int, str]) -> None:
+        at_ms = now_ms()
+        await self._pages.look(hosts, at_ms)
+        self.numbers = dict(self._pages.numbers)
+        if self._local is not None:
+            self.numbers |= await asyncio.to_thread(_own_numbers, self._local, at_ms)
+        try:
+            found = await committed_offsets(self._gateway, sorted(hosts))
+        except (GatewayError, KafkaError) as error:
+            # Not known is not the same as none: what was seen before stays with its time.
+            self.error = f"The groups' offsets cannot be asked. {sentence(error)}"
+            _log.debug("%s", self.error)
+            return
+        self.offsets, self.asked_ms, self.error = _moved(found, self.offsets), at_ms, None
+
+
+def reads_told(
+    offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], seen_ms: int | None
+) -> dict[str, Any]:
+    """``count`` of what is read from the remote tier, and as ``rows`` the TOLD_MAX with the most left."""
+    found = sorted(remote_reads(offsets, partitions), key=lambda one: -one.offsets_left)
+    names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved")
+    rows = [{name: getattr(one, name) for name in names} for one in found[:TOLD_MAX]]
+    return {"seen_ms": seen_ms, "count": len(found), "rows": rows}
+
+
+def _own_numbers(local: Callable[[], Iterable[Source]], at_ms: int) -> dict[int, BrokerNumbers]:
+    """Of brokers whose registries can be read here; on a thread, as they may be asked over the network."""
+    found: dict[int, BrokerNumbers] = {}
+    for source in local():
+        text = generate_latest(source.only(OWN_FAMILIES)).decode()
+        broker = _BROKER.search(text)
+        if broker is not None:
+            found[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, parse(text), None)
+    return found
+
+
+def _moved(found: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[GroupOffset, ...]:
+    known: dict[tuple[str, TopicPartition], int] = {
+        (row.group, TopicPartition(row.topic, row.partition)): row.committed for row in before
+    }
+    rows = [
+        GroupOffset(group, tp.topic, tp.partition, offset, known.get((group, tp), offset) != offset)
+        for one in found
+        # A client may name a group with 32,767 bytes of anything.
+        for group in (storable_key(one.group),)
+        for tp, offset in one.offsets
+    ]
+    return tuple(rows[:OFFSETS_MAX])

@@ -1,0 +1,55 @@
+"""Where a broker setting can come from, which level wins, what a change at one level makes of it (KIP-226). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from backend.control.gateway.requests.config_requests import ConfigEntry, ConfigSource
+
+ORDER: Final = (
+    ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.STATIC_BROKER_CONFIG,
+    ConfigSource.DEFAULT_CONFIG,
+)
+"""The first of these that is set wins."""
+NAMES: Final = {
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "this broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "cluster default",
+    ConfigSource.STATIC_BROKER_CONFIG: "broker's file",
+    ConfigSource.DEFAULT_CONFIG: "default",
+}
+Levels = Mapping[str, str | None]
+"""Value by name of ConfigSource; None or absent: not set there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The value in effect and the level it comes from."""
+
+    value: str | None
+    source: ConfigSource
+
+    def __str__(self) -> str:
+        return f"{self.value} ({NAMES[self.source]})"
+
+
+def levels_of(entry: ConfigEntry) -> dict[str, str | None]:
+    """Every level of a setting as DescribeConfigs tells them by its synonyms."""
+    return {source.name: entry.at(source) for source in ORDER}
+
+
+def effective(levels: Levels) -> Effective:
+    """Which value wins; the default when nothing is set."""
+    for source in ORDER:
+        value = levels.get(source.name)
+        if value is not None:
+            return Effective(value, source)
+    return Effective(None, ConfigSource.DEFAULT_CONFIG)
+
+
+def changed(levels: Levels, source: ConfigSource, value: str | None) -> dict[str, str | None]:
+    """The levels after `value` was set at one of them; None: the setting is removed there."""
+    return {**levels, source.name: value}

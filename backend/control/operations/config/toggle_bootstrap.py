@@ -1,0 +1,274 @@
+"""Kind `toggle_bootstrap`: where new, empty followers start (KIP-1023), for all brokers or for one, without a restart.
+
+The setting counts on the broker that gets the new replica. It is read at each decision: a change is in effect at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import sentence
+from backend.control.gateway.requests import config_requests
+from backend.control.gateway.requests.config_requests import AlterOp, ConfigChange, ConfigSource, Resource
+from backend.control.gateway.requests.metadata_requests import fetch_brokers, fetch_cluster
+from backend.control.operations.config import toggle_texts
+from backend.control.operations.config.config_precedence import NAMES, changed, effective, levels_of
+from backend.control.operations.estimate_rows import read_estimate
+from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification
+from backend.control.operations.operation_errors import InvalidInput
+from backend.control.operations.operation_kind import OneRequest, Site
+from backend.protocol.errors import KafkaError
+
+SETTING: Final = "follower.fetch.last.tiered.offset.enable"
+COMPAT_SETTING: Final = "follower.fetch.tiered.compat"
+_log = logging.getLogger(__name__)
+
+
+class ToggleInputs(BaseModel):
+    """`enable` null removes the value at this level, so that the next level counts again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    scope: Literal["cluster", "broker"] = "cluster"
+    broker_id: int | None = None
+    enable: bool | None
+
+    @model_validator(mode="after")
+    def _broker_fits_scope(self) -> ToggleInputs:
+        if (self.scope == "broker") != (self.broker_id is not None):
+            raise ValueError("give broker_id with the scope broker, and only with it")
+        return self
+
+    @property
+    def value(self) -> str | None:
+        return None if self.enable is None else str(self.enable).lower()
+
+    @property
+    def level(self) -> ConfigSource:
+        if self.scope == "broker":
+            return ConfigSource.DYNAMIC_BROKER_CONFIG
+        return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(
+            config_requests.BROKER, config_requests.CLUSTER_DEFAULT if self.broker_id is None else str(self.broker_id)
+        )
+
+    @property
+    def object(self) -> str:
+        return "brokers (cluster default)" if self.broker_id is None else f"broker {self.broker_id}"
+
+
+class ToggleBootstrap(OneRequest):
+    """See `kinds.Kind`."""
+
+    name = "toggle_bootstrap"
+    inputs: type[BaseModel] = ToggleInputs
+
+    async def snapshot(self, site: Site, inputs: ToggleInputs) -> Json:
+        """Every level of the setting on every registered broker, and what is set for all of them."""
+        await fetch_cluster(site.gateway, lane=Lane.ACT)
+        registered = await fetch_brokers(site.gateway)
+        if inputs.broker_id is not None and inputs.broker_id not in {b.broker_id for b in registered}:
+            known = ", ".join(str(b.broker_id) for b in registered)
+            raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {known}.")
+        looks = await asyncio.gather(*(_look(site, broker.broker_id) for broker in registered))
+        default = (await config_requests.describe_cluster_default(site.gateway, lane=Lane.ACT)).get(SETTING)
+        return {
+            "cluster_default": None if default is None else default.value,
+            "brokers": {str(broker.broker_id): look for broker, look in zip(registered, looks, strict=True)},
+        }
+
+    async def draft(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> Draft:
+        estimate = await read_estimate(site, kafka_rules=not site.embedded or _compat(snapshot))
+        matrix = effective_matrix(inputs, snapshot)
+        before = level_now(inputs, snapshot)
+        return Draft(
+            object=inputs.object,
+            changes=(Change(inputs.object, SETTING, before, inputs.value),),
+            checks=tuple(checks(inputs, snapshot, matrix, estimate)),
+            cli=(cli(inputs),),
+            words=toggle_texts.words(site.cluster_name, inputs.enable, inputs.broker_id, matrix, estimate),
+            estimate=estimate,
+            extra={"matrix": matrix, "lines": diff_lines(inputs, before, matrix)},
+        )
+
+    async def apply(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> None:
+        op = AlterOp.DELETE if inputs.value is None else AlterOp.SET
+        await config_requests.alter_configs(site.gateway, inputs.resource, [ConfigChange(SETTING, op, inputs.value)])
+
+    async def verify(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> Verification:
+        """In effect when every broker that answers shows the levels that the plan foresees."""
+        wanted = {row["broker_id"]: row["after"] for row in effective_matrix(inputs, snapshot)}
+        looks = dict(zip(wanted, await asyncio.gather(*(_look(site, broker_id) for broker_id in wanted)), strict=True))
+        shown = {broker_id: look.get("levels") for broker_id, look in looks.items()}
+        found = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
+        silent = [b for b, levels in shown.items() if levels is None]
+        wrong = [
+            b
+            for b, levels in shown.items()
+            if levels is not None and (effective(levels).value != wanted[b] or not _level_is(inputs, b, levels))
+        ]
+        if wrong:
+            return Verification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": found})
+        if silent:
+            note = f"Broker {_ids(silent)} did not answer; all others show it."
+            return Verification(len(silent) < len(shown), note, {"effective": found, "silent": silent})
+        return Verification(True, "Every broker shows it.", {"effective": found})
+
+    def revert_inputs(self, inputs: ToggleInputs, snapshot: Json) -> Mapping[str, object]:
+        before = level_now(inputs, snapshot)
+        return {
+            "scope": inputs.scope,
+            "broker_id": inputs.broker_id,
+            "enable": None if before is None else before == "true",
+        }
+
+
+async def _look(site: Site, broker_id: int) -> Json:
+    try:
+        entries = await config_requests.describe_broker(
+            site.gateway, broker_id, names=[SETTING, COMPAT_SETTING], lane=Lane.ACT
+        )
+    except (GatewayError, KafkaError) as error:
+        _log.info("Broker %d does not tell its settings: %s", broker_id, sentence(error))
+        return {"levels": None, "problem": "unreachable"}
+    entry = entries.get(SETTING)
+    if entry is None:
+        return {"levels": None, "problem": "unsupported"}
+    compat = entries.get(COMPAT_SETTING)
+    return {"levels": levels_of(entry)} | ({} if compat is None else {"compat": compat.value})
+
+
+def _compat(snapshot: Json) -> bool:
+    return any(look.get("compat") == "kafka" for look in snapshot["brokers"].values())
+
+
+def level_now(inputs: ToggleInputs, snapshot: Json) -> str | None:
+    """What is set now at the level that the plan changes."""
+    if inputs.broker_id is None:
+        value: str | None = snapshot["cluster_default"]
+        return value
+    levels = snapshot["brokers"][str(inputs.broker_id)].get("levels") or {}
+    found: str | None = levels.get(inputs.level.name)
+    return found
+
+
+def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | None]) -> bool:
+    concerned = inputs.broker_id is None or inputs.broker_id == broker_id
+    return not concerned or levels.get(inputs.level.name) == inputs.value
+
+
+def effective_matrix(inputs: ToggleInputs, snapshot: Json) -> list[Json]:
+    """One row per broker: every level, and the value in effect before and after. `before` None: not known."""
+    rows = []
+    for key, look in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
+        broker_id, levels = int(key), look.get("levels")
+        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": look.get("problem")}
+        if levels is None:
+            rows.append(row | {"before": None, "before_source": None, "after": None, "after_source": None})
+            continue
+        concerned = inputs.broker_id is None or inputs.broker_id == broker_id
+        then = changed(levels, inputs.level, inputs.value) if concerned else levels
+        before, after = effective(levels), effective(then)
+        rows.append(
+            row
+            | {
+                "before": before.value,
+                "before_source": before.source.name,
+                "after": after.value,
+                "after_source": after.source.name,
+            }
+        )
+    return rows
+
+
+def checks(inputs: ToggleInputs, snapshot: Json, matrix: list[Json], estimate: Json) -> list[Check]:
+    """What speaks against the change, worst first; a plan without refusals can be confirmed."""
+    found = [_check_support(inputs, matrix), _check_reach(inputs, matrix), _check_change(inputs, snapshot)]
+    own = [
+        row["broker_id"]
+        for row in matrix
+        if inputs.broker_id is None and row["after_source"] == ConfigSource.DYNAMIC_BROKER_CONFIG.name
+    ]
+    if own:
+        text = f"Broker {_ids(own)} keeps its own value, which wins over the cluster default."
+        found.append(Check("own-values", Outcome.WARNING, text))
+    turns_on = any(row["after"] == "true" for row in matrix)
+    blocked = estimate.get("blocked", 0)
+    if turns_on and blocked:
+        text = (
+            f"{blocked} tiered partitions could not take a new replica while it is on: see which, and why, "
+            "under the estimate."
+        )
+        found.append(Check("blocked-partitions", Outcome.WARNING, text))
+    if estimate.get("stale"):
+        found.append(Check("estimate-age", Outcome.WARNING, "The estimate rests on old samples; look at their age."))
+    order = [Outcome.REFUSED, Outcome.WARNING, Outcome.OK]
+    return sorted(found, key=lambda check: order.index(check.outcome))
+
+
+def _check_support(inputs: ToggleInputs, matrix: list[Json]) -> Check:
+    old = [row["broker_id"] for row in matrix if row["problem"] == "unsupported"]
+    concerned = [b for b in old if inputs.broker_id in (None, b)]
+    if concerned and (inputs.broker_id is not None or len(old) == len(matrix)):
+        return Check("support", Outcome.REFUSED, f"Broker {_ids(concerned)} does not have {SETTING}: needs Kafka 4.3.")
+    if concerned:
+        text = f"Broker {_ids(concerned)} does not have {SETTING} and ignores it: needs Kafka 4.3."
+        return Check("support", Outcome.WARNING, text)
+    return Check("support", Outcome.OK, f"Every broker concerned has {SETTING}.")
+
+
+def _check_reach(inputs: ToggleInputs, matrix: list[Json]) -> Check:
+    silent = [row["broker_id"] for row in matrix if row["problem"] == "unreachable"]
+    if inputs.broker_id is not None and inputs.broker_id in silent:
+        text = f"Broker {inputs.broker_id} does not answer; only it can change its own value. Start it first."
+        return Check("reach", Outcome.REFUSED, text)
+    if silent:
+        text = f"Broker {_ids(silent)} does not answer; it takes the change when it is back, unverified."
+        return Check("reach", Outcome.WARNING, text)
+    return Check("reach", Outcome.OK, "Every broker answers.")
+
+
+def _check_change(inputs: ToggleInputs, snapshot: Json) -> Check:
+    before = level_now(inputs, snapshot)
+    if before == inputs.value:
+        text = f"{SETTING} is {before or 'not set'} for {inputs.object} already: there is nothing to change."
+        return Check("change", Outcome.REFUSED, text)
+    return Check(
+        "change",
+        Outcome.OK,
+        f"There is something to change: {before or 'not set'} becomes {inputs.value or 'not set'}.",
+    )
+
+
+def diff_lines(inputs: ToggleInputs, before: str | None, matrix: list[Json]) -> list[str]:
+    """The two lines of the dialog."""
+    row = next((r for r in matrix if inputs.broker_id in (None, r["broker_id"]) and r["before_source"]), None)
+    now = f"{before} ({NAMES[inputs.level]})" if before is not None else "not set"
+    if before is None and row is not None:
+        now = f"{row['before']} ({NAMES[ConfigSource[row['before_source']]]})"
+    then = f"{inputs.value} ({NAMES[inputs.level]}, no restart)"
+    if inputs.value is None:
+        below = "not set" if row is None else f"{row['after']} ({NAMES[ConfigSource[row['after_source']]]}, no restart)"
+        then = below
+    return [f"− {SETTING} = {now}", f"+ {SETTING} = {then}"]
+
+
+def cli(inputs: ToggleInputs) -> str:
+    """The same change with Kafka's own tool."""
+    entity = "--entity-default" if inputs.broker_id is None else f"--entity-name {inputs.broker_id}"
+    change = f"--delete-config {SETTING}" if inputs.value is None else f"--add-config {SETTING}={inputs.value}"
+    return f"kafka-config_requests.sh --bootstrap-server $BOOTSTRAP --entity-type brokers {entity} --alter {change}"
+
+
+def _ids(broker_ids: list[int]) -> str:
+    return ", ".join(str(b) for b in broker_ids)

@@ -1,0 +1,107 @@
+"""Makes a plan: exact inputs, a snapshot of what is now, the draft with its checks; stored before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import Connection
+
+from backend.control.control_database import DatabaseAway
+from backend.control.formatting import misfit
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import sentence
+from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, record
+from backend.control.operations.lifecycle.plan_draft import Draft, Json, first_refusal
+from backend.control.operations.lifecycle.plan_states import PlanState
+from backend.control.operations.lifecycle.plan_store import Records
+from backend.control.operations.operation_errors import ClusterAway, InvalidInput
+from backend.control.operations.operation_kind import Kind, Site
+from backend.control.wall_clock import now_ms
+from backend.protocol.errors import KafkaError
+from backend.store.writes_operations import add_operation
+
+
+def parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
+    """The inputs of a kind. Raises InvalidInput."""
+    try:
+        parsed: BaseModel = kind.inputs.model_validate(inputs)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(
+            f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{misfit(first['msg'])}."
+        ) from error
+    return parsed
+
+
+class Planner:
+    """Plans for one cluster. Asks it, and changes nothing in it."""
+
+    def __init__(self, site: Site, kinds: Mapping[str, Kind], records: Records) -> None:
+        self._site = site
+        self._kinds = kinds
+        self._records = records
+
+    def kind(self, name: str) -> Kind:
+        """The kind of this name. Raises InvalidInput."""
+        found = self._kinds.get(name)
+        if found is None:
+            raise InvalidInput(f"There is no kind of change {name!r:.60}; there are {', '.join(sorted(self._kinds))}.")
+        return found
+
+    async def look(self, kind: Kind, inputs: BaseModel) -> tuple[BaseModel, Json, Draft]:
+        """Exact inputs, the state now, and the draft for both. Raises ClusterAway."""
+        try:
+            exact = await kind.settle(self._site, inputs)
+            snapshot = await kind.snapshot(self._site, exact)
+            return exact, snapshot, await kind.draft(self._site, exact, snapshot)
+        except (GatewayError, KafkaError) as error:
+            raise ClusterAway(f"The cluster cannot be asked now, nothing was changed. {sentence(error)}") from error
+        except DatabaseAway as error:
+            raise ClusterAway(str(error)) from error
+
+    async def plan(
+        self, actor: Actor, kind: str, inputs: Mapping[str, object], reason: str | None, reverts_id: int | None
+    ) -> int:
+        """Stores the plan, checked or refused by its checks; its number. Raises OperationError."""
+        found = self.kind(kind)
+        exact, snapshot, draft = await self.look(found, parse(found, inputs))
+        at_ms = now_ms()
+        row = {
+            "cluster_id": self._site.cluster_id,
+            "kind": kind,
+            "state": (PlanState.REFUSED if draft.refused else PlanState.CHECKED).value,
+            "author": actor.name,
+            "role": actor.role.value,
+            "reason": reason,
+            "inputs": exact.model_dump(mode="json"),
+            "snapshot": snapshot,
+            "diff": draft.diff(),
+            "checks": draft.checks_json(),
+            "cli": list(draft.cli),
+            "estimate": draft.estimate,
+            "reverts_id": reverts_id,
+            "created_ms": at_ms,
+            "updated_ms": at_ms,
+            "finished_ms": at_ms if draft.refused else None,
+        }
+
+        def store(connection: Connection) -> int:
+            plan_id = add_operation(connection, row)
+            if draft.refused:
+                entry = AuditEntry(
+                    actor,
+                    f"plan {kind}",
+                    draft.object,
+                    AuditResult.REFUSED,
+                    detail=first_refusal(draft.checks),
+                    reason=reason,
+                    operation_id=plan_id,
+                    diff=row["diff"],
+                    cli=row["cli"],
+                )
+                record(connection, self._site.cluster_id, entry)
+            return plan_id
+
+        return await self._records.write(store)

@@ -1,0 +1,173 @@
+"""Kind `elect`: makes the first replica of each list the leader (preferred election, KIP-183)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.requests.election_requests import elect_preferred
+from backend.control.gateway.requests.metadata_requests import PartitionView, fetch_cluster
+from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification, Words
+from backend.control.operations.operation_errors import InvalidInput
+from backend.control.operations.operation_kind import OneRequest, Site
+from backend.control.operations.reassign.reassignment_checks import THIN_SHARE
+from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, PartitionName, Topic
+from backend.store.queries import operations
+from backend.tiering.ids import TopicPartition, uuid_text
+
+
+class ElectInputs(BaseModel):
+    """The selected partitions; without any, all whose leader is not the first of its list."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    topics: Annotated[list[Topic], Field(max_length=1_000)] = []
+    partitions: Annotated[list[PartitionName], Field(max_length=PARTITIONS_MAX)] = []
+
+    @model_validator(mode="after")
+    def _once(self) -> ElectInputs:
+        if len({name.key for name in self.partitions}) != len(self.partitions):
+            raise ValueError("a partition is named twice")
+        return self
+
+
+class Elect(OneRequest):
+    """See `kinds.Kind`."""
+
+    name = "elect"
+    inputs: type[BaseModel] = ElectInputs
+
+    async def settle(self, site: Site, inputs: ElectInputs) -> ElectInputs:
+        """The partitions by name."""
+        if inputs.partitions:
+            return inputs
+        view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+        missing = set(inputs.topics) - {topic.topic for topic in view.topics}
+        if missing:
+            raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
+        wanted = [p for p in view.partitions if (not inputs.topics or p.topic in inputs.topics) and _elsewhere(p)]
+        if not wanted:
+            raise InvalidInput("Every leader is the first of its list already: there is nothing to do.")
+        names = [PartitionName(topic=p.topic, partition=p.partition) for p in wanted]
+        return inputs.model_copy(update={"partitions": names[:PARTITIONS_MAX], "topics": []})
+
+    async def snapshot(self, site: Site, inputs: ElectInputs) -> Json:
+        found = await _views(site, inputs)
+        return {
+            "partitions": {
+                f"{tp.topic}-{tp.partition}": {
+                    "topic_id": uuid_text(p.topic_id),
+                    "leader": p.leader,
+                    "preferred": p.replicas[0],
+                }
+                for tp, p in found.items()
+            },
+            "seen": {f"{tp.topic}-{tp.partition}": {"isr": list(p.isr)} for tp, p in found.items()},
+        }
+
+    async def draft(self, site: Site, inputs: ElectInputs, snapshot: Json) -> Draft:
+        parts = snapshot["partitions"]
+        changing = {key: part for key, part in parts.items() if part["leader"] != part["preferred"]}
+        topics = sorted({name.topic for name in inputs.partitions})
+        local = await site.database.read(lambda c: operations.replicas_of(c, site.cluster_id, topics))
+        thin = [name for name in inputs.partitions if _is_thin(local, name, parts[f"{name.topic}-{name.partition}"])]
+        behind = [key for key, part in changing.items() if part["preferred"] not in snapshot["seen"][key]["isr"]]
+        count = f"{len(changing)} leader{'' if len(changing) == 1 else 's'}"
+        return Draft(
+            object=topics[0] if len(topics) == 1 else f"{len(topics)} topics",
+            changes=tuple(
+                Change(key, "leader", str(part["leader"]), str(part["preferred"])) for key, part in changing.items()
+            ),
+            checks=tuple(_checks(changing, behind, thin)),
+            cli=tuple(cli(inputs)),
+            words=Words(
+                title=f"Move {count} to the first replica",
+                intro=f"Cluster {site.cluster_name}.",
+                effect=f"{count} change; clients ask the new leader after one refused request.",
+                risk="A leader with little local data sends consumers that are behind to the remote tier.",
+                does_not_change="Where replicas are.",
+                keep="Keep",
+                act="Move leadership",
+            ),
+            extra={"lines": [f"{k}: {p['leader']} → {p['preferred']}" for k, p in list(changing.items())[:12]]},
+        )
+
+    async def apply(self, site: Site, inputs: ElectInputs, snapshot: Json) -> None:
+        """Raises the first refusal when Kafka refuses every partition."""
+        errors = await elect_preferred(site.gateway, [name.key for name in inputs.partitions])
+        if errors and len(errors) == len(inputs.partitions):
+            raise next(iter(errors.values()))
+
+    async def verify(self, site: Site, inputs: ElectInputs, snapshot: Json) -> Verification:
+        found = await _views(site, inputs)
+        wrong = [p for p in found.values() if _elsewhere(p)]
+        if wrong:
+            return Verification(False, not_moved(wrong, len(found)))
+        if len(found) == 1:
+            return Verification(True, "The partition is led by the first of its list.")
+        return Verification(True, f"All {len(found)} partitions are led by the first of their lists.")
+
+    def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> None:
+        """Kafka knows no election of another than the first one: reorder the replicas to go back."""
+
+
+def not_moved(wrong: Sequence[PartitionView], asked: int) -> str:
+    """Which leaders stayed, why the first of them did, and what to do."""
+    p = wrong[0]
+    behind = p.replicas[0] not in p.isr
+    why = f"broker {p.replicas[0]} is not in sync. Wait for it" if behind else "Kafka left it. See its controller's log"
+    return f"{len(wrong)} of {asked} leaders were not moved, first {p.topic}-{p.partition}: {why}, then elect again."
+
+
+def _elsewhere(p: PartitionView) -> bool:
+    return bool(p.replicas) and p.leader != p.replicas[0]
+
+
+async def _views(site: Site, inputs: ElectInputs) -> dict[TopicPartition, PartitionView]:
+    view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+    known = {p.topic_partition: p for p in view.partitions}
+    missing = [name for name in inputs.partitions if name.key not in known]
+    if missing:
+        raise InvalidInput(f"There is no partition {missing[0].topic}-{missing[0].partition}.")
+    return {name.key: known[name.key] for name in inputs.partitions}
+
+
+def _is_thin(
+    local: Mapping[tuple[str, int, int], tuple[int | None, str | None]], name: PartitionName, part: Json
+) -> bool:
+    own, _ = local.get((name.topic, name.partition, part["preferred"]), (None, None))
+    now, _ = local.get((name.topic, name.partition, part["leader"]), (None, None))
+    return own is not None and now is not None and own < now * THIN_SHARE
+
+
+def _checks(changing: Json, behind: list[str], thin: list[PartitionName]) -> list[Check]:
+    found = []
+    if not changing:
+        text = "Every leader is the first of its list already: there is nothing to do."
+        found.append(Check("change", Outcome.REFUSED, text))
+    if behind and len(behind) == len(changing):
+        text = f"{', '.join(behind[:5])}: the first replica is not in sync and cannot lead. Wait for it."
+        found.append(Check("in-sync", Outcome.REFUSED, text))
+    elif behind:
+        text = f"{', '.join(behind[:5])}: the first replica is not in sync; these stay where they are."
+        found.append(Check("in-sync", Outcome.WARNING, text))
+    if thin:
+        names = ", ".join(f"{name.topic}-{name.partition}" for name in thin[:5])
+        text = f"{names}: the next leader holds little local data, so consumers behind it read from remote."
+        found.append(Check("thin-leader", Outcome.WARNING, text))
+    return found or [Check("change", Outcome.OK, f"{len(changing)} leaders change.")]
+
+
+def cli(inputs: ElectInputs) -> list[str]:
+    """The same with Kafka's own tool."""
+    tool = "kafka-leader-election.sh --bootstrap-server $BOOTSTRAP --election-type preferred"
+    if len(inputs.partitions) == 1:
+        name = inputs.partitions[0]
+        return [f"{tool} --topic {name.topic} --partition {name.partition}"]
+    listed = [{"topic": name.topic, "partition": name.partition} for name in inputs.partitions]
+    document = json.dumps({"partitions": listed}, separators=(",", ":"))
+    return [f"echo '{document}' > elect.json", f"{tool} --path-to-json-file elect.json"]

@@ -1,0 +1,105 @@
+"""How far a reassignment is: partitions by standing, bytes that the joining replicas have, their phases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from backend.control.control_database import DatabaseAway
+from backend.control.gateway.connection_pool import Lane
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import sentence
+from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
+from backend.control.operations.lifecycle.plan_draft import Json
+from backend.control.operations.operation_kind import Site
+from backend.control.operations.reassign.partition_moves import Aim, Now, Standing
+from backend.control.wall_clock import now_ms
+from backend.protocol.errors import KafkaError
+from backend.store.queries import operations
+from backend.tiering.ids import TopicPartition
+
+ROWS_SHOWN: Final = 50
+Sizes = dict[tuple[TopicPartition, int], int]
+_log = logging.getLogger(__name__)
+
+
+async def progress_of(
+    site: Site,
+    aims: Mapping[TopicPartition, Aim],
+    now: Mapping[TopicPartition, Now],
+    stand: Mapping[TopicPartition, Standing],
+    before: Mapping[str, Any],
+) -> Json:
+    """The stored `progress`. `copied_bytes` counts what joining replicas hold, those of finished partitions included.
+
+    A broker that does not answer leaves its figures as they were.
+    """
+    moving = [tp for tp, found in stand.items() if found is Standing.MOVING]
+    final: list[str] = list(before.get("final", []))
+    # A partition that has just come to its end is measured once more, so that the sum is what was really copied.
+    ended = [
+        tp
+        for tp, found in stand.items()
+        if found is Standing.DONE and aims[tp].adding and f"{tp.topic}-{tp.partition}" not in final
+    ]
+    sizes = await _sizes(site, aims, [tp for tp in moving if aims[tp].adding] + ended)
+    phases = await _phases(site, moving)
+    rows = []
+    for tp in moving[:ROWS_SHOWN]:
+        for broker_id in aims[tp].adding:
+            rows.append(
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "broker_id": broker_id,
+                    "local_bytes": sizes.get((tp, broker_id)),
+                    "phase": phases.get((tp.topic, tp.partition, broker_id)),
+                    "in_isr": broker_id in now[tp].isr,
+                }
+            )
+    counts = Counter(found.value for found in stand.values())
+    kept: dict[str, int] = dict(before.get("bytes", {}))
+    kept |= {f"{tp.topic}-{tp.partition}/{broker}": size for (tp, broker), size in sizes.items()}
+    return {
+        "began_ms": before.get("began_ms") or now_ms(),
+        "partitions": len(stand),
+        "counts": {standing.value: counts.get(standing.value, 0) for standing in Standing},
+        "bytes": kept,
+        "final": [*final, *(f"{tp.topic}-{tp.partition}" for tp in ended)],
+        "copied_bytes": sum(kept.values()),
+        "moving": rows,
+    }
+
+
+async def _sizes(site: Site, aims: Mapping[TopicPartition, Aim], moving: list[TopicPartition]) -> Sizes:
+    by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
+    for tp in moving:
+        for broker_id in aims[tp].adding:
+            by_broker[broker_id].append(tp)
+
+    async def one(broker_id: int, wanted: list[TopicPartition]) -> Sizes:
+        try:
+            disk = await describe_log_dirs(site.gateway, broker_id, only=wanted, lane=Lane.ACT)
+        except (GatewayError, KafkaError) as error:
+            _log.info("Broker %d does not tell what it has copied: %s", broker_id, sentence(error))
+            return {}
+        return {(tp, broker_id): replica.size_bytes for tp, replica in disk.replicas.items()}
+
+    found: Sizes = {}
+    for sizes in await asyncio.gather(*(one(broker_id, wanted) for broker_id, wanted in by_broker.items())):
+        found |= sizes
+    return found
+
+
+async def _phases(site: Site, moving: list[TopicPartition]) -> dict[tuple[str, int, int], str | None]:
+    topics = sorted({tp.topic for tp in moving[:ROWS_SHOWN]})
+    if not topics:
+        return {}
+    try:
+        found = await site.database.read(lambda c: operations.replicas_of(c, site.cluster_id, topics))
+    except DatabaseAway:
+        return {}
+    return {key: phase for key, (_, phase) in found.items()}

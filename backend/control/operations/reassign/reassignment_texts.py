@@ -1,0 +1,147 @@
+"""The sentences of a reassignment: dialog, lines of the difference, how far it is. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from backend.control.formatting import grouped, in_bytes, in_time
+from backend.control.operations.lifecycle.plan_draft import Json, Words
+from backend.control.operations.reassign.partition_moves import Aim, Standing
+from backend.control.operations.reassign.reassignment_inputs import ReassignInputs
+from backend.tiering.ids import TopicPartition
+
+LINES_MAX: Final = 12
+
+
+def object_of(inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim]) -> str:
+    """What the plan is about, short enough for a table."""
+    topics = sorted({tp.topic for tp in aims})
+    if inputs.action == "drain":
+        return f"broker {', '.join(map(str, inputs.brokers))}"
+    if len(aims) == 1:
+        tp = next(iter(aims))
+        return f"{tp.topic}-{tp.partition}"
+    if len(topics) == 1:
+        return topics[0]
+    return f"{len(topics)} topics"
+
+
+def words(
+    cluster_name: str, inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim], estimate: Json, leaders: int
+) -> Words:
+    """The dialog's texts."""
+    copied = sum(len(aim.adding) for aim in aims.values())
+    if not copied:
+        return _without_copies(cluster_name, inputs, aims, leaders)
+    off_bytes, on_bytes = in_bytes(estimate["off_bytes"]), in_bytes(estimate["on_bytes"])
+    flagged = [str(broker["broker_id"]) for broker in estimate["brokers"] if broker["flag_on"]]
+    share = f"Copy {in_bytes(estimate['in_effect_bytes'])}"
+    share += (
+        f" (off: {off_bytes}, on: {on_bytes}; the flag is on for broker {', '.join(flagged)})"
+        if flagged
+        else (f" ({on_bytes} with the flag on)" if on_bytes != off_bytes else "")
+    )
+    parts = [share]
+    if inputs.throttle_bytes_per_s:
+        parts.append(f"limit {in_bytes(inputs.throttle_bytes_per_s)}/s")
+        if estimate["in_effect_ms"] is not None:
+            # No copy takes "about 0 s".
+            parts.append(f"about {in_time(max(1_000, estimate['in_effect_ms']))}")
+    else:
+        parts.append("no limit")
+    parts.append(_leaders(leaders))
+    return Words(
+        title=f"Move {_count(copied, 'replica')}",
+        intro=f"Cluster {cluster_name}.",
+        effect=" · ".join(parts) + ".",
+        risk="The copies take network and disk from clients, as much as the limit allows.",
+        does_not_change="Data in the remote tier. The previous assignment is saved; a revert puts it back.",
+        keep="Back",
+        act=f"Move {_count(copied, 'replica')}",
+    )
+
+
+def _without_copies(
+    cluster_name: str, inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim], leaders: int
+) -> Words:
+    leaving = sum(len(aim.removing) for aim in aims.values())
+    if leaving:
+        return Words(
+            title=f"Remove {_count(leaving, 'replica')}",
+            intro=f"Cluster {cluster_name}.",
+            effect=f"Deletes the local data of {_count(leaving, 'replica')}; {_leaders(leaders)}. Nothing is copied.",
+            risk="Fewer replicas survive fewer broker failures.",
+            does_not_change="Data in the remote tier. A revert copies the replicas again.",
+            keep="Back",
+            act=f"Remove {_count(leaving, 'replica')}",
+        )
+    elected = "at once" if inputs.elect else "with the next preferred election"
+    return Words(
+        title=f"Reorder {_count(len(aims), 'replica list')}",
+        intro=f"Cluster {cluster_name}.",
+        effect=f"The first replicas change; leaders follow {elected}. Nothing is copied.",
+        does_not_change="Where replicas are.",
+        keep="Back",
+        act="Reorder",
+    )
+
+
+def lines(aims: Mapping[TopicPartition, Aim]) -> list[str]:
+    """The difference in lines, the first of them."""
+    changed = [(tp, aim) for tp, aim in aims.items() if aim.before != aim.target]
+    shown = [f"{tp.topic}-{tp.partition}: {list(aim.before)} → {list(aim.target)}" for tp, aim in changed[:LINES_MAX]]
+    if len(changed) > LINES_MAX:
+        shown.append(f"… and {len(changed) - LINES_MAX} more")
+    return shown
+
+
+def standing_text(stand: Mapping[TopicPartition, Standing], progress: Mapping[str, Any]) -> str:
+    """How far it is, in one sentence."""
+    counts = Counter(stand.values())
+    done = counts[Standing.DONE]
+    if done == len(stand):
+        not_elected = progress.get("not_elected")
+        more = f" {len(not_elected)} leaders could not be moved." if not_elected else ""
+        who = "The partition has" if len(stand) == 1 else f"All {_count(len(stand), 'partition')} have"
+        return f"{who} the replicas that were asked for.{more}"
+    parts = [f"{grouped(done)} of {_count(len(stand), 'partition')} done"]
+    parts += [f"{grouped(counts[s])} {s.value}" for s in Standing if s is not Standing.DONE and counts[s]]
+    why = next(iter((progress.get("refused") or {}).values()), None)
+    return ", ".join(parts) + "." + (f" {why}" if why else "")
+
+
+def stopped(stand: Mapping[TopicPartition, Standing]) -> str:
+    """What a stop leaves behind."""
+    counts = Counter(stand.values())
+    done, moving = counts[Standing.DONE], counts[Standing.MOVING]
+    if moving:
+        return f"{_count(moving, 'partition')} on the way back."
+    rest = len(stand) - done
+    return f"Stopped: {_count(done, 'partition')} finished and stay where they are, {grouped(rest)} are as before."
+
+
+def left_behind(stand: Mapping[TopicPartition, Standing], away: Sequence[str]) -> str:
+    """What an ended plan leaves, and the way out; "" when it leaves nothing. `away`: brokers that keep their limit."""
+    parts = []
+    moving = sum(found is Standing.MOVING for found in stand.values())
+    if moving:
+        parts.append(
+            f"{_count(moving, 'partition')} still move{'s' if moving == 1 else ''}, without a limit now: let them end, "
+            "or cancel them with kafka-reassign-partitions.sh --cancel."
+        )
+    if away:
+        parts.append(
+            f"Broker {', '.join(away)} is away and keeps its limit: once it is back, remove it with a plan of "
+            "clear_throttle."
+        )
+    return " ".join(parts)
+
+
+def _leaders(number: int) -> str:
+    return "no leader changes" if not number else f"{_count(number, 'leader')} change{'s' if number == 1 else ''}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"

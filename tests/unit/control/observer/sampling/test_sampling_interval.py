@@ -1,0 +1,37 @@
+"""Small clusters are looked at as often as is set, large ones less often."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.control.observer.sampling.sampling_interval import Pace, round_interval_ms, settings_interval_ms
+
+
+def test_a_small_cluster_is_sampled_as_often_as_is_set() -> None:
+    assert round_interval_ms(2_000, 130, 390) == 2_000
+    assert round_interval_ms(60_000, 1_000, 3_000) == 60_000
+    assert settings_interval_ms(30) == 10_000
+
+
+def test_a_large_cluster_is_sampled_as_often_as_its_brokers_can_bear() -> None:
+    assert round_interval_ms(2_000, 6_000, 6_000) == 78_000
+    assert round_interval_ms(2_000, 10_000, 30_000) == 150_000
+    assert settings_interval_ms(1_000) == 60_000
+
+
+def test_a_round_follows_sooner_after_topics_came_or_went() -> None:
+    pace = Pace(2_000)
+    seen = []
+    for topics in ({b"a"}, {b"a", b"b"}, {b"a", b"b", b"c"}, {b"a", b"b", b"c"}, {b"a"}):
+        pace.saw(frozenset(topics))
+        seen.append(pace.next_ms(80_000))
+    assert seen == [80_000, 20_000, 20_000, 80_000, 20_000]
+    assert pace.next_ms(80_000) == 80_000, "a round that failed saw nothing"
+
+
+@pytest.mark.parametrize(("interval_ms", "pause_ms"), [(2_000, 2_000), (7_000, 2_000), (1_000, 1_000)])
+def test_it_follows_no_sooner_than_in_a_small_cluster(interval_ms: int, pause_ms: int) -> None:
+    pace = Pace(2_000)
+    pace.saw(frozenset({b"a"}))
+    pace.saw(frozenset({b"b"}))
+    assert pace.next_ms(interval_ms) == pause_ms

@@ -1,0 +1,140 @@
+"""What is taken over from the round before is what would have been concluded anew, over random lives of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from backend.control.gateway.broker_connection import Address
+from backend.control.gateway.requests.metadata_requests import BrokerView, PartitionView
+from backend.control.memo import Memo
+from backend.control.observer.sampling.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    Ledger,
+    PartitionFacts,
+    RemoteFacts,
+    ReplicaFacts,
+)
+from backend.control.observer.sampling_round import Context, Round, Unchanged, assemble
+from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import uuid_text
+from backend.tiering.phase_inference import ExactPhase, FollowerSight, Memory, conclude, in_sync, stays_in_sync
+from backend.tiering.phases import FollowerPhase
+
+BROKERS = (1, 2, 3)
+ROUND_MS = 2_000
+
+
+def start(partition: int) -> PartitionFacts:
+    view = PartitionView("orders", bytes([7] * 16), partition, 1, 0, BROKERS, BROKERS, (), ErrorCode.NONE)
+    replicas = {b: ReplicaFacts(b, log_start=0, local_start=0, latest_tiered=-1, log_end=10) for b in BROKERS}
+    return PartitionFacts(view, True, False, replicas, pending=0, high_watermark=10, epochs=((0, 0),))
+
+
+def changed(random: Random, facts: PartitionFacts) -> PartitionFacts:
+    """One thing that may happen to a partition between two rounds."""
+    broker_id = random.choice(BROKERS)
+    replica = facts.replicas[broker_id]
+    log_end = random.choice((None, 0, (replica.log_end or 0) + 1))
+    match random.randrange(5):
+        case 0:
+            return replace(facts, replicas={**facts.replicas, broker_id: replace(replica, log_end=log_end)})
+        case 1:
+            isr = tuple(b for b in BROKERS if b != broker_id or random.random() < 0.5)
+            return replace(facts, view=replace(facts.view, isr=isr))
+        case 2:
+            return replace(facts, view=replace(facts.view, leader=random.choice((-1, *BROKERS))))
+        case 3:
+            return replace(facts, view=replace(facts.view, topic_id=bytes([random.randrange(2)] * 16)))
+        case _:
+            return replace(facts, pending=random.choice((-1, 0, 5)), error=random.choice((None, "It is lost.")))
+
+
+def life(seed: int) -> list[ClusterFacts]:
+    random = Random(seed)
+    partitions = [start(number) for number in range(4)]
+    rounds = []
+    for number in range(60):
+        partitions = [p if random.random() < 0.7 else changed(random, p) for p in partitions]
+        brokers = {
+            b: BrokerFacts(BrokerView(b, Address("localhost", b), None), reachable=random.random() < 0.9)
+            for b in BROKERS
+        }
+        rounds.append(ClusterFacts(number * ROUND_MS, "c", 1, {}, brokers, (), tuple(partitions)))
+    return rounds
+
+
+def ledger(random: Random) -> Ledger:
+    """What the pipeline may have stored by then."""
+    copied = random.choice((None, 3, 9))
+    keys = [(uuid_text(bytes([topic] * 16)), number) for topic in (0, 1, 7) for number in range(4)]
+    return Ledger({key: RemoteFacts(100, 1, copied) for key in keys if random.random() < 0.8})
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_life_is_told_the_same_with_and_without_what_was_concluded_before(seed: int) -> None:
+    def told(unchanged: Unchanged | None) -> list[Round]:
+        context, found, random = Context(), [], Random(seed)
+        for facts in life(seed):
+            if random.random() < 0.3:
+                context = replace(context, ledger=ledger(random), flags={b: random.random() < 0.5 for b in BROKERS})
+            found.append(assemble(facts, context, unchanged))
+            context = found[-1].next_context(context)
+        return found
+
+    assert told(Unchanged()) == told(None)
+
+
+def test_a_follower_that_stays_in_sync_is_concluded_as_the_whole_rules_would() -> None:
+    for seed in range(2_000):
+        random = Random(seed)
+        memory = Memory(random.choice((*FollowerPhase, None)), random.randrange(9), random.choice((None, 0, 5)), 3)
+        seen: dict[str, Any] = {"in_isr": random.random() < 0.8, "reachable": random.random() < 0.8}
+        log_end = random.choice((None, 0, 5, 6))
+        sight = FollowerSight(
+            **seen,
+            at_ms=100_000,
+            log_start=0,
+            local_start=0,
+            log_end=log_end,
+            leader_log_start=0,
+            leader_local_start=random.choice((0, 3)),
+            leader_log_end=6,
+            tiered=True,
+            exact=random.choice((None, ExactPhase(FollowerPhase.FETCHING, 1, {}))),
+        )
+        quiet = conclude(memory, sight) == (memory, in_sync(memory))
+        assert stays_in_sync(memory, **seen, log_end=log_end) == quiet, (memory, sight)
+
+
+def test_what_did_not_change_is_the_very_object_of_the_round_before() -> None:
+    facts = life(1)[0]
+    quiet = [replace(facts, at_ms=number * ROUND_MS) for number in range(4)]
+    unchanged, context, rounds = Unchanged(), Context(), []
+    for at in quiet:
+        rounds.append(assemble(at, context, unchanged))
+        context = rounds[-1].next_context(context)
+    # The first round learns, the second sees that nothing moved.
+    for before, after in ((rounds[2].partitions, rounds[3].partitions), (rounds[2].replicas, rounds[3].replicas)):
+        assert all(a is b for a, b in zip(before, after, strict=True))
+
+
+def test_a_memo_makes_anew_what_is_made_of_other_things_and_forgets_what_nobody_asks_for() -> None:
+    made: list[tuple[int, int]] = []
+
+    def add(a: int, b: int) -> int:
+        made.append((a, b))
+        return a + b
+
+    memo: Memo[str, int] = Memo()
+    memo.turn()
+    assert (memo.value("x", add, 1, 2), memo.value("y", add, 3, 4)) == (3, 7)
+    memo.turn()
+    assert (memo.value("x", add, 1, 2), memo.value("x", add, 1, 5)) == (3, 6)
+    memo.turn()
+    assert (memo.value("x", add, 1, 5), memo.value("y", add, 3, 4)) == (6, 7)
+    assert made == [(1, 2), (3, 4), (1, 5), (3, 4)]
