@@ -161,7 +161,7 @@ def high_watermark(broker: Any, index: int) -> int:
 
 
 def waiting_produces(broker: Any, index: int) -> Any:
-    return broker.services.replica_manager.partition("plain", index).waiting_produces
+    return broker.services.replica_manager.partition("plain", index).delayed.produces
 
 
 def meters(broker: Any) -> dict[str, int]:

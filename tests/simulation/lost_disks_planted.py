@@ -72,7 +72,7 @@ def the_high_watermark_moves_below_min_isr(patch: pytest.MonkeyPatch) -> None:
     """A leader alone counts as committed what only it has."""
 
     def careless(self: Partition) -> bool:
-        return self.log.maybe_increment_high_watermark(self.followers.high_watermark_candidate())
+        return self.log.maybe_increment_high_watermark(self.followers.high_watermark_candidate(self.log.log_end_offset))
 
     patch.setattr(Partition, "_increment_high_watermark", careless)
 

@@ -166,7 +166,7 @@ def copies_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_comes_back_into_the_isr(patch: pytest.MonkeyPatch) -> None:
     """A leader takes out of the ISR who is late and never asks for them again."""
-    patch.setattr(ReplicaProgress, "_maybe_expand", lambda self, replica, state: None)
+    patch.setattr(ReplicaProgress, "_maybe_expand", lambda self, replica, state, high_watermark: None)
 
 
 def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:

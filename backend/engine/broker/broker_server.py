@@ -54,6 +54,7 @@ from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
+from backend.engine.replica.applied_metadata import AppliedMetadata
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.tiering.ids import TopicPartition
 
@@ -71,6 +72,7 @@ class BrokerServer:
         self._ports = ports
         self._on_fatal = on_fatal
         self._config = config
+        self._applied = AppliedMetadata(config)
         addresses = broker_listeners(config)
         self._slots = ConnectionQuotas(inter_broker_listener_name(config) if len(addresses) > 1 else None)
         self._listeners = [Listener(ports, config, address, "broker", self._slots) for address in addresses]
@@ -182,9 +184,21 @@ class BrokerServer:
             TopicProducer(ports, events_client, EVENTS_TOPIC, services.producer_ids.next_id),
             replication_factor=config.ebbline_events_topic_replication_factor,
         )
+        if config.remote_log_storage_system_enable:
+            through = metadata_listener(config)
+            security = PeerSecurity.of(listener_security(config, through))
+            self._remote = RemoteTier(
+                services,
+                lambda: self._applied.config,
+                self._channel("rlmm"),
+                self._client(services, through, "rlmm-producer", security),
+                self._client(services, through, "rlmm-consumer", security),
+                self._client(services, through, "partition-remover", security),
+                self._on_fatal,
+            )
+            services.remote_log_manager = self._remote.manager
         services.replica_manager = self._replicas = ReplicaManager(
-            node_id=node_id,
-            config=config,
+            self._applied,
             ports=ports,
             log_manager=services.log_manager,
             controller_channel=self._channel("isr"),
@@ -193,6 +207,7 @@ class BrokerServer:
             ),
             events=services.events,
             metrics=services.metrics,
+            remote_logs=services.remote_log_manager,
         )
         replicas = self._replicas
         services.transaction_coordinator = self._transactions = TransactionCoordinator(
@@ -205,7 +220,7 @@ class BrokerServer:
         services.transaction_verifier = TransactionVerifier(
             ports.clock,
             self._client(services, listener_name, "transaction-checks").send_to_broker,
-            lambda: replicas.image,
+            lambda: self._applied.image,
         )
         services.log_manager.on_all_dirs_failed = self._on_fatal
         services.group_coordinator = self._groups = GroupCoordinator(
@@ -215,19 +230,6 @@ class BrokerServer:
             verifier=services.transaction_verifier,
             passed_over=services.metrics.passed_over,
         )
-        if config.remote_log_storage_system_enable:
-            through = metadata_listener(config)
-            security = PeerSecurity.of(listener_security(config, through))
-            self._remote = RemoteTier(
-                services,
-                lambda: replicas.config,
-                self._channel("rlmm"),
-                self._client(services, through, "rlmm-producer", security),
-                self._client(services, through, "rlmm-consumer", security),
-                self._client(services, through, "partition-remover", security),
-                self._on_fatal,
-            )
-            replicas.remote_logs = services.remote_log_manager = self._remote.manager
         self._loader = MetadataLoader(metadata.committed, services.metadata, node_id=node_id)
         self._loader.add_listener("replicas", self._on_metadata)
         self._loader.on_applied = self._on_applied
@@ -317,7 +319,7 @@ class BrokerServer:
         try:
             _refuse_tiered_topics(self._config, new)
             # What a topic's settings say decides how its logs are opened.
-            replicas.image = new
+            self._applied.image = new
             overlaid = self._config.overlay(new.broker_config(self._config.id))
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(overlaid))
             await services.log_manager.load_all(

@@ -12,9 +12,9 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import DEBUG
-from backend.engine.replica.offset_lookup import LATEST
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, DecodeError, KafkaError
+from backend.protocol.offset_timestamps import LATEST
 
 VERSION: Final = 10
 TIMEOUT_MS: Final = 2000

@@ -1,18 +1,22 @@
-"""ISR changes of all led partitions on their way to the controller: one AlterPartition in flight, the rest in the next
-(KIP-497; Kafka's `AlterPartitionManager`)."""
+"""ISR changes of all led partitions on their way to the controller: one AlterPartition in flight, the rest in the next.
+
+Kafka: `AlterPartitionManager` (KIP-497).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.ports import tasks
-from backend.engine.replica.partition import Partition
-from backend.engine.replica.replica_progress import IsrProposal
+from backend.engine.replica.applied_metadata import AppliedMetadata
+from backend.engine.replica.hosted_partitions import HostedPartitions
+from backend.engine.replica.partition_state import IsrChange, IsrProposal
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_code
+from backend.tiering.ids import TopicIdPartition
 
 VERSION: Final = 3
 TIMEOUT_MS: Final = 30_000.0
@@ -26,11 +30,14 @@ _log = logging.getLogger(__name__)
 class AlterPartitionManager:
     """Proposals of one broker; at most one per partition waits, because a partition has one change in flight."""
 
-    def __init__(self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel) -> None:
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
+    def __init__(self, metadata: AppliedMetadata, hosted: HostedPartitions, channel: ControllerChannel) -> None:
+        self._node_id = metadata.node_id
+        self._metadata = metadata
+        self._hosted = hosted
         self._channel = channel
-        self._unsent: dict[Partition, IsrProposal] = {}
+        self.expands = 0
+        self.shrinks = 0
+        self._unsent: dict[TopicIdPartition, IsrProposal] = {}
         self._wake = tasks.Event()
         self._task: tasks.Task[None] | None = None
 
@@ -44,7 +51,11 @@ class AlterPartitionManager:
 
     def submit(self, proposal: IsrProposal) -> None:
         """Takes a proposal; a newer one of the same partition replaces it while it has not been sent."""
-        self._unsent[proposal.partition] = proposal
+        if proposal.change is IsrChange.EXPAND:
+            self.expands += 1
+        else:
+            self.shrinks += 1
+        self._unsent[proposal.topic_id_partition] = proposal
         self._wake.set()
 
     async def _run(self) -> None:
@@ -56,8 +67,8 @@ class AlterPartitionManager:
             self._unsent.clear()
             retry = await self._exchange(batch)
             for proposal in retry:
-                # Whatever was submitted meanwhile is newer.
-                self._unsent.setdefault(proposal.partition, proposal)
+                # A proposal that was submitted meanwhile is newer.
+                self._unsent.setdefault(proposal.topic_id_partition, proposal)
             if retry:
                 self._wake.set()
                 pause_ms = min(max(RETRY_PAUSE_MS, pause_ms * 2), RETRY_PAUSE_MS_MAX)
@@ -66,7 +77,7 @@ class AlterPartitionManager:
                 pause_ms = 0.0
 
     async def _exchange(self, batch: list[IsrProposal]) -> list[IsrProposal]:
-        """Sends the proposals and tells their partitions the outcome; returns those to send again."""
+        """Sends the proposals and gives their partitions the outcome; returns those to send again."""
         try:
             answer = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
         except KafkaError as error:
@@ -79,13 +90,13 @@ class AlterPartitionManager:
                 len(batch), self._node_id, error_code(answer.error_code).name,
             )  # fmt: skip
             return batch
-        return self._settle(batch, answer)
+        return self._apply(batch, answer)
 
     def _request(self, batch: Iterable[IsrProposal]) -> m.AlterPartitionRequest:
         request = m.AlterPartitionRequest
         topics: dict[bytes, m.AlterPartitionRequest.Topics] = {}
         for proposal in batch:
-            tip = proposal.partition.topic_id_partition
+            tip = proposal.topic_id_partition
             topic = topics.setdefault(tip.topic_id, request.Topics(topic_id=tip.topic_id))
             topic.partitions.append(
                 request.Topics.Partitions(
@@ -98,14 +109,16 @@ class AlterPartitionManager:
                     partition_epoch=proposal.partition_epoch,
                 )
             )
-        return request(broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values()))
+        return request(broker_id=self._node_id, broker_epoch=self._metadata.broker_epoch, topics=list(topics.values()))
 
-    def _settle(self, batch: list[IsrProposal], answer: m.AlterPartitionResponse) -> list[IsrProposal]:
+    def _apply(self, batch: list[IsrProposal], answer: m.AlterPartitionResponse) -> list[IsrProposal]:
         rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
         retry = []
         for proposal in batch:
-            partition = proposal.partition
-            tip = partition.topic_id_partition
+            tip = proposal.topic_id_partition
+            partition = self._hosted.of_tip(tip)
+            if partition is None:
+                continue
             row = rows.get((tip.topic_id, tip.partition))
             if row is not None and row.error_code == NONE:
                 partition.isr_decided(

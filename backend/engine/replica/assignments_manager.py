@@ -1,16 +1,17 @@
-"""Tells the controller which replicas of this broker have an unusable log, and which a usable one again (KIP-858).
+"""Reports to the controller which replicas of this broker have an unusable log, and which a usable one again (KIP-858).
 
-Kafka's `AssignmentsManager`. One request in flight; what fails is sent again.
+One request in flight; a failed one is sent again. Kafka: `AssignmentsManager`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.ports import tasks
+from backend.engine.replica.applied_metadata import AppliedMetadata
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_code
 from backend.tiering.ids import TopicIdPartition
@@ -19,7 +20,7 @@ VERSION: Final = 0
 TIMEOUT_MS: Final = 30_000.0
 RETRY_PAUSE_MS: Final = 500.0
 RETRY_PAUSE_MS_MAX: Final = 10_000.0
-# The replica is not ours any longer: nothing to tell.
+# The replica is not ours any longer: there is nothing to report.
 _OVER: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 )
@@ -30,13 +31,13 @@ _log = logging.getLogger(__name__)
 class AssignmentsManager:
     """Replicas and their directories on the way to the controller; of one replica only the newest."""
 
-    def __init__(self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel) -> None:
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
+    def __init__(self, metadata: AppliedMetadata, channel: ControllerChannel) -> None:
+        self._node_id = metadata.node_id
+        self._metadata = metadata
         self._channel = channel
         self._unsent: dict[TopicIdPartition, bytes] = {}
         self._wake = tasks.Event()
-        self._told = ""
+        self._logged_reason = ""
         self._task: tasks.Task[None] | None = None
 
     def start(self) -> None:
@@ -60,13 +61,13 @@ class AssignmentsManager:
             batch, self._unsent = self._unsent, {}
             retry = await self._exchange(batch)
             if retry:
-                # Whatever was submitted meanwhile is newer.
+                # An assignment that was submitted meanwhile is newer.
                 self._unsent = retry | self._unsent
                 await tasks.sleep_ms(pause_ms)
                 pause_ms = min(2 * pause_ms, RETRY_PAUSE_MS_MAX)
                 self._wake.set()
             else:
-                pause_ms, self._told = RETRY_PAUSE_MS, ""
+                pause_ms, self._logged_reason = RETRY_PAUSE_MS, ""
 
     async def _exchange(self, batch: dict[TopicIdPartition, bytes]) -> dict[TopicIdPartition, bytes]:
         """Sends the batch and returns what has to be sent again."""
@@ -92,21 +93,21 @@ class AssignmentsManager:
 
     def _put_off(self, batch: dict[TopicIdPartition, bytes], reason: str) -> dict[TopicIdPartition, bytes]:
         """A controller that is away for long fills no log."""
-        if reason != self._told:
-            self._told = reason
+        if reason != self._logged_reason:
+            self._logged_reason = reason
             _log.info("Broker %d could not tell the controller of the directories of %d replicas, trying on: %s",
                       self._node_id, len(batch), reason)  # fmt: skip
         return batch
 
     def _request(self, batch: Mapping[TopicIdPartition, bytes]) -> m.AssignReplicasToDirsRequest:
         request = m.AssignReplicasToDirsRequest
-        found: dict[bytes, dict[bytes, list[int]]] = {}
+        by_directory: dict[bytes, dict[bytes, list[int]]] = {}
         for tip, directory in batch.items():
-            found.setdefault(directory, {}).setdefault(tip.topic_id, []).append(tip.partition)
+            by_directory.setdefault(directory, {}).setdefault(tip.topic_id, []).append(tip.partition)
         topic = request.Directories.Topics
         return request(
             broker_id=self._node_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._metadata.broker_epoch,
             directories=[
                 request.Directories(
                     id=directory,
@@ -118,6 +119,6 @@ class AssignmentsManager:
                         for topic_id, indexes in topics.items()
                     ],
                 )
-                for directory, topics in found.items()
+                for directory, topics in by_directory.items()
             ],
         )

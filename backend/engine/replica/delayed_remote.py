@@ -1,9 +1,11 @@
 """Requests that wait for the remote tier: fetches whose offset is only there, and look-ups by time (KIP-405, KIP-1075).
 
 Each has one task per partition on the reader pool and one deadline in the purgatory. It ends exactly once: when all
-tasks have ended, when its time is up, or when the broker can no longer answer. What still waits in the pool's queue
-then leaves it at once. Of what runs already a look-up is cancelled and a read is not: the indexes that it fetches serve
-the next one. Facts: `DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
+tasks have ended, when its time is up, or when the broker can no longer answer. Tasks that still wait in the pool's
+queue then leave it at once. Of the running ones a look-up is cancelled and a read is not: the indexes that it fetches
+serve the next one.
+
+Kafka: `DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
 """
 
 from __future__ import annotations
@@ -11,28 +13,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.purgatory import Purgatory
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from backend.engine.replica.partition import Partition
-    from backend.engine.replica.purgatory import Purgatory
-
-# The read of one partition. Notes its outcome itself, errors included, and calls what it is given when it no longer
-# waits for a reader.
+# The read of one partition. Records its outcome itself, errors included, and calls its argument when it no longer waits
+# for a reader.
 PartitionRead = Callable[[Callable[[], object]], Coroutine[Any, Any, None]]
 
 _log = logging.getLogger(__name__)
 
 
 class DelayedRemoteFetch:
-    """A fetch with partitions that are being read from the remote tier. Answers with what is there in the end."""
+    """A fetch with partitions that are being read from the remote tier. Answers with the reads that have ended."""
 
     __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued")
 
@@ -49,7 +49,7 @@ class DelayedRemoteFetch:
         self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads))
         self._left = len(reads)
         for partition in self._partitions:
-            partition.waiting_remote[self] = None
+            partition.delayed.remote[self] = None
         purgatory.remote.fetches += 1
         self._due = purgatory.enter(self, delay_ms)
         # Reads that wait for a reader.
@@ -64,8 +64,8 @@ class DelayedRemoteFetch:
         if not self._left:
             self._end()
 
-    def poke(self, partition: Partition) -> None:
-        """The partition's role has changed: whoever hosts it still, as leader or follower, goes on."""
+    def try_complete(self, partition: Partition) -> None:
+        """The partition's role has changed. A broker that hosts it still, as leader or follower, goes on reading."""
         if not partition.is_hosted:
             self._end()
 
@@ -81,70 +81,70 @@ class DelayedRemoteFetch:
         self._purgatory.remote.fetches -= 1
         self._purgatory.leave(self, self._due)
         for partition in self._partitions:
-            partition.waiting_remote.pop(self, None)
+            partition.delayed.remote.pop(self, None)
         for read in self._queued.values():
             read.cancel()
         answer()
 
 
 class DelayedRemoteListOffsets:
-    """A ListOffsets whose times are being looked for in the remote tier. What is not found in time is answered with
-    REQUEST_TIMED_OUT, what this broker must not answer any more with the partition's own error.
+    """A ListOffsets whose times are being looked for in the remote tier. A partition that is not searched in time is
+    answered with REQUEST_TIMED_OUT, one that this broker must not answer any more with its own error.
     """
 
     def __init__(
         self,
         purgatory: Purgatory,
         remote: RemoteLogs,
-        asked: Sequence[tuple[Partition, OffsetQuery]],
+        queries: Sequence[tuple[Partition, OffsetQuery]],
         delay_ms: float,
         answer: Callable[[list[OffsetResult | KafkaError]], None],
     ) -> None:
-        """`answer` gets one outcome for each of `asked` (at least one), in their order."""
+        """`answer` gets one outcome for each of `queries` (at least one), in their order."""
         self._purgatory = purgatory
         self._remote = remote
-        self._asked = asked
+        self._queries = queries
         self._answer: Callable[[list[OffsetResult | KafkaError]], None] | None = answer
-        self._outcomes: list[OffsetResult | KafkaError] = [_late(partition, delay_ms) for partition, _ in asked]
+        self._outcomes: list[OffsetResult | KafkaError] = [_late(partition, delay_ms) for partition, _ in queries]
         self._pending: dict[int, tasks.Task[None]] = {}
         purgatory.remote.look_ups += 1
         self._due = purgatory.enter(self, delay_ms)
-        for index, (partition, _) in enumerate(asked):
-            partition.waiting_remote[self] = None
+        for index, (partition, _) in enumerate(queries):
+            partition.delayed.remote[self] = None
             self._pending[index] = tasks.start(self._search(index), name=f"offset by time of {partition}")
 
     async def _search(self, index: int) -> None:
-        outcome = await self._outcome(*self._asked[index])
-        self._settle([(index, outcome)])
+        outcome = await self._outcome(*self._queries[index])
+        self._complete([(index, outcome)])
 
     async def _outcome(self, partition: Partition, query: OffsetQuery) -> OffsetResult | KafkaError:
         try:
             record = await self._remote.offset_for_timestamp(partition.log, query.timestamp)
             offset_lookup.check(partition, query)
-            return offset_lookup.visible(partition, query, offset_lookup.found_by_timestamp(record))
+            return offset_lookup.visible(partition, query, offset_lookup.of_record(record))
         except KafkaError as error:
             return error
         except RemoteStorageError as error:
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except Exception as error:
-            # Whatever it was: the client is told, and its other partitions are answered.
+            # An error of any kind becomes this partition's answer; the other partitions are answered.
             _log.exception("The look-up of time %d in %s failed", query.timestamp, partition)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
-    def poke(self, partition: Partition) -> None:
+    def try_complete(self, partition: Partition) -> None:
         """The partition's role or epoch has changed."""
-        settled: list[tuple[int, OffsetResult | KafkaError]] = []
+        refused: list[tuple[int, OffsetResult | KafkaError]] = []
         for index in self._pending:
-            one, query = self._asked[index]
-            if one is partition:
+            pending, query = self._queries[index]
+            if pending is partition:
                 try:
-                    offset_lookup.check(one, query)
+                    offset_lookup.check(partition, query)
                 except KafkaError as error:
-                    settled.append((index, error))
-        self._settle(settled)
+                    refused.append((index, error))
+        self._complete(refused)
 
-    def _settle(self, settled: Iterable[tuple[int, OffsetResult | KafkaError]]) -> None:
-        for index, outcome in settled:
+    def _complete(self, outcomes: Iterable[tuple[int, OffsetResult | KafkaError]]) -> None:
+        for index, outcome in outcomes:
             search = self._pending.pop(index, None)
             if search is not None:
                 self._outcomes[index] = outcome
@@ -157,7 +157,7 @@ class DelayedRemoteListOffsets:
         if self._answer is None:
             return
         for index in self._pending:
-            self._purgatory.remote.look_up_expired(self._asked[index][0].topic_partition)
+            self._purgatory.remote.look_up_expired(self._queries[index][0].topic_partition)
         self._end()
 
     def _end(self) -> None:
@@ -166,8 +166,8 @@ class DelayedRemoteListOffsets:
             return
         self._purgatory.remote.look_ups -= 1
         self._purgatory.leave(self, self._due)
-        for partition, _ in self._asked:
-            partition.waiting_remote.pop(self, None)
+        for partition, _ in self._queries:
+            partition.delayed.remote.pop(self, None)
         for search in self._pending.values():
             search.cancel()
         answer(self._outcomes)
@@ -177,6 +177,3 @@ def _late(partition: Partition, delay_ms: float) -> KafkaError:
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT, f"the remote tier of {partition} was not searched within {delay_ms:.0f} ms"
     )
-
-
-DelayedRemote = DelayedRemoteFetch | DelayedRemoteListOffsets

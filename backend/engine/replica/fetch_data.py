@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
 from backend.protocol.buffers import Chunk
 from backend.protocol.errors import ErrorCode
 
@@ -15,6 +14,14 @@ CONSUMER: Final = -1
 DEBUG: Final = -2
 # A request before version 18 does not say which high watermark the follower knows.
 UNKNOWN_HIGH_WATERMARK: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The end of a leader epoch: `end_offset` is the first offset after it. -1 and -1: undefined."""
+
+    epoch: int
+    end_offset: int
 
 
 class AbortedTransaction(Protocol):

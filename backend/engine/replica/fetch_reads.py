@@ -2,7 +2,7 @@
 
 A request that can be answered is answered at once, without a task. One with a partition whose offset is only remote
 waits for those reads, at most for `remote.fetch.max.wait.ms`, and for nothing else: neither the client's own wait nor
-its fetch.min.bytes count (KIP-405); any other waits in the purgatory. Facts: `ReplicaManager.fetchMessages`,
+its fetch.min.bytes count (KIP-405); any other waits in the purgatory. Kafka: `ReplicaManager.fetchMessages`,
 `DelayedFetch`, `DelayedRemoteFetch`.
 """
 
@@ -13,23 +13,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica.delayed_remote import DelayedRemoteFetch, PartitionRead
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import DelayedFetch, Purgatory, enough_readable
-from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.partition_context import PartitionContext
+from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest, Purgatory, enough_readable
 from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 
-# A partition of a request, or why there is none.
-PartitionRequest = tuple[Partition | ErrorCode, FetchSpec]
 _NONE: Final = ErrorCode.NONE
+# Errors of the remote log manager that go to the client as they are.
+_PASSED_ON: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE})
 
 _log = logging.getLogger(__name__)
 
@@ -37,98 +36,94 @@ _log = logging.getLogger(__name__)
 class FetchReads:
     """Fetches of one broker."""
 
-    def __init__(
-        self,
-        purgatory: Purgatory,
-        remote: Callable[[], RemoteLogs | None],
-        config: Callable[[], BrokerConfig],
-        settle: Callable[[], None],
-    ) -> None:
-        """`settle` answers those who wait for what has changed."""
+    def __init__(self, purgatory: Purgatory, context: PartitionContext) -> None:
         self._purgatory = purgatory
-        self._remote = remote
-        self._config = config
-        self._settle = settle
+        self._metadata = context.metadata
+        self._actions = context.actions
+        self._remote = context.remote_logs
 
     def fetch(
         self,
         params: FetchParams,
-        wanted: list[PartitionRequest],
+        requests: list[PartitionRequest],
         respond: Callable[[list[FetchData]], R],
         on_wait: Callable[[DelayedFetch], None] | None = None,
         *,
         more_may_join: bool = False,
     ) -> R | tasks.Future[R]:
-        """What `respond` makes of one FetchData per wanted partition, in their order; a future while that must wait.
+        """Returns `respond` of one FetchData per request, in their order; a future while that must wait.
 
-        `on_wait` is given the waiting request, which may be completed early, and which further partitions may join,
-        at the end of `wanted`; it waits for them too when `more_may_join`.
+        `on_wait` is given the delayed request, which may be completed early, and which further partitions may join,
+        at the end of `requests`; it waits for them too when `more_may_join`.
         """
         if params.max_bytes < 0:
-            # What a limit below nothing makes of each partition in Kafka.
-            return respond([failed(ErrorCode.UNKNOWN_SERVER_ERROR) for _ in wanted])
-        found = self._read_all(params, wanted, first=True)
+            # Kafka answers every partition so under a negative limit.
+            return respond([failed(ErrorCode.UNKNOWN_SERVER_ERROR) for _ in requests])
+        reads = self._read_all(params, requests, first=True)
         if params.from_follower:
-            # Who waits for the follower to have the records has waited long enough; itself it seldom finds new ones.
-            self._settle()
-        if any(data.remote_bytes_max for data in found):
+            # Requests that waited for the follower to have the records have waited long enough. The follower itself
+            # seldom finds new ones.
+            self._actions.complete_actions()
+        if any(data.remote_bytes_max for data in reads):
             answered: tasks.Future[R] = tasks.future()
-            self._read_remotely(params, wanted, found, respond, answered)
+            self._read_remotely(params, requests, reads, respond, answered)
             return answered
-        if not (wanted or more_may_join) or not self._must_wait(params, wanted, found):
-            return respond(found)
-        answered = tasks.eager_future()  # who waits for records has waited long enough
-        waiting = DelayedFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
+        if not (requests or more_may_join) or not self._must_wait(params, requests, reads):
+            return respond(reads)
+        answered = tasks.eager_future()  # its callbacks run at once: the records have been waited for long enough
+        waiting = DelayedFetch(
+            self._purgatory, params, requests, lambda: self._answer(params, requests, respond, answered)
+        )
         if on_wait is not None:
             on_wait(waiting)
         return answered
 
-    def _must_wait(self, params: FetchParams, wanted: Sequence[PartitionRequest], found: list[FetchData]) -> bool:
+    def _must_wait(self, params: FetchParams, requests: Sequence[PartitionRequest], reads: list[FetchData]) -> bool:
         if params.max_wait_ms <= 0 or self._purgatory.full:
             return False
         size = 0
-        for data in found:
+        for data in reads:
             if data.error is not _NONE or data.diverging is not None or data.preferred_replica >= 0:
                 return False
             size += len(data.records)
         if size >= params.min_bytes:
             return False
-        # What did not fit was left out and counts all the same (`DelayedFetch.tryComplete`).
-        parts = [(item, spec) for item, spec in wanted if isinstance(item, Partition)]
+        # Records that did not fit were left out and count all the same (`DelayedFetch.tryComplete`).
+        parts = [(item, spec) for item, spec in requests if isinstance(item, Partition)]
         return size == 0 or not enough_readable(params, parts)
 
     def _answer(
         self,
         params: FetchParams,
-        wanted: Sequence[PartitionRequest],
+        requests: Sequence[PartitionRequest],
         respond: Callable[[list[FetchData]], R],
         answered: tasks.Future[R],
     ) -> None:
         """The wait is over: reads again."""
         if answered.done():
             return
-        found = self._read_all(params, wanted, first=False)
-        if any(data.remote_bytes_max for data in found):
+        reads = self._read_all(params, requests, first=False)
+        if any(data.remote_bytes_max for data in reads):
             # Local retention overtook the request while it waited.
-            self._read_remotely(params, wanted, found, respond, answered)
+            self._read_remotely(params, requests, reads, respond, answered)
         else:
-            answered.set_result(respond(found))
+            answered.set_result(respond(reads))
 
     # --- local reads
 
-    def _read_all(self, params: FetchParams, wanted: Sequence[PartitionRequest], *, first: bool) -> list[FetchData]:
+    def _read_all(self, params: FetchParams, requests: Sequence[PartitionRequest], *, first: bool) -> list[FetchData]:
         budget = params.max_bytes
         # The first partition with data returns at least one batch, however small the limits (KIP-74).
         min_one_message = True
-        found = []
-        for item, spec in wanted:
+        reads: list[FetchData] = []
+        for item, spec in requests:
             data = self._read(params, item, spec, min(spec.max_bytes, budget), min_one_message, first=first)
             size = len(data.records) or data.remote_bytes_max
             if size:
                 min_one_message = False
                 budget = max(0, budget - size)
-            found.append(data)
-        return found
+            reads.append(data)
+        return reads
 
     def _read(
         self,
@@ -143,10 +138,10 @@ class FetchReads:
         if not isinstance(item, Partition):
             return failed(item)
         try:
-            if params.client_rack and self._config().replica_selector_class == RACK_AWARE:
-                nearer = item.preferred_read_replica(params, spec)
-                if nearer is not None:
-                    return nearer
+            if params.client_rack and self._metadata.config.replica_selector_class == RACK_AWARE:
+                elsewhere = item.preferred_read_replica(params, spec)
+                if elsewhere is not None:
+                    return elsewhere
             data = item.read(params, spec, bytes_max, min_one_message=min_one_message)
         except OffsetOutOfRange:
             return self._out_of_range(params, item, spec, bytes_max, min_one_message)
@@ -164,7 +159,7 @@ class FetchReads:
     ) -> FetchData:
         """No local segment has the offset; the remote tier may."""
         log = partition.log
-        remote = self._remote()
+        remote = self._remote
         if (
             remote is None
             or not log.remote_enabled
@@ -192,15 +187,15 @@ class FetchReads:
     def _read_remotely(
         self,
         params: FetchParams,
-        wanted: Sequence[PartitionRequest],
-        found: list[FetchData],
+        requests: Sequence[PartitionRequest],
+        reads: list[FetchData],
         respond: Callable[[list[FetchData]], R],
         answered: tasks.Future[R],
     ) -> None:
         """Reads everything remote in parallel; what is not there in time answers as if there were no records yet."""
-        reads: list[tuple[Partition, PartitionRead]] = [
-            (item, partial(self._read_remote, params, item, spec, found, at))
-            for at, ((item, spec), data) in enumerate(zip(wanted, found, strict=True))
+        remote_reads: list[tuple[Partition, PartitionRead]] = [
+            (item, partial(self._read_remote, params, item, spec, reads, at))
+            for at, ((item, spec), data) in enumerate(zip(requests, reads, strict=True))
             if data.remote_bytes_max and isinstance(item, Partition)
         ]
 
@@ -208,23 +203,23 @@ class FetchReads:
             if answered.done():
                 return
             try:
-                answered.set_result(respond(found))
+                answered.set_result(respond(reads))
             except Exception as error:
                 answered.set_exception(error)
 
-        DelayedRemoteFetch(self._purgatory, reads, self._config().remote_fetch_max_wait_ms, answer)
+        DelayedRemoteFetch(self._purgatory, remote_reads, self._metadata.config.remote_fetch_max_wait_ms, answer)
 
     async def _read_remote(
         self,
         params: FetchParams,
         partition: Partition,
         spec: FetchSpec,
-        found: list[FetchData],
+        reads: list[FetchData],
         at: int,
         begun: Callable[[], object],
     ) -> None:
         """Fills in one partition's data, or replaces it by its error."""
-        data, remote = found[at], self._remote()
+        data, remote = reads[at], self._remote
         assert remote is not None
         committed = params.isolation is Isolation.COMMITTED
         try:
@@ -237,15 +232,14 @@ class FetchReads:
                 begun=begun,
             )
         except KafkaError as error:
-            known = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)
-            found[at] = failed(error.code if error.code in known else ErrorCode.UNKNOWN_SERVER_ERROR)
+            reads[at] = failed(error.code if error.code in _PASSED_ON else ErrorCode.UNKNOWN_SERVER_ERROR)
         except RemoteStorageError:
             # The remote log manager has logged which object could not be read and why.
-            found[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+            reads[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
         except Exception:
-            # Whatever it was: the client is told, and its other partitions are answered.
+            # An error of any kind becomes this partition's answer; the other partitions are answered.
             _log.exception("The remote read of %s at offset %d failed", partition, spec.fetch_offset)
-            found[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+            reads[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             data.records = read.records
             data.aborted = (read.aborted or ()) if committed else None

@@ -9,7 +9,6 @@ All moves together are as fast as the dynamic setting `replica.alter.log.dirs.io
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from backend.engine.common.rates import WindowedRate, Windows
@@ -17,34 +16,35 @@ from backend.engine.config.setting_definition import LONG_MAX
 from backend.engine.log.log_manager import LogManager
 from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.ports import Clock, tasks
+from backend.engine.replica.applied_metadata import AppliedMetadata
+from backend.engine.replica.assignments_manager import AssignmentsManager
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.tiering.ids import TopicIdPartition
 
 THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-# How often moves that are too fast look whether they may go on.
+# Moves that are too fast check this often whether they may go on.
 PAUSE_MS: Final = 100
 
 _log = logging.getLogger(__name__)
 
 
 class LogDirMoves:
-    """`tell` lets the controller know which directory a replica lies in."""
+    """The moves of one broker."""
 
     def __init__(
         self,
         log_manager: LogManager,
-        tell: Callable[[TopicIdPartition, bytes], None],
+        assignments: AssignmentsManager,
+        metadata: AppliedMetadata,
         *,
         clock: Clock,
         windows: Windows,
-        settings: Callable[[], Mapping[str, str]],
     ) -> None:
-        """`settings` are the broker's dynamic ones."""
+        """`assignments` reports the new directory of a replica that has moved."""
         self._logs = log_manager
-        self._tell = tell
+        self._assignments = assignments
+        self._metadata = metadata
         self._clock = clock
-        self._settings = settings
         self._rate = WindowedRate(windows, simple=True)
         self._running: dict[Partition, tasks.Task[None]] = {}
 
@@ -74,7 +74,7 @@ class LogDirMoves:
         self._running[partition] = tasks.spawn(self._copy(partition), name=f"move of {partition} to {target.path}")
 
     def resume(self, partition: Partition) -> None:
-        """Begins anew what a stop interrupted."""
+        """Begins again a move that a stop interrupted."""
         path = self._logs.preferred_dirs.pop(partition.topic_partition, None)
         if path is None:
             return
@@ -91,7 +91,7 @@ class LogDirMoves:
             self._logs.stop_move(partition.topic_partition)
 
     async def shutdown(self) -> None:
-        """Ends all tasks; the next start begins the moves anew."""
+        """Ends all tasks; the next start begins the moves again."""
         for task in list(self._running.values()):
             await tasks.cancel(task)
         self._running.clear()
@@ -105,7 +105,7 @@ class LogDirMoves:
 
     @property
     def _bound(self) -> float:
-        text = self._settings().get(THROTTLE)
+        text = self._metadata.image.broker_config(self._metadata.node_id).get(THROTTLE)
         # A text that is no number is refused by the controller.
         return float(text) if text is not None and text.isdecimal() else float(LONG_MAX)
 
@@ -123,5 +123,5 @@ class LogDirMoves:
             return
         self._running.pop(partition, None)
         _log.info("Moved %s to %s", partition, partition.log.dir)
-        self._tell(partition.topic_id_partition, self._logs.directory_id(partition.log))
+        self._assignments.submit(partition.topic_id_partition, self._logs.directory_id(partition.log))
         await self._logs.checkpoints.write_all()

@@ -1,6 +1,6 @@
 """Answers to ListOffsets from one replica: what each timestamp that names an offset means (KIP-405, 1005, 1023).
 
-Facts: `Partition.fetchOffsetForTimestamp`, `UnifiedLog.fetchOffsetByTimestamp`, and answers of running brokers.
+Kafka: `Partition.fetchOffsetForTimestamp`, `UnifiedLog.fetchOffsetByTimestamp`, and answers of running brokers.
 """
 
 from __future__ import annotations
@@ -12,23 +12,9 @@ from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.fetch_data import CONSUMER, DEBUG, Isolation
 from backend.engine.replica.partition import Partition
+from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, KafkaError
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
-# The first request version that knows each name.
-FIRST_VERSION: Final = {
-    LATEST: 1,
-    EARLIEST: 1,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
-}
 UNKNOWN: Final = -1
 
 
@@ -56,7 +42,7 @@ NOTHING: Final = OffsetResult()
 
 def is_known(timestamp: int, version: int) -> bool:
     """Whether a request of the version may ask for the timestamp."""
-    return timestamp >= 0 or version >= FIRST_VERSION.get(timestamp, 1 << 15)
+    return timestamp >= 0 or version >= offset_timestamps.FIRST_VERSION.get(timestamp, 1 << 15)
 
 
 def check(partition: Partition, query: OffsetQuery) -> None:
@@ -77,47 +63,45 @@ def look_up(partition: Partition, query: OffsetQuery) -> OffsetResult:
     check(partition, query)
     log = partition.log
     match query.timestamp:
-        case -1:  # LATEST
+        case offset_timestamps.LATEST:
             _check_high_watermark_is_current(partition, query)
             return OffsetResult(_last_fetchable(partition, query), leader_epoch=_latest_epoch(partition, query))
-        case -2:  # EARLIEST
+        case offset_timestamps.EARLIEST:
             return _earliest(log)
-        case -4:  # EARLIEST_LOCAL
+        case offset_timestamps.EARLIEST_LOCAL:
             if not log.remote_enabled:
                 return _earliest(log)
             return _with_epoch(log, log.local_log_start_offset)
-        case -3:  # MAX_TIMESTAMP
-            return visible(partition, query, _found(log.max_timestamp_offset()))
-        case -5:  # LATEST_TIERED
-            known = log.remote_enabled and log.highest_remote_offset != UNKNOWN
-            return visible(partition, query, _with_epoch(log, log.highest_remote_offset) if known else NOTHING)
-        case -6:  # EARLIEST_PENDING_UPLOAD
+        case offset_timestamps.MAX_TIMESTAMP:
+            return visible(partition, query, of_record(log.max_timestamp_offset()))
+        case offset_timestamps.LATEST_TIERED:
+            tiered = log.remote_enabled and log.highest_remote_offset != UNKNOWN
+            return visible(partition, query, _with_epoch(log, log.highest_remote_offset) if tiered else NOTHING)
+        case offset_timestamps.EARLIEST_PENDING_UPLOAD:
             pending = _earliest_pending_upload(log)
             if query.replica_id >= 0 and not query.kafka_compat:
                 # A follower must learn that everything is tiered, or it could never start behind it (KIP-1023).
                 return pending
             return visible(partition, query, pending)
         case timestamp:
-            return visible(partition, query, _found(log.offset_by_timestamp(timestamp)))
+            return visible(partition, query, of_record(log.offset_by_timestamp(timestamp)))
 
 
-def visible(partition: Partition, query: OffsetQuery, found: OffsetResult) -> OffsetResult:
-    """What was found, unless the reader must not see that far yet. Raises OFFSET_NOT_AVAILABLE when it soon may."""
-    if found.offset < _last_fetchable(partition, query):
-        return found
+def visible(partition: Partition, query: OffsetQuery, result: OffsetResult) -> OffsetResult:
+    """The result, unless the reader must not see that far yet. Raises OFFSET_NOT_AVAILABLE when it soon may."""
+    if result.offset < _last_fetchable(partition, query):
+        return result
     _check_high_watermark_is_current(partition, query)
     return NOTHING
 
 
-def found_by_timestamp(found: TimestampedOffset | None) -> OffsetResult:
-    """A record found by its timestamp, locally or remotely."""
-    return _found(found)
-
-
-def _found(found: TimestampedOffset | None) -> OffsetResult:
-    if found is None:
+def of_record(record: TimestampedOffset | None) -> OffsetResult:
+    """The result for a record that was looked up by its timestamp, locally or remotely; None: there is none."""
+    if record is None:
         return NOTHING
-    return OffsetResult(found.offset, found.timestamp, UNKNOWN if found.leader_epoch is None else found.leader_epoch)
+    return OffsetResult(
+        record.offset, record.timestamp, UNKNOWN if record.leader_epoch is None else record.leader_epoch
+    )
 
 
 def _latest_epoch(partition: Partition, query: OffsetQuery) -> int:
@@ -131,8 +115,8 @@ def _latest_epoch(partition: Partition, query: OffsetQuery) -> int:
 
 def _earliest(log: UnifiedLog) -> OffsetResult:
     first = log.leader_epochs.earliest_entry
-    known = first is not None and first[1] <= log.log_start_offset
-    return OffsetResult(log.log_start_offset, leader_epoch=first[0] if known and first is not None else UNKNOWN)
+    covered = first is not None and first[1] <= log.log_start_offset
+    return OffsetResult(log.log_start_offset, leader_epoch=first[0] if covered and first is not None else UNKNOWN)
 
 
 def _with_epoch(log: UnifiedLog, offset: int) -> OffsetResult:

@@ -1,38 +1,35 @@
 """One partition on one broker: its log, its role, and the requests that wait for it.
 
-As leader it knows its followers (`leader_replicas`); what follows from a decision is carried out on the log, and
-waiting requests are poked. Everything runs on the loop's thread. Facts: Kafka's `Partition`.
+As leader it knows its followers (`replica_progress`) and carries decisions out on the log. It owns the requests that
+wait for it (`delayed_operations`) without knowing what they do. Everything runs on the loop's thread.
+
+Kafka: `Partition`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from backend.engine.controller.image.metadata_image import NO_LEADER, PartitionRegistration
 from backend.engine.log.errors import DamagedIndex, OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
 from backend.engine.log.validation import ValidatedBatch
 from backend.engine.replica import partition_state
-from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
-from backend.engine.replica.partition_state import IsrState
-from backend.engine.replica.purgatory import (
-    DelayedDeleteRecords,
-    DelayedFetch,
-    DelayedProduce,
-    FetchKey,
-    Watcher,
-    has_old_watermarks,
-    settle_produces,
+from backend.engine.replica.delayed_operations import DelayedOperations
+from backend.engine.replica.fetch_data import (
+    UNKNOWN_HIGH_WATERMARK,
+    EpochEnd,
+    FetchData,
+    FetchParams,
+    FetchSpec,
+    Isolation,
 )
-from backend.engine.replica.replica_progress import Host, IsrProposal, ReplicaProgress
+from backend.engine.replica.partition_context import PartitionContext
+from backend.engine.replica.partition_state import IsrProposal, IsrState
+from backend.engine.replica.replica_progress import ReplicaProgress
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX
 from backend.tiering.ids import TopicIdPartition, TopicPartition
-
-if TYPE_CHECKING:
-    from backend.engine.replica.delayed_remote import DelayedRemote
 
 ReplicaRole = Literal["leader", "follower"]
 
@@ -42,7 +39,7 @@ NO_EPOCH: Final = -1
 class Partition:
     """A partition that this broker hosts."""
 
-    def __init__(self, tip: TopicIdPartition, log: UnifiedLog, host: Host) -> None:
+    def __init__(self, tip: TopicIdPartition, log: UnifiedLog, context: PartitionContext) -> None:
         self.topic_id_partition = tip
         self.log = log
         log.on_log_start = self._changed
@@ -52,16 +49,11 @@ class Partition:
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.unclean_leader_epoch = NO_EPOCH
-        self.followers = ReplicaProgress(self, host)
-        self.waiting_fetches: dict[DelayedFetch, None] = {}
-        self.waiting_produces: OrderedDict[tuple[DelayedProduce, int], int] = OrderedDict()
-        self.waiting_deletes: dict[DelayedDeleteRecords, None] = {}
-        self.waiting_remote: dict[DelayedRemote, None] = {}
-        # Fetch sessions of followers that need not look here until something changes.
-        self.watchers: dict[Watcher, FetchKey] = {}
-        self._host = host
-        # Why this broker hosts the partition no longer.
-        self._gone: ErrorCode | None = None
+        self.followers = ReplicaProgress(tip, context)
+        self.delayed: DelayedOperations[Partition] = DelayedOperations()
+        self._context = context
+        # The error for requests once this broker hosts the partition no longer.
+        self._closed_with: ErrorCode | None = None
 
     def __str__(self) -> str:
         return str(self.topic_id_partition.topic_partition)
@@ -77,7 +69,7 @@ class Partition:
     @property
     def is_hosted(self) -> bool:
         """False once this broker has given the partition up."""
-        return self._gone is None
+        return self._closed_with is None
 
     @property
     def high_watermark(self) -> int:
@@ -107,14 +99,15 @@ class Partition:
         was_leader = self.is_leader
         new_epoch = registration.leader_epoch > self.leader_epoch
         self._take_over(registration, "leader")
-        anew = new_epoch or not was_leader
-        if anew:
-            self.log.leader_epochs.begin(self.leader_epoch, self.log.log_end_offset)
-        self.followers.assign(registration, anew=anew)
+        new_term = new_epoch or not was_leader
+        end_offset = self.log.log_end_offset
+        if new_term:
+            self.log.leader_epochs.begin(self.leader_epoch, end_offset)
+        self.followers.assign(registration, self.leader_epoch, new_term=new_term, leader_end_offset=end_offset)
         if new_epoch:
             self.end_delayed_requests()
         # The ISR may have shrunk to this broker.
-        if self._increment_high_watermark() or self.waiting_produces:
+        if self._increment_high_watermark() or self.delayed.produces:
             self._changed()
         return new_epoch
 
@@ -131,7 +124,7 @@ class Partition:
         return new_epoch or was_leader
 
     def _take_over(self, registration: PartitionRegistration, role: ReplicaRole) -> None:
-        self._tell_watchers()
+        self.delayed.notify_watchers(self)
         self.role = role
         self.leader = registration.leader
         self.leader_epoch = max(self.leader_epoch, registration.leader_epoch)
@@ -142,9 +135,9 @@ class Partition:
     # Checks
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Fences requests made under another leader epoch (-1: any), and all once the partition is gone from here."""
-        if self._gone is not None:
-            raise KafkaError(self._gone, f"broker {self._host.node_id} hosts {self} no longer")
+        """Fences requests made under another leader epoch (-1: any), and every request after :meth:`close`."""
+        if self._closed_with is not None:
+            raise KafkaError(self._closed_with, f"broker {self._context.metadata.node_id} hosts {self} no longer")
         if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -161,8 +154,8 @@ class Partition:
         """Raises NOT_LEADER_OR_FOLLOWER unless this broker leads."""
         if not self.is_leader:
             raise KafkaError(
-                self._gone or ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self._host.node_id} does not lead {self}; ask broker {self.leader}",
+                self._closed_with or ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._context.metadata.node_id} does not lead {self}; ask broker {self.leader}",
             )
 
     # Produce
@@ -180,7 +173,7 @@ class Partition:
         info = self.log.append_as_leader(
             records,
             self.leader_epoch,
-            now_ms=self._host.clock.time_ms(),
+            now_ms=self._context.clock.time_ms(),
             origin=origin,
             decompressed_bytes_max=decompressed_bytes_max,
         )
@@ -191,7 +184,7 @@ class Partition:
     def append_validated(self, batch: ValidatedBatch, *, acks: int) -> AppendInfo:
         """The same of a client's batch that was validated by the log's settings meanwhile."""
         self._check_takes(acks)
-        info = self.log.append_validated(batch, self.leader_epoch, now_ms=self._host.clock.time_ms())
+        info = self.log.append_validated(batch, self.leader_epoch, now_ms=self._context.clock.time_ms())
         self._increment_high_watermark()
         self._changed()
         return info
@@ -233,7 +226,7 @@ class Partition:
         try:
             return min(bytes_max, first.position_of(end) - first.position_of(offset))
         except DamagedIndex:
-            # Who reads is told.
+            # The read itself raises it.
             return bytes_max
 
     def read(self, params: FetchParams, spec: FetchSpec, bytes_max: int, *, min_one_message: bool) -> FetchData:
@@ -268,23 +261,25 @@ class Partition:
         return spec.fetch_offset == end and spec.last_fetched_epoch in (NO_EPOCH, self.log.leader_epochs.latest_epoch)
 
     def preferred_read_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
-        """Where the consumer should read instead (KIP-392), with this replica's offsets; None to read here."""
+        """The answer that sends a consumer to another replica (KIP-392), with this one's offsets; None to read here."""
         if not self.is_leader:
             return None
-        nearer = self.followers.preferred_read_replica(params.client_rack, params.listener_name, spec.fetch_offset)
-        if nearer is None:
+        log = self.log
+        preferred = self.followers.preferred_read_replica(
+            params.client_rack, params.listener_name, spec.fetch_offset, log.log_end_offset
+        )
+        if preferred is None:
             return None
         self.check_epoch(spec.current_leader_epoch)
-        log = self.log
         return FetchData(
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            preferred_replica=nearer,
+            preferred_replica=preferred,
         )
 
     def _divergence(self, spec: FetchSpec) -> EpochEnd | None:
-        """Where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
+        """The point where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
         log = self.log
         epoch, end_offset = log.end_offset_for_epoch(spec.last_fetched_epoch)
         if end_offset == -1:
@@ -297,9 +292,9 @@ class Partition:
 
     def _not_a_replica(self, replica_id: int, spec: FetchSpec) -> KafkaError:
         # With an epoch given the assignment may be newer than what we know, and the follower should try again.
-        known = spec.current_leader_epoch == NO_EPOCH
+        current = spec.current_leader_epoch == NO_EPOCH
         return KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if current else ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"broker {replica_id} is not a replica of {self} as far as its leader knows",
         )
 
@@ -312,35 +307,38 @@ class Partition:
 
     def follower_fetched(self, params: FetchParams, spec: FetchSpec) -> None:
         """A follower's read succeeded: what it asked for is where its log ends."""
-        before, after = self.followers.fetched(params.replica_id, params.replica_epoch, spec)
+        log = self.log
+        before, after = self.followers.fetched(
+            params.replica_id, params.replica_epoch, spec, log.log_end_offset, log.high_watermark
+        )
         moved = after.log_end_offset != before.log_end_offset and self._increment_high_watermark()
         if moved:
             self._changed()
-        elif self.waiting_deletes and after.log_start_offset != before.log_start_offset:
-            self._host.wake(self)
+        elif self.delayed.deletes and after.log_start_offset != before.log_start_offset:
+            self._context.actions.add(self)
 
     def is_idle_for(self, params: FetchParams, spec: FetchSpec) -> bool:
-        """Whether a follower in the ISR has, and knows, all there is: until :attr:`watchers` are told."""
+        """Whether a follower in the ISR has, and knows, all there is; it stays so until the watchers are notified."""
         return (
             self.is_leader
             and spec.fetch_offset == self.log.log_end_offset
             and params.replica_id in self.followers.isr.committed
-            and not has_old_watermarks(self, params, spec)
+            and not self.has_old_watermarks(params, spec)
         )
 
     def shrink_isr(self) -> None:
         """Asks to drop members that have been behind for replica.lag.time.max.ms."""
         if self.is_leader:
-            self.followers.shrink()
+            self.followers.shrink(self.log.log_end_offset)
 
     def isr_decided(self, *, leader_epoch: int, partition_epoch: int, isr: frozenset[int]) -> None:
         """The controller's answer to our proposal. One that metadata has overtaken already changes nothing."""
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
             return
         self.partition_epoch = partition_epoch
-        self._tell_watchers()
-        self.followers.commit(isr)
-        if self._increment_high_watermark() or self.waiting_produces:
+        self.delayed.notify_watchers(self)
+        self.followers.commit(isr, partition_epoch)
+        if self._increment_high_watermark() or self.delayed.produces:
             self._changed()
 
     def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
@@ -354,7 +352,8 @@ class Partition:
         # No more are needed than there are replicas.
         if members < len(self.replicas) and members < self.min_isr:
             return False
-        return self.log.maybe_increment_high_watermark(self.followers.high_watermark_candidate())
+        log = self.log
+        return log.maybe_increment_high_watermark(self.followers.high_watermark_candidate(log.log_end_offset))
 
     def settings_changed(self) -> None:
         """A smaller `min.insync.replicas` lets the high watermark go on now; in Kafka it waits for the next append."""
@@ -370,7 +369,7 @@ class Partition:
         """As :meth:`low_watermark`, -1 on a follower."""
         if not self.is_leader:
             return -1
-        return self.followers.low_watermark()
+        return self.followers.low_watermark(self.log.log_start_offset)
 
     def delete_records_before(self, offset: int) -> int:
         """Raises log start to the offset (-1: high watermark) and returns it; followers learn it when they fetch."""
@@ -393,44 +392,36 @@ class Partition:
         log = self.log
         log.maybe_increment_log_start_offset(min(log.segments.first_base_offset, log.high_watermark))
 
-    # Waiting requests
+    # Delayed requests
+
+    def has_old_watermarks(self, params: FetchParams, spec: FetchSpec) -> bool:
+        """Whether a follower at our end would learn a newer high watermark or log start from an empty answer."""
+        if not params.from_follower:
+            return False
+        # A follower's high watermark cannot pass its log end, which is the offset it asks for, nor its log start the
+        # high watermark: an answer beyond these would not help it and it would ask again at once.
+        reachable = min(self.log.high_watermark, spec.fetch_offset)
+        if spec.known_high_watermark != UNKNOWN_HIGH_WATERMARK and spec.known_high_watermark < reachable:
+            return True
+        return -1 < spec.log_start_offset < self.log.log_start_offset <= reachable
 
     def _changed(self) -> None:
-        """Something that a reader may wait for. What waits is answered after the present callback at the latest."""
-        self._tell_watchers()
-        self._host.wake(self)
-
-    def _tell_watchers(self) -> None:
-        watchers, self.watchers = self.watchers, {}
-        for watcher, key in watchers.items():
-            watcher.on_partition_change(self, key)
+        """A reader may see more now. Delayed requests are answered after the present callback at the latest."""
+        self.delayed.notify_watchers(self)
+        self._context.actions.add(self)
 
     def complete_delayed_requests(self) -> None:
-        """Answers every waiting request that has become answerable."""
-        # Records first: an acknowledgement takes as long to send, and nothing waits for it but its producer.
-        if self.waiting_fetches:
-            for fetch in list(self.waiting_fetches):
-                fetch.poke(self)
-        if self.waiting_produces:
-            settle_produces(self.waiting_produces, self.acknowledged)
-        if self.waiting_deletes:
-            for delete in list(self.waiting_deletes):
-                delete.poke(self)
+        """Answers every delayed request that has become answerable."""
+        self.delayed.try_complete(self, self.acknowledged)
 
     def end_delayed_requests(self) -> None:
-        """The role or its epoch changed: whatever waited for the old one is answered with what is so now."""
-        self._tell_watchers()
-        settle_produces(self.waiting_produces, self.acknowledged)
-        for fetch in list(self.waiting_fetches):
-            fetch.complete()
-        for delete in list(self.waiting_deletes):
-            delete.poke(self)
-        for remote in list(self.waiting_remote):
-            remote.poke(self)
+        """The role or its epoch changed: requests that waited for the old one are answered with the present state."""
+        self.delayed.notify_watchers(self)
+        self.delayed.end_term(self, self.acknowledged)
 
-    def close(self, gone: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """The broker hosts this partition no longer: `gone` to whoever still asks. The log is the caller's to close."""
-        self._gone = gone
+    def close(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """The broker hosts this partition no longer and answers `error` for it. The log is the caller's to close."""
+        self._closed_with = error
         self.role = "follower"
         self.leader = NO_LEADER
         self.followers.states = {}

@@ -1,7 +1,7 @@
-"""What a leader knows of its followers, and what follows from it: caught-up times, ISR changes, high watermark.
+"""A leader's view of its followers, and the decisions from it: caught-up times, ISR changes, high watermark.
 
-Pure: `partition` holds these values, calls these functions and carries out what they decide.
-Facts of Kafka's `Partition` and `Replica` (KIP-497 AlterPartition, KIP-966 min ISR rule of the high watermark).
+Pure: `replica_progress` holds these values, calls these functions and carries their decisions out.
+Kafka: `Partition` and `Replica` (KIP-497 AlterPartition, KIP-966 min ISR rule of the high watermark).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicIdPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_EPOCH: Final = -1
@@ -64,7 +65,7 @@ def new_leader_replica(*, in_isr: bool, now_ms: float) -> ReplicaState:
 
 
 class IsrChange(Enum):
-    """What an AlterPartition in flight asks for."""
+    """The change that an AlterPartition in flight asks for."""
 
     EXPAND = "expand"
     SHRINK = "shrink"
@@ -84,7 +85,7 @@ class IsrState:
 
     @property
     def maximal(self) -> frozenset[int]:
-        """Everyone who may be in the ISR once the change in flight is answered: what acknowledged data must reach."""
+        """All brokers that may be in the ISR once the change in flight is answered: acknowledged data reaches them."""
         return self.committed if self.proposed is None else self.committed | self.proposed
 
     def expand(self, replica: int) -> IsrState:
@@ -98,6 +99,21 @@ class IsrState:
     def rolled_back(self) -> IsrState:
         """The change was refused and never applied."""
         return IsrState(self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """An ISR that a leader asks the controller for, with the epochs of its members' brokers."""
+
+    topic_id_partition: TopicIdPartition
+    brokers: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    partition_epoch: int
+    change: IsrChange
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset(broker for broker, _ in self.brokers)
 
 
 def high_watermark_candidate(
@@ -187,7 +203,7 @@ def low_watermark(*, log_start_offset: int, replicas: Mapping[int, ReplicaState]
 
 
 class AlterVerdict(Enum):
-    """What to do about an ISR change that the controller did not carry out."""
+    """The reaction to an ISR change that the controller did not carry out."""
 
     RETRY = "retry"
     ROLL_BACK = "roll back"
@@ -210,7 +226,7 @@ _STALE: Final = frozenset(
 
 
 def alter_verdict(error: ErrorCode) -> AlterVerdict:
-    """What a partition's error in an AlterPartition answer means (Partition.handleAlterPartitionError)."""
+    """The meaning of a partition's error in an AlterPartition response (Partition.handleAlterPartitionError)."""
     if error in _NOT_APPLIED:
         return AlterVerdict.ROLL_BACK
     if error in _STALE:

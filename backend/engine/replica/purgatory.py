@@ -1,42 +1,37 @@
-"""Requests that wait for a partition: produce to be acknowledged, fetch for data, DeleteRecords for followers.
+"""Requests that wait for partitions: produce to be acknowledged, fetch for data, DeleteRecords for followers.
 
-A partition keeps the requests that watch it and pokes them when it changed; between changes a waiting request costs
-nothing, and its deadline is one entry in `Deadlines`. A request ends exactly once: satisfied, or when its time is up.
-Facts: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`.
+A request enters the `delayed` operations of each of its partitions and is tried when one of them has changed; between
+changes it costs nothing, and its deadline is one entry in `Deadlines`. It ends exactly once: satisfied, or when its
+time is up.
+
+Kafka: `DelayedOperationPurgatory`, `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from backend.engine.ports import tasks
-from backend.engine.replica.deadlines import Deadlines
-from backend.engine.replica.fetch_data import UNKNOWN_HIGH_WATERMARK, FetchParams, FetchSpec
+from backend.engine.replica.deadlines import Deadlines, Expiring
+from backend.engine.replica.fetch_data import FetchParams, FetchSpec
+from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from backend.engine.replica.fetch_reads import PartitionRequest
-    from backend.engine.replica.partition import Partition
 
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
 # connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once; of produces each connection has
 # few.
 WAITING_MAX: Final = 20_000
-# How long news of the high watermark alone waits at least, and at most twice as long, for records to travel with: on a
+# A newer high watermark alone waits at least this long, and at most twice as long, for records to travel with: on a
 # busy partition this halves the number of fetches, on a quiet one nobody notices.
 HIGH_WATERMARK_LINGER_MS: Final = 5.0
 # Partitions whose late look-ups are counted apart: at 200 bytes each 1 MB.
 EXPIRED_PARTITIONS_MAX: Final = 5_000
 
-
-class Waiting(Protocol):
-    """A request in the purgatory."""
-
-    def expire(self) -> None: ...
+# A partition of a Fetch, or the reason why there is none, and the values that the request has for it.
+PartitionRequest = tuple[Partition | ErrorCode, FetchSpec]
 
 
 @dataclass(slots=True)
@@ -53,9 +48,9 @@ class DelayedRemoteMeters:
     def look_up_expired(self, partition: TopicPartition) -> None:
         """One partition of a ListOffsets was not searched in time."""
         self.expired_look_ups += 1
-        known = self.expired_by_partition
-        if partition in known or len(known) < EXPIRED_PARTITIONS_MAX:
-            known[partition] = known.get(partition, 0) + 1
+        counts = self.expired_by_partition
+        if partition in counts or len(counts) < EXPIRED_PARTITIONS_MAX:
+            counts[partition] = counts.get(partition, 0) + 1
 
 
 class Purgatory:
@@ -64,98 +59,90 @@ class Purgatory:
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self.remote = DelayedRemoteMeters()
-        # Those that came since the last turn of their timer, and those that were there already.
-        self._stale: dict[DelayedFetch, None] = {}
-        self._long_stale: dict[DelayedFetch, None] = {}
+        # Fetches with old watermarks that came since the timer last fired, and those that were there already.
+        self._new_lingering: dict[DelayedFetch, None] = {}
+        self._old_lingering: dict[DelayedFetch, None] = {}
         self.count = 0
 
     @property
     def full(self) -> bool:
         return self.count >= WAITING_MAX
 
-    def enter(self, waiting: Waiting, delay_ms: float) -> int:
-        """Starts the request's time."""
+    def enter(self, request: Expiring, delay_ms: float) -> int:
+        """Starts the request's time; the result is for :meth:`leave`."""
         self.count += 1
-        return self._deadlines.add(waiting, delay_ms)
+        return self._deadlines.add(request, delay_ms)
 
-    def leave(self, waiting: Waiting, due: int) -> None:
-        """The request has its answer."""
+    def leave(self, request: Expiring, due: int) -> None:
+        """The request has been answered."""
         self.count -= 1
-        self._deadlines.remove(waiting, due)
+        self._deadlines.remove(request, due)
 
     def schedule_watermark_update(self, fetch: DelayedFetch) -> None:
         """A follower's fetch would learn a newer high watermark and nothing else: answers it shortly if still so."""
-        if not self._stale and not self._long_stale:
-            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
-        self._stale[fetch] = None
+        if not self._new_lingering and not self._old_lingering:
+            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._update_watermarks)
+        self._new_lingering[fetch] = None
 
-    def _tell(self) -> None:
-        due, self._long_stale, self._stale = self._long_stale, self._stale, {}
-        if self._long_stale:
-            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
+    def _update_watermarks(self) -> None:
+        due, self._old_lingering, self._new_lingering = self._old_lingering, self._new_lingering, {}
+        if self._old_lingering:
+            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._update_watermarks)
         for fetch in due:
             fetch.complete_if_watermarks_old()
 
 
-# A partition in a fetch session: the topic's id or name, and the index.
-FetchKey = tuple[Hashable, int]
-
-
-class Watcher(Protocol):
-    """Told once when a partition changes, with what the partition is known by there."""
-
-    def on_partition_change(self, partition: Partition, key: FetchKey) -> None: ...
-
-
 class DelayedFetch:
-    """A fetch that found too little; reads again and answers when it can find enough."""
+    """A fetch that found too little; is answered when a second read can find enough, or when its time is up."""
 
-    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory", "_wanted")
+    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory", "_requests")
 
     def __init__(
         self,
         purgatory: Purgatory,
         params: FetchParams,
-        wanted: list[PartitionRequest],
+        requests: list[PartitionRequest],
         answer: Callable[[], None],
     ) -> None:
-        """`wanted` is what `answer` will read; :meth:`join` adds to it."""
+        """`answer` will read `requests` again; :meth:`join` adds to them."""
         self._purgatory = purgatory
         self._params = params
-        self._wanted = wanted
+        self._requests = requests
         self._parts: dict[Partition, FetchSpec] = {}
         self._answer = answer
         self._done = False
-        less = False
-        for item, spec in wanted:
-            if not isinstance(item, ErrorCode):
-                self._parts[item] = spec
-                item.waiting_fetches[self] = None
-                less = less or has_old_watermarks(item, params, spec)
+        old_watermarks = False
+        for partition, spec in requests:
+            if not isinstance(partition, ErrorCode):
+                self._parts[partition] = spec
+                partition.delayed.fetches[self] = None
+                old_watermarks = old_watermarks or partition.has_old_watermarks(params, spec)
         self._due = purgatory.enter(self, params.max_wait_ms)
-        if less:
+        if old_watermarks:
             purgatory.schedule_watermark_update(self)
 
     def join(self, partition: Partition, spec: FetchSpec) -> None:
-        """A partition that was left out since the reader has all of it; it is changing now and will poke."""
+        """Adds an idle partition that is about to change, and will have this request tried."""
         if self._done:
             return
-        self._wanted.append((partition, spec))
+        self._requests.append((partition, spec))
         self._parts[partition] = spec
-        partition.waiting_fetches[self] = None
+        partition.delayed.fetches[self] = None
 
-    def poke(self, partition: Partition) -> None:
+    def try_complete(self, partition: Partition) -> None:
         """The partition has changed."""
         if self._done:
             return
         if self._may_answer(partition):
             self.complete()
-        elif has_old_watermarks(partition, self._params, self._parts[partition]):
+        elif partition.has_old_watermarks(self._params, self._parts[partition]):
             self._purgatory.schedule_watermark_update(self)
 
     def complete_if_watermarks_old(self) -> None:
-        """Answers a follower that still knows less than an empty answer would tell."""
-        if not self._done and any(has_old_watermarks(one, self._params, spec) for one, spec in self._parts.items()):
+        """Answers a follower that would still learn a newer watermark from an empty answer."""
+        if not self._done and any(
+            partition.has_old_watermarks(self._params, spec) for partition, spec in self._parts.items()
+        ):
             self.complete()
 
     def _may_answer(self, partition: Partition) -> bool:
@@ -172,13 +159,13 @@ class DelayedFetch:
         self.complete()
 
     def complete(self) -> None:
-        """Answers with what can be read now."""
+        """Answers with the records that can be read now."""
         if self._done:
             return
         self._done = True
         self._purgatory.leave(self, self._due)
         for partition in self._parts:
-            partition.waiting_fetches.pop(self, None)
+            partition.delayed.fetches.pop(self, None)
         self._answer()
 
 
@@ -191,18 +178,6 @@ def enough_readable(params: FetchParams, parts: Iterable[tuple[Partition, FetchS
         if readable >= params.min_bytes:
             return True
     return False
-
-
-def has_old_watermarks(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:
-    """Whether a follower at our end would learn a newer high watermark or log start from an empty answer."""
-    if not params.from_follower:
-        return False
-    # A follower's high watermark cannot pass its log end, which is the offset it asks for, nor its log start the
-    # high watermark: an answer beyond these would not help it and it would ask again at once.
-    reachable = min(partition.high_watermark, spec.fetch_offset)
-    if spec.known_high_watermark != UNKNOWN_HIGH_WATERMARK and spec.known_high_watermark < reachable:
-        return True
-    return -1 < spec.log_start_offset < partition.log_start_offset <= reachable
 
 
 class DelayedProduce:
@@ -223,11 +198,11 @@ class DelayedProduce:
         self._errors: dict[int, ErrorCode] = {}
         self._pending = {index: partition for index, partition, _ in required}
         for index, partition, offset in required:
-            partition.waiting_produces[(self, index)] = offset
+            partition.delayed.produces[(self, index)] = offset
         self._due = purgatory.enter(self, timeout_ms)
 
-    def settle(self, index: int, error: ErrorCode) -> None:
-        """The partition has taken the request off its list."""
+    def acknowledge(self, index: int, error: ErrorCode) -> None:
+        """The outcome of one partition, which has dropped the request already."""
         if self._pending.pop(index, None) is None:
             return
         if error is not ErrorCode.NONE:
@@ -238,8 +213,8 @@ class DelayedProduce:
 
     def expire(self) -> None:
         for index, partition in list(self._pending.items()):
-            partition.waiting_produces.pop((self, index), None)
-            self.settle(index, ErrorCode.REQUEST_TIMED_OUT)
+            partition.delayed.produces.pop((self, index), None)
+            self.acknowledge(index, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class DelayedDeleteRecords:
@@ -260,14 +235,14 @@ class DelayedDeleteRecords:
         self._outcome: dict[int, tuple[ErrorCode, int]] = {}
         self._pending = {index: (partition, offset) for index, partition, offset in required}
         for _, partition, _ in required:
-            partition.waiting_deletes[self] = None
+            partition.delayed.deletes[self] = None
         self._due = purgatory.enter(self, timeout_ms)
 
-    def poke(self, partition: Partition) -> None:
+    def try_complete(self, partition: Partition) -> None:
         """The partition has changed."""
-        for index, (one, offset) in list(self._pending.items()):
-            if one is partition:
-                self._check(index, one, offset)
+        for index, (required, offset) in list(self._pending.items()):
+            if required is partition:
+                self._check(index, partition, offset)
         self._answer_if_done()
 
     def _check(self, index: int, partition: Partition, offset: int) -> None:
@@ -290,20 +265,7 @@ class DelayedDeleteRecords:
 
     def expire(self) -> None:
         for index, (partition, _) in list(self._pending.items()):
-            partition.waiting_deletes.pop(self, None)
+            partition.delayed.deletes.pop(self, None)
             self._outcome[index] = (ErrorCode.REQUEST_TIMED_OUT, partition.low_watermark_or_unknown())
             del self._pending[index]
         self._answer_if_done()
-
-
-def settle_produces(
-    waiting: OrderedDict[tuple[DelayedProduce, int], int], status: Callable[[int], ErrorCode | None]
-) -> None:
-    """Settles, from the front, every produce whose required offset has a status; offsets rise along the list."""
-    while waiting:
-        (produce, index), offset = next(iter(waiting.items()))
-        error = status(offset)
-        if error is None:
-            return
-        del waiting[(produce, index)]
-        produce.settle(index, error)

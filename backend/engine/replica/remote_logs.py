@@ -1,44 +1,19 @@
-"""What the replica layer needs of the remote log manager (KIP-405); `remote/rlm` is one."""
+"""The remote log manager (KIP-405), as the replica layer uses it; `remote/rlm` is one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.replica.fetch_data import AbortedTransaction
-from backend.engine.replica.fetchers.tier_state import AuxStateSource
+from backend.engine.remote.aux_state import AuxState
+from backend.engine.remote.rlm_read import RemoteRead
+from backend.engine.remote.tier import PartitionView
 from backend.tiering.ids import TopicIdPartition
 
 
-class PartitionView(Protocol):
-    """A hosted partition as the remote log manager sees it."""
-
-    @property
-    def topic_id_partition(self) -> TopicIdPartition: ...
-
-    @property
-    def log(self) -> UnifiedLog: ...
-
-    @property
-    def leader_epoch(self) -> int: ...
-
-    @property
-    def is_leader(self) -> bool: ...
-
-
-class RemoteRead(Protocol):
-    """What a read from the remote tier gave: raw batches of one segment, the last one perhaps cut."""
-
-    @property
-    def records(self) -> bytes | bytearray | memoryview: ...
-
-    @property
-    def aborted(self) -> Sequence[AbortedTransaction] | None: ...
-
-
-class RemoteLogs(AuxStateSource, Protocol):
+class RemoteLogs(Protocol):
     """The remote log manager. Its errors are KafkaError, or RemoteStorageError and its subclasses."""
 
     def on_leadership_change(
@@ -79,4 +54,15 @@ class RemoteLogs(AuxStateSource, Protocol):
 
     async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
         """The first record of the whole log, remote and local, with at least this timestamp."""
+        ...
+
+    async def aux_state(self, tip: TopicIdPartition, epoch: int, offset: int) -> AuxState:
+        """Both indexes of the remote segment with the record, read before this returns.
+
+        Raises RemoteStorageError or a subclass; RemoteStorageNotReady while metadata is still being read.
+        """
+        ...
+
+    async def wait_ready(self, tip: TopicIdPartition, timeout_ms: float) -> bool:
+        """Whether the partition's metadata has been read up to its end, after waiting for it."""
         ...

@@ -1,28 +1,28 @@
-"""Meters that only the replica layer knows, under Kafka's names; `broker` adds the gauges about partitions."""
+"""Meters that only the replica layer has, under Kafka's names; `broker` adds the gauges about partitions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backend.engine.metrics import BrokerMetrics
+from backend.engine.replica.alter_partition_manager import AlterPartitionManager
+from backend.engine.replica.fetchers.replica_fetcher_manager import ReplicaFetcherManager
+from backend.engine.replica.purgatory import Purgatory
 
-if TYPE_CHECKING:
-    from backend.engine.replica.replica_manager import ReplicaManager
 
-
-def register_replica_metrics(manager: ReplicaManager, metrics: BrokerMetrics) -> None:
+def register_replica_metrics(
+    metrics: BrokerMetrics, fetchers: ReplicaFetcherManager, purgatory: Purgatory, isr_changes: AlterPartitionManager
+) -> None:
     """Read at scrape time on another thread."""
 
     metrics.add_gauge(
         "kafka_server_replicafetchermanager_maxlag",
         "largest number of records a followed partition is behind its leader",
-        lambda: [({"clientid": "Replica"}, float(manager.max_lag()))],
+        lambda: [({"clientid": "Replica"}, float(fetchers.max_lag()))],
     )
-    remote = manager.purgatory.remote
+    remote = purgatory.remote
 
     def waiting() -> list[tuple[dict[str, str], float]]:
         return [
-            ({"delayedoperation": "All"}, float(manager.purgatory.count)),
+            ({"delayedoperation": "All"}, float(purgatory.count)),
             ({"delayedoperation": "RemoteFetch"}, float(remote.fetches)),
             ({"delayedoperation": "RemoteListOffsets"}, float(remote.look_ups)),
         ]
@@ -37,12 +37,12 @@ def register_replica_metrics(manager: ReplicaManager, metrics: BrokerMetrics) ->
     )
 
     def expired_look_ups() -> list[tuple[dict[str, str], float]]:
-        found: list[tuple[dict[str, str], float]] = [
+        samples: list[tuple[dict[str, str], float]] = [
             ({"topic": "", "partition": ""}, float(remote.expired_look_ups)),
         ]
-        for one, count in remote.expired_by_partition.copy().items():
-            found.append(({"topic": one.topic, "partition": str(one.partition)}, float(count)))
-        return found
+        for partition, count in remote.expired_by_partition.copy().items():
+            samples.append(({"topic": partition.topic, "partition": str(partition.partition)}, float(count)))
+        return samples
 
     metrics.add_counter(
         "kafka_server_delayedremotelistoffsetsmetrics_expires",
@@ -50,8 +50,8 @@ def register_replica_metrics(manager: ReplicaManager, metrics: BrokerMetrics) ->
         expired_look_ups,
     )
     metrics.add_counter(
-        "kafka_server_replicamanager_isrexpands", "ISR expansions of led partitions", lambda: manager.isr_expands
+        "kafka_server_replicamanager_isrexpands", "ISR expansions of led partitions", lambda: isr_changes.expands
     )
     metrics.add_counter(
-        "kafka_server_replicamanager_isrshrinks", "ISR shrinks of led partitions", lambda: manager.isr_shrinks
+        "kafka_server_replicamanager_isrshrinks", "ISR shrinks of led partitions", lambda: isr_changes.shrinks
     )

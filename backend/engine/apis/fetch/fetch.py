@@ -17,8 +17,7 @@ from backend.engine.apis.services import Services
 from backend.engine.apis.support.leader_hint import leader_hint
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
-from backend.engine.replica.fetch_reads import PartitionRequest
-from backend.engine.replica.purgatory import DelayedFetch
+from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
@@ -194,7 +193,7 @@ def _count_throttled(services: Services, pairs: Sequence[tuple[Entry, FetchData]
         if data.records:
             topic = topics.get(entry.topic_id)
             name = entry.topic if topic is None else topic.name
-            services.replica_manager.sent_to_follower(TopicPartition(name, entry.index), len(data.records))
+            services.replica_manager.count_sent_to_follower(TopicPartition(name, entry.index), len(data.records))
 
 
 def _hint_leaders(

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from backend.engine.ports.random import Random
+from backend.engine.replica.delayed_operations import FetchKey as Key
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec
-from backend.engine.replica.fetch_reads import PartitionRequest
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import DelayedFetch
-from backend.engine.replica.purgatory import FetchKey as Key
+from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -97,7 +96,7 @@ class Session:
                 key = _key(entry, self.uses_topic_ids)
                 if self.entries.pop(key, None) is not None:
                     self.quiet[key] = (entry, partition)
-                    partition.watchers[self] = key
+                    partition.delayed.watchers[self] = key
 
     def on_partition_change(self, partition: Partition, key: Key) -> None:
         """A quiet partition has changed, or is about to: the request that waits looks at it too, as will the next."""
@@ -113,13 +112,13 @@ class Session:
         """The client asks for something else of the partition, quiet or not."""
         found = self.quiet.get(key)
         if found is not None:
-            del found[1].watchers[self]
+            del found[1].delayed.watchers[self]
             self.on_partition_change(found[1], key)
 
     def end(self) -> None:
         """The session is used no more."""
         for _, partition in self.quiet.values():
-            del partition.watchers[self]
+            del partition.delayed.watchers[self]
         self.quiet = {}
 
 

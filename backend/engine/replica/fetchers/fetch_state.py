@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase
 
@@ -32,14 +33,6 @@ _LEADER_BEHIND: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EpochEnd:
-    """Where a leader epoch ends: `end_offset` is the first offset after it. -1 and -1: undefined."""
-
-    epoch: int
-    end_offset: int
 
 
 class FetchState(NamedTuple):

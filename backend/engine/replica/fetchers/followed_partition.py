@@ -7,21 +7,17 @@ change together. Phase changes go to the event sink (`__ebbline_events`) and to 
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
-from backend.engine.common.event_sink import EventSink
-from backend.engine.config import BrokerConfig
-from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.log.producer_snapshot import decode_snapshot
-from backend.engine.ports import Clock
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers import fetch_state, tier_state
 from backend.engine.replica.fetchers.fetch_session_handler import FetchTarget
-from backend.engine.replica.fetchers.fetch_state import UNDEFINED_EPOCH, EpochEnd, FetchState
+from backend.engine.replica.fetchers.fetch_state import UNDEFINED_EPOCH, FetchState
 from backend.engine.replica.fetchers.tier_state import ContinueAt, Rebuild, StartAt, TierStateOutcome, TruncateTo
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.replication_quota import ReplicationQuota
+from backend.engine.replica.partition_context import PartitionContext
 from backend.protocol import messages as m
-from backend.tiering.ids import TopicPartition
 from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 FollowerKey = tuple[bytes, int]
@@ -40,52 +36,12 @@ REBUILD_BYTES: Final = 16 << 10
 _log = logging.getLogger(__name__)
 
 
-class FollowerHost(Protocol):
-    """What following needs of the broker."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def config(self) -> BrokerConfig:
-        """Settings in force, dynamic ones included."""
-        ...
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    @property
-    def events(self) -> EventSink: ...
-
-    @property
-    def aux_states(self) -> tier_state.AuxStateSource | None:
-        """None on a broker without tiered storage."""
-        ...
-
-    def wake(self, partition: Partition) -> None:
-        """Readers of this replica may see more now."""
-        ...
-
-    @property
-    def follower_quota(self) -> ReplicationQuota: ...
-
-    def replicated(self, partition: TopicPartition, bytes_in: int) -> None:
-        """Counts bytes appended as a follower."""
-        ...
-
-
 class FollowedPartition:
     """A partition that is followed here, under one leader epoch."""
 
-    __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "rule", "state")
+    __slots__ = ("_context", "_reported", "dropped", "key", "leader", "partition", "rule", "state")
 
-    def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
+    def __init__(self, context: PartitionContext, partition: Partition, leader: int) -> None:
         tip = partition.topic_id_partition
         self.partition = partition
         self.key: FollowerKey = (tip.topic_id, tip.partition)
@@ -94,7 +50,7 @@ class FollowedPartition:
         self.dropped = False
         # Names why it is followed no longer, for those who explain it to people.
         self.rule: str | None = None
-        self._host = host
+        self._context = context
         # The last report's attempts, and why they failed.
         self._reported = (0, "")
         log = partition.log
@@ -103,7 +59,7 @@ class FollowedPartition:
             high_watermark=log.high_watermark,
             latest_epoch=log.leader_epochs.latest_epoch,
             leader_epoch=partition.leader_epoch,
-            wall_ms=host.clock.time_ms(),
+            wall_ms=context.clock.time_ms(),
         )
         self._report()
 
@@ -119,7 +75,7 @@ class FollowedPartition:
             state.leader_epoch,
             state.last_fetched_epoch,
             log.high_watermark,
-            self._host.config.replica_fetch_max_bytes,
+            self._context.metadata.config.replica_fetch_max_bytes,
         )
 
     def is_throttled(self, now_ms: float) -> bool:
@@ -127,12 +83,12 @@ class FollowedPartition:
         at = self.partition.topic_id_partition
         lag = self.state.lag
         in_sync = lag is not None and lag <= 0
-        return not in_sync and self._host.follower_quota.throttles(at.topic, at.partition, now_ms)
+        return not in_sync and self._context.follower_quota.throttles(at.topic, at.partition, now_ms)
 
     def view(self) -> tier_state.FollowerView:
         """The replica as a plan sees it, with the settings of this moment (KIP-1023: no restart needed)."""
-        log, config = self.partition.log, self._host.config
-        level = self._host.image.features.get("metadata.version", 0)
+        log, config = self.partition.log, self._context.metadata.config
+        level = self._context.metadata.image.features.get("metadata.version", 0)
         return tier_state.FollowerView(
             log_end_offset=log.log_end_offset,
             remote_enabled=log.remote_enabled,
@@ -152,11 +108,11 @@ class FollowedPartition:
         """Takes over records, high watermark and log start of the leader. Raises KafkaError."""
         log = self.partition.log
         before = log.log_end_offset
-        wall_ms = self._host.clock.time_ms()
+        wall_ms = self._context.clock.time_ms()
         if row.records:
             records = memoryview(_joined(row.records))
             info = log.append_as_follower(records, asked.leader_epoch, now_ms=wall_ms)
-            self._host.replicated(self.partition.topic_partition, info.size_bytes)
+            self._context.count_replicated(self.partition.topic_partition, info.size_bytes)
         end = log.log_end_offset
         advanced = log.maybe_increment_high_watermark(min(row.high_watermark, end))
         if log.log_start_offset < row.log_start_offset <= log.high_watermark:
@@ -167,12 +123,12 @@ class FollowedPartition:
                 next_offset=end,
                 last_epoch=self._latest_epoch(),
                 lag=max(0, row.high_watermark - end),
-                in_isr=self._host.node_id in self.partition.isr.committed,
+                in_isr=self._context.node_id in self.partition.isr.committed,
                 wall_ms=wall_ms,
             )
         )
-        if self.partition.waiting_fetches and (advanced or end != before):
-            self._host.wake(self.partition)
+        if self.partition.delayed.fetches and (advanced or end != before):
+            self._context.actions.add(self.partition)
 
     def truncate(self, leader_end: EpochEnd) -> None:
         """Cuts the log to where it agrees with the leader's. Raises KafkaError."""
@@ -211,7 +167,7 @@ class FollowedPartition:
 
     def cut(self, offset: int, evidence: str) -> None:
         """Truncates the log and goes on from its new end."""
-        wall_ms = self._host.clock.time_ms()
+        wall_ms = self._context.clock.time_ms()
         self._set(fetch_state.truncating(self.state, target_offset=offset, evidence=evidence, wall_ms=wall_ms))
         self.partition.log.truncate_to(offset)
         self._moved(None, evidence)
@@ -281,7 +237,7 @@ class FollowedPartition:
                 last_epoch=self._latest_epoch(),
                 lag=lag,
                 evidence=evidence,
-                wall_ms=self._host.clock.time_ms(),
+                wall_ms=self._context.clock.time_ms(),
             )
         )
 
@@ -289,8 +245,8 @@ class FollowedPartition:
 
     def note_isr(self) -> None:
         """Metadata changed the ISR."""
-        in_isr = self._host.node_id in self.partition.isr.committed
-        self._set(fetch_state.with_isr(self.state, in_isr=in_isr, wall_ms=self._host.clock.time_ms()))
+        in_isr = self._context.node_id in self.partition.isr.committed
+        self._set(fetch_state.with_isr(self.state, in_isr=in_isr, wall_ms=self._context.clock.time_ms()))
 
     def plan(self) -> None:
         """A plan starts."""
@@ -302,7 +258,7 @@ class FollowedPartition:
             f"offset {self.state.fetch_offset} is remote only on broker {self.leader}: reading the remote segment with"
             f" offset {question.offset} of leader epoch {question.epoch} to start at {question.target_offset}"
         )
-        wall_ms = self._host.clock.time_ms()
+        wall_ms = self._context.clock.time_ms()
         self._set(
             fetch_state.building(self.state, target_offset=question.target_offset, evidence=evidence, wall_ms=wall_ms)
         )
@@ -310,7 +266,7 @@ class FollowedPartition:
     def built(self, outcome: str, offset: int, error: str | None) -> None:
         """Reports how reading the remote indexes ended."""
         tip = self.partition.topic_id_partition
-        self._host.events.emit(
+        self._context.events.emit(
             "aux_state",
             topic=tip.topic,
             topic_id=tip.topic_id,
@@ -323,13 +279,13 @@ class FollowedPartition:
 
     def delay(self, reason: str, *, behind: bool = False) -> None:
         """An attempt failed; nothing until the back-off is over, of which a leader that is `behind` gets a part."""
-        wall_ms = self._host.clock.time_ms()
+        wall_ms = self._context.clock.time_ms()
         resume_ms = self._resume_ms(behind=behind)
         self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms))
 
     def wait(self, reason: str) -> None:
         """Remote log metadata is still being read; nothing until `waited`."""
-        wall_ms = self._host.clock.time_ms()
+        wall_ms = self._context.clock.time_ms()
         self._set(fetch_state.waiting(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
 
     def waited(self, *, ready: bool) -> None:
@@ -337,14 +293,14 @@ class FollowedPartition:
         self._set(fetch_state.waited(self.state, ready=ready))
 
     def _resume_ms(self, *, behind: bool = False) -> float:
-        backoff_ms = self._host.config.replica_fetch_backoff_ms
-        return self._host.clock.monotonic_ms() + fetch_state.pause_ms(self.state.attempts, backoff_ms, behind=behind)
+        backoff_ms = self._context.metadata.config.replica_fetch_backoff_ms
+        return self._context.clock.monotonic_ms() + fetch_state.pause_ms(self.state.attempts, backoff_ms, behind=behind)
 
     def fail(self, reason: str, *, expected: bool = False) -> None:
         """Nothing until metadata brings a new leader epoch, which is on its way when the failure is `expected`."""
         level = logging.DEBUG if expected else logging.ERROR
         _log.log(level, "%s is no longer fetched from broker %d: %s", self, self.leader, reason)
-        self._set(fetch_state.failed(self.state, reason, wall_ms=self._host.clock.time_ms()))
+        self._set(fetch_state.failed(self.state, reason, wall_ms=self._context.clock.time_ms()))
 
     def _set(self, state: FetchState) -> None:
         before, self.state = self.state, state
@@ -371,9 +327,9 @@ class FollowedPartition:
         self._reported = (state.attempts, state.evidence)
         tip = self.partition.topic_id_partition
         level = logging.DEBUG if self._is_usual() else logging.INFO
-        _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._host.node_id, state.phase.value,
+        _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._context.node_id, state.phase.value,
                  state.fetch_offset, state.evidence or f"following broker {self.leader}")  # fmt: skip
-        self._host.events.emit(
+        self._context.events.emit(
             "phase",
             topic=tip.topic,
             topic_id=tip.topic_id,

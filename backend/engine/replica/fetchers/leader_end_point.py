@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers.tier_state import LeaderOffset
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_for

@@ -14,13 +14,15 @@ from typing import Final, assert_never
 
 from backend.engine.log.errors import NoSpace
 from backend.engine.ports import tasks
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers import fetch_state, tier_state
 from backend.engine.replica.fetchers.fetch_session_handler import FetchRequestData, FetchSessionHandler, FetchTarget
-from backend.engine.replica.fetchers.fetch_state import EpochEnd, FetchPartitionResult, FetchState
-from backend.engine.replica.fetchers.followed_partition import FollowedPartition, FollowerHost, FollowerKey
+from backend.engine.replica.fetchers.fetch_state import FetchPartitionResult, FetchState
+from backend.engine.replica.fetchers.followed_partition import FollowedPartition, FollowerKey
 from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader, LeaderConnection
 from backend.engine.replica.fetchers.tier_state_runner import TierStateRunner
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.partition_context import PartitionContext
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
 from backend.tiering.ids import TopicIdPartition
@@ -43,12 +45,14 @@ _log = logging.getLogger(__name__)
 class ReplicaFetcher:
     """Follows one broker. Use from the loop's thread."""
 
-    def __init__(self, host: FollowerHost, leader: int, address: tuple[str, int], connect: ConnectToLeader) -> None:
+    def __init__(
+        self, context: PartitionContext, leader: int, address: tuple[str, int], connect: ConnectToLeader
+    ) -> None:
         self.leader = leader
         self.address = address
-        self._host = host
+        self._context = context
         self._endpoint: LeaderConnection = connect(*address)
-        self._plans = TierStateRunner(host, address, connect, self._plan_ended)
+        self._plans = TierStateRunner(context, address, connect, self._plan_ended)
         self._followers: dict[FollowerKey, FollowedPartition] = {}
         self._session: FetchSessionHandler[FollowerKey] = FetchSessionHandler()
         # Partitions whose values may differ from what the session knows.
@@ -65,7 +69,7 @@ class ReplicaFetcher:
 
     def start(self) -> None:
         """Begins to fetch."""
-        self._task = tasks.spawn(self._run(), name=f"fetcher of broker {self._host.node_id} from {self.leader}")
+        self._task = tasks.spawn(self._run(), name=f"fetcher of broker {self._context.node_id} from {self.leader}")
 
     async def stop(self) -> None:
         """Ends all work; partitions keep what they have."""
@@ -94,7 +98,7 @@ class ReplicaFetcher:
     def add(self, partition: Partition) -> None:
         """Follows a partition from where its log stands, under its present leader epoch."""
         self.remove(partition.topic_id_partition)
-        follower = FollowedPartition(self._host, partition, self.leader)
+        follower = FollowedPartition(self._context, partition, self.leader)
         self._followers[follower.key] = follower
         try:
             follower.prepare()
@@ -131,7 +135,7 @@ class ReplicaFetcher:
 
     def _send_second(self) -> None:
         if self._second_is_due():
-            tasks.spawn(self._second(), name=f"second fetch of broker {self._host.node_id} from {self.leader}")
+            tasks.spawn(self._second(), name=f"second fetch of broker {self._context.node_id} from {self.leader}")
 
     def _second_is_due(self) -> bool:
         if self._stopped or self._in_flight != 1 or not self._session.established:
@@ -161,7 +165,7 @@ class ReplicaFetcher:
 
     def _to_ask(self, keys: Iterable[FollowerKey]) -> tuple[dict[FollowerKey, FetchTarget], list[FollowerKey]]:
         """Those of the partitions that are ready, with what to ask, and those that are not."""
-        now_ms = self._host.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         wanted: dict[FollowerKey, FetchTarget] = {}
         unwanted: list[FollowerKey] = []
         for key in keys:
@@ -206,7 +210,7 @@ class ReplicaFetcher:
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in turn.forgotten:
             forgotten.setdefault(topic_id, []).append(index)
-        config = self._host.config
+        config = self._context.metadata.config
         return fetch(
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
@@ -218,12 +222,14 @@ class ReplicaFetcher:
                 fetch.ForgottenTopicsData(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in forgotten.items()
             ],
-            replica_state=fetch.ReplicaState(replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch),
+            replica_state=fetch.ReplicaState(
+                replica_id=self._context.node_id, replica_epoch=self._context.metadata.broker_epoch
+            ),
         )
 
     async def _exchange(self, turn: FetchRequestData[FollowerKey]) -> None:
         """One Fetch and its answer."""
-        timeout_ms = self._host.config.replica_socket_timeout_ms
+        timeout_ms = self._context.metadata.config.replica_socket_timeout_ms
         self._in_flight += 1
         try:
             answer = await self._endpoint.send(self._request(turn), FETCH_VERSION, timeout_ms=timeout_ms)
@@ -330,7 +336,7 @@ class ReplicaFetcher:
     def _ask_later(self, key: FollowerKey, now_ms: float) -> None:
         """A throttle holds the partition back: it is looked at again after the back-off."""
         if key not in self._delayed:
-            self._resume_at(key, now_ms + self._host.config.replica_fetch_backoff_ms)
+            self._resume_at(key, now_ms + self._context.metadata.config.replica_fetch_backoff_ms)
 
     def _resume_at(self, key: FollowerKey, resume_ms: float) -> None:
         self._delayed[key] = resume_ms
@@ -341,11 +347,11 @@ class ReplicaFetcher:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = due_ms
-        self._timer = tasks.call_later(max(0.0, due_ms - self._host.clock.monotonic_ms()), self._resume)
+        self._timer = tasks.call_later(max(0.0, due_ms - self._context.clock.monotonic_ms()), self._resume)
 
     def _resume(self) -> None:
         self._timer = None
-        now_ms = self._host.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         for key in [key for key, resume_ms in self._delayed.items() if resume_ms <= now_ms]:
             del self._delayed[key]
             self._may_differ(key)

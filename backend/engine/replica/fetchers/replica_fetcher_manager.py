@@ -8,20 +8,20 @@ from backend.engine.config.listeners import inter_broker_listener_name
 from backend.engine.controller.image.metadata_image import NO_LEADER
 from backend.engine.ports import tasks
 from backend.engine.replica.fetchers.fetch_state import FetchState
-from backend.engine.replica.fetchers.followed_partition import FollowerHost
 from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader
 from backend.engine.replica.fetchers.replica_fetcher import ReplicaFetcher
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.partition_context import PartitionContext
 from backend.tiering.ids import TopicIdPartition
 
 
 class ReplicaFetcherManager:
     """Starts a fetcher with the first partition of a leader and stops it after the last."""
 
-    def __init__(self, host: FollowerHost, connect: ConnectToLeader) -> None:
-        self._host = host
+    def __init__(self, context: PartitionContext, connect: ConnectToLeader) -> None:
+        self._context = context
         self._connect = connect
-        self._listener = inter_broker_listener_name(host.config)
+        self._listener = inter_broker_listener_name(context.metadata.config)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._stopping: set[tasks.Task[None]] = set()
 
@@ -34,7 +34,7 @@ class ReplicaFetcherManager:
             return
         fetcher = self._fetchers.get(partition.leader)
         if fetcher is None:
-            fetcher = ReplicaFetcher(self._host, partition.leader, address, self._connect)
+            fetcher = ReplicaFetcher(self._context, partition.leader, address, self._connect)
             self._fetchers[partition.leader] = fetcher
             fetcher.start()
         fetcher.add(partition)
@@ -87,7 +87,7 @@ class ReplicaFetcherManager:
         task.add_done_callback(self._stopping.discard)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        broker = self._host.image.broker(broker_id)
+        broker = self._context.metadata.image.broker(broker_id)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 

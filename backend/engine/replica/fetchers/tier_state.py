@@ -1,68 +1,30 @@
-"""How a follower goes on when the leader no longer has its offset locally (KIP-405, KIP-1023).
+"""Plans for a follower whose offset the leader no longer has locally (KIP-405, KIP-1023).
 
 Pure. A plan is a generator: it yields a question, is sent the answer, and returns what to do with the log; a failed
 question is thrown into it and ends it. `fetcher` asks the questions (Fetch's leader over the network, the remote tier
 through the remote log manager) and carries the outcome out in one go. Nothing local is dropped before every answer is
 there: both indexes of the remote segment are in hand (KAFKA-17249).
 
-Facts: `TierStateMachine`, `ReplicaFetcherThread.shouldFetchFromLastTieredOffset`. Where Kafka 4.3 can never join
+Kafka: `TierStateMachine`, `ReplicaFetcherThread.shouldFetchFromLastTieredOffset`. Where Kafka 4.3 can never join
 (nothing valid in the remote tier while the flag is on) or loses the producers that it has downloaded, this follows
 KIP-405 and KIP-1023 instead, unless `follower.fetch.tiered.compat=kafka`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from backend.engine.log.producer_snapshot import encode_snapshot
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.remote.aux_state import AuxState
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.tiering.ids import TopicIdPartition
+from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 
-# Timestamps of ListOffsets that name an offset.
-LATEST: Final = -1
-EARLIEST: Final = -2
-EARLIEST_LOCAL: Final = -4
-EARLIEST_PENDING_UPLOAD: Final = -6
-
-# What Kafka 4.3 is left with: it has registered an empty file of the same name, whose removal takes the downloaded one.
+# The producer snapshot that Kafka 4.3 ends up with: it has registered an empty file of the same name, whose removal
+# takes the downloaded one.
 NO_PRODUCERS: Final = encode_snapshot(())
-
-
-class AuxState(Protocol):
-    """What the remote tier holds for a follower that starts behind one of its segments."""
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after the segment's last one."""
-        ...
-
-    @property
-    def leader_epochs(self) -> Sequence[tuple[int, int]]:
-        """(epoch, first offset) of everything below `next_offset`, ascending."""
-        ...
-
-    @property
-    def producer_snapshot(self) -> bytes | None:
-        """Producer state at `next_offset` in the format of Kafka's snapshot files."""
-        ...
-
-
-class AuxStateSource(Protocol):
-    """The remote log manager, as far as a follower needs it."""
-
-    async def aux_state(self, tip: TopicIdPartition, epoch: int, offset: int) -> AuxState:
-        """Both indexes of the remote segment with the record, read before this returns.
-
-        Raises RemoteStorageError or a subclass; RemoteStorageNotReady while metadata is still being read.
-        """
-        ...
-
-    async def wait_ready(self, tip: TopicIdPartition, timeout_ms: float) -> bool:
-        """Whether the partition's metadata has been read up to its end, after waiting for it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,20 @@ from collections.abc import Callable
 from typing import Any, Final, assert_never
 
 from backend.engine.ports import tasks
+from backend.engine.remote.aux_state import AuxState
 from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
 from backend.engine.replica.fetchers import tier_state
-from backend.engine.replica.fetchers.followed_partition import (
-    LIST_OFFSETS_11_LEVEL,
-    FollowedPartition,
-    FollowerHost,
-    FollowerKey,
-)
+from backend.engine.replica.fetchers.followed_partition import LIST_OFFSETS_11_LEVEL, FollowedPartition, FollowerKey
 from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader, LeaderConnection, LeaderEndPoint
 from backend.engine.replica.fetchers.tier_state import (
     AskEpochEnd,
     AskOffset,
-    AuxState,
     CannotBuild,
     ReadAux,
     TierStateOutcome,
     TierStatePlan,
 )
+from backend.engine.replica.partition_context import PartitionContext
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 # At once per leader: each holds two small indexes of a remote segment in memory, together below 1 MB.
@@ -44,12 +40,12 @@ class TierStateRunner:
 
     def __init__(
         self,
-        host: FollowerHost,
+        context: PartitionContext,
         address: tuple[str, int],
         connect: ConnectToLeader,
         on_end: Callable[[FollowedPartition], None],
     ) -> None:
-        self._host = host
+        self._context = context
         self._address = address
         self._connect = connect
         self._on_end = on_end
@@ -99,10 +95,10 @@ class TierStateRunner:
 
     async def _wait_ready(self, follower: FollowedPartition, reason: str) -> None:
         """Goes on as soon as the metadata is read, which for a new replica takes a moment, or after the back-off."""
-        source = self._host.aux_states
+        source = self._context.remote_logs
         assert source is not None, "only it finds its metadata not ready"
         follower.wait(reason)
-        tip, timeout_ms = follower.partition.topic_id_partition, self._host.config.replica_fetch_backoff_ms
+        tip, timeout_ms = follower.partition.topic_id_partition, self._context.metadata.config.replica_fetch_backoff_ms
         follower.waited(ready=await source.wait_ready(tip, timeout_ms))
 
     def _refused(self, follower: FollowedPartition, error: KafkaError) -> None:
@@ -138,16 +134,16 @@ class TierStateRunner:
         # Behind a Fetch that waits at the leader an answer could take replica.fetch.wait.max.ms.
         if self._endpoint is None:
             self._endpoint = self._connect(*self._address)
-        level = self._host.image.features.get("metadata.version", 0)
+        level = self._context.metadata.image.features.get("metadata.version", 0)
         return LeaderEndPoint(
             self._endpoint,
-            self._host.node_id,
+            self._context.node_id,
             list_offsets_version=LIST_OFFSETS_VERSION if level >= LIST_OFFSETS_11_LEVEL else OLD_LIST_OFFSETS_VERSION,
-            timeout_ms=self._host.config.request_timeout_ms,
+            timeout_ms=self._context.metadata.config.request_timeout_ms,
         )
 
     async def _read_aux(self, follower: FollowedPartition, question: ReadAux) -> AuxState:
-        source = self._host.aux_states
+        source = self._context.remote_logs
         if source is None:
             raise CannotBuild("this broker runs without remote.log.storage.system.enable")
         follower.build(question)

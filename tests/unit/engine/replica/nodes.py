@@ -32,6 +32,7 @@ from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, system_ports
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.replica.applied_metadata import AppliedMetadata
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import codec
@@ -154,19 +155,19 @@ class Node:
             *(f"{nodes.folder}/{node_id}-{n}" for n in range(2, nodes.dirs + 1)),
         ]
         self.logs = LogManager(self.ports, LogManagerConfig.of(self.config), folders)
+        self.applied = AppliedMetadata(self.config)
+        self.metadata_topic = MemoryMetadataTopic(nodes.metadata_topic)
+        self.remote: RemoteLogManager | None = self._remote_log_manager() if tiered else None
         self.replicas = ReplicaManager(
-            node_id=node_id,
-            config=self.config,
+            self.applied,
             ports=self.ports,
             log_manager=self.logs,
             controller_channel=nodes,
             connect_to_leader=lambda host, port: Peer(nodes, node_id, port - 19091),
             events=self.events,
             metrics=self.metrics,
+            remote_logs=self.remote,
         )
-        self.metadata_topic = MemoryMetadataTopic(nodes.metadata_topic)
-        self.remote: RemoteLogManager | None = self._remote_log_manager() if tiered else None
-        self.replicas.remote_logs = self.remote
         none = cast(Any, None)
         self.services = Services(
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
@@ -182,7 +183,7 @@ class Node:
         return open_remote_log_manager(
             broker_id=self.id,
             log_dir=str(folder),
-            config=lambda: self.replicas.config,
+            config=lambda: self.applied.config,
             ports=self.ports,
             workers=self.ports.workers,
             topic=self.metadata_topic,
@@ -194,7 +195,7 @@ class Node:
     async def start(self) -> None:
         self.logs.open_dirs(CLUSTER_ID, self.id)
         # What a topic's settings say decides how its logs are opened.
-        self.replicas.image = self.nodes.play.image
+        self.applied.image = self.nodes.play.image
         await self.logs.load_all(self.replicas.topic_config, has_others=lambda _: self.has_others)
         if self.remote is not None:
             await self.remote.start()

@@ -17,10 +17,10 @@ from backend.control.observer.watches.engine_event_reader import exact_phase
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.fetchers.followed_partition import FollowedPartition
-from backend.engine.replica.fetchers.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
+from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.tiering.phase_inference import FollowerSight, conclude
 from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
@@ -409,7 +409,8 @@ def test_failed_attempts_are_told_now_and_then_and_another_reason_at_once(tmp_pa
             nodes.create(TOPIC, [1, NEW])
             await nodes.in_sync(TOPIC, 1, NEW)
             node = nodes[NEW]
-            follower = FollowedPartition(node.replicas, node.partition(TOPIC), 1)
+            partition = node.partition(TOPIC)
+            follower = FollowedPartition(partition._context, partition, 1)
             before = len(told(nodes))
             reasons = ["the segment is missing"] * 15 + ["the disk is full"] * 6 + ["the segment is missing"] * 2
             for reason in reasons:

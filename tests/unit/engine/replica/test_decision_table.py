@@ -9,12 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers.tier_state import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST,
     NO_PRODUCERS,
     AskEpochEnd,
     AskOffset,
@@ -34,6 +30,7 @@ from backend.engine.replica.fetchers.tier_state import (
     out_of_range,
 )
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 
 SEGMENT = 3
 EPOCH_1_STARTS = 4

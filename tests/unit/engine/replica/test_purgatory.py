@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from backend.engine.ports.clock import SystemClock
 from backend.engine.replica.deadlines import Deadlines
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import HIGH_WATERMARK_LINGER_MS, Purgatory
+from backend.engine.replica.purgatory import HIGH_WATERMARK_LINGER_MS, DelayedFetch, Purgatory
 from backend.protocol import messages as m
 from backend.protocol.record_batches.record_batch import build_batch
 from backend.protocol.record_batches.record_codec import RecordData
@@ -55,8 +55,11 @@ def test_records_go_to_their_reader_before_their_producer_is_told(tmp_path: Path
             nodes.create("orders", [1, 2, 3])
             await nodes.produce(1, "orders", b"first")
             reading = asyncio.create_task(nodes.fetch(1, "orders", 1, wait_ms=5000))
-            waiting = nodes[1].partition("orders").waiting_fetches
-            await nodes.until("the reader waits", lambda: any(not one._params.from_follower for one in waiting))
+            waiting = nodes[1].partition("orders").delayed.fetches
+            await nodes.until(
+                "the reader waits",
+                lambda: any(not cast("DelayedFetch", fetch)._params.from_follower for fetch in waiting),
+            )
             order: list[str] = []
             reading.add_done_callback(lambda _: order.append("reader"))
             producing = asyncio.create_task(nodes.produce(1, "orders", b"second"))
@@ -74,7 +77,7 @@ def test_who_waits_for_a_follower_is_told_before_the_follower_itself_waits(tmp_p
         async with Nodes(tmp_path) as nodes:
             topic_id = nodes.create("orders", [1, 2])
             leader = nodes[1]
-            waiting = leader.partition("orders").waiting_fetches
+            waiting = leader.partition("orders").delayed.fetches
             await nodes.until("the follower waits", lambda: len(waiting) == 1)
             reading = leader.begin(fetch_of(topic_id, 0), 17)
             assert len(waiting) == 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers.fetch_state import (
     Append,
-    EpochEnd,
     Fail,
     FetchDecision,
     FetchPartitionResult,

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers.tier_state import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST,
     AskEpochEnd,
     AskOffset,
     CannotBuild,
@@ -31,6 +27,7 @@ from backend.engine.replica.fetchers.tier_state import (
     out_of_range,
 )
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 
 
 @dataclass(frozen=True, slots=True)
