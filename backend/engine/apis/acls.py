@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -17,16 +16,12 @@ NO_AUTHORIZER: Final = "No Authorizer is configured."
 CODE: Final = ErrorCode.SECURITY_DISABLED
 
 
-def describe_acls(
-    services: Services, context: RequestContext, request: m.DescribeAclsRequest
-) -> m.DescribeAclsResponse:
+def describe_acls(services: object, context: RequestContext, request: m.DescribeAclsRequest) -> m.DescribeAclsResponse:
     """One error for the whole question."""
     return m.DescribeAclsResponse(error_code=CODE, error_message="No Authorizer is configured on the broker")
 
 
-def create_acls(
-    services: Services, context: RequestContext, request: m.CreateAclsRequest
-) -> Steps[m.CreateAclsResponse]:
+def create_acls(services: object, context: RequestContext, request: m.CreateAclsRequest) -> Steps[m.CreateAclsResponse]:
     """One error for each binding."""
     result = m.CreateAclsResponse.Results
     response = m.CreateAclsResponse()
@@ -36,9 +31,7 @@ def create_acls(
     return response
 
 
-def delete_acls(
-    services: Services, context: RequestContext, request: m.DeleteAclsRequest
-) -> Steps[m.DeleteAclsResponse]:
+def delete_acls(services: object, context: RequestContext, request: m.DeleteAclsRequest) -> Steps[m.DeleteAclsResponse]:
     """One error for each filter."""
     result = m.DeleteAclsResponse.FilterResults
     response = m.DeleteAclsResponse()

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Final
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
-from backend.engine.apis.support.forwarding import carried_out
+from backend.engine.apis.support.forwarding import CommandServices, carried_out
 from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
 from backend.protocol import messages as m
 
@@ -15,7 +14,7 @@ API_KEY: Final = 67
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.AllocateProducerIdsRequest
+    services: CommandServices, context: RequestContext, request: m.AllocateProducerIdsRequest
 ) -> m.AllocateProducerIdsResponse:
     """See `controller.commands.producer_ids`."""
     return await carried_out(services, "allocate producer ids", partial(allocate_producer_ids, request=request))

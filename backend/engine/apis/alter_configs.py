@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE, alter_loggers
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
-from backend.engine.config import ConfigError
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listener_security import has_tls, is_store_setting, tls_settings, with_stores
 from backend.engine.config.listeners import broker_listeners
 from backend.engine.controller.commands.config.alter_configs import (
@@ -23,6 +23,9 @@ from backend.engine.controller.commands.config.alter_configs import (
     incremental_alter_configs,
 )
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.engine.ports.tls import ServerTls, TlsSettingsError
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -54,7 +57,18 @@ def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Sett
     return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in found if text is not None}
 
 
-def _unusable_stores(services: Services, after: Mapping[str, str]) -> str | None:
+class AlterConfigsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
+def _unusable_stores(services: AlterConfigsServices, after: Mapping[str, str]) -> str | None:
     """Why this broker's listeners could not use such key and trust stores; only the broker itself has the files."""
     for address in broker_listeners(services.config):
         if not has_tls(address.security_protocol):
@@ -67,7 +81,9 @@ def _unusable_stores(services: Services, after: Mapping[str, str]) -> str | None
     return None
 
 
-def _store_refusals(services: Services, resources: Sequence[_Incremental | _Whole], *, whole: bool) -> _Settled:
+def _store_refusals(
+    services: AlterConfigsServices, resources: Sequence[_Incremental | _Whole], *, whole: bool
+) -> _Settled:
     found: _Settled = {}
     for index, resource in enumerate(resources):
         if resource.resource_type != BROKER_RESOURCE or resource.resource_name != str(services.node_id):
@@ -120,7 +136,7 @@ def _in_order(
 
 
 async def incremental_on_broker(
-    services: Services, context: RequestContext, request: m.IncrementalAlterConfigsRequest
+    services: AlterConfigsServices, context: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
     """The controller's answers and this broker's refusals; then this broker knows the new values."""
     refused = _refusals(request.resources, services.node_id) | _logger_changes(request, services.node_id)
@@ -150,7 +166,7 @@ def _shows(
 
 
 async def whole_on_broker(
-    services: Services, context: RequestContext, request: m.AlterConfigsRequest
+    services: AlterConfigsServices, context: RequestContext, request: m.AlterConfigsRequest
 ) -> m.AlterConfigsResponse:
     """The same for the older request."""
     refused = _refusals(request.resources, services.node_id)
@@ -165,7 +181,7 @@ async def whole_on_broker(
 
 
 async def incremental_on_controller(
-    services: Services, context: RequestContext, request: m.IncrementalAlterConfigsRequest
+    services: AlterConfigsServices, context: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
     """See `controller.commands.configs`."""
     command = partial(incremental_alter_configs, request=request, config=services.config)
@@ -173,7 +189,7 @@ async def incremental_on_controller(
 
 
 async def whole_on_controller(
-    services: Services, context: RequestContext, request: m.AlterConfigsRequest
+    services: AlterConfigsServices, context: RequestContext, request: m.AlterConfigsRequest
 ) -> m.AlterConfigsResponse:
     """See `controller.commands.configs`."""
     return await carried_out(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.partition.isr_change import alter_partition
+from backend.engine.controller.quorum_controller import Controller
 from backend.protocol import messages as m
 
 API_KEY: Final = 56
 
 
+class AlterPartitionServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    controller: Controller | None
+
+
 async def on_controller(
-    services: Services, context: RequestContext, request: m.AlterPartitionRequest
+    services: AlterPartitionServices, context: RequestContext, request: m.AlterPartitionRequest
 ) -> m.AlterPartitionResponse:
     """See `controller.commands.alter_partition`."""
     command = partial(alter_partition, request=request, config=services.config, version=context.api_version)

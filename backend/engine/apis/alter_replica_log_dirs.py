@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.log.log_manager import LogManager
 from backend.engine.ports.time_slices import Steps, in_parts
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -21,8 +22,15 @@ INDEXES_PER_STEP: Final = 5_000
 _Results = m.AlterReplicaLogDirsResponse.Results
 
 
+class AlterReplicaLogDirsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+
+
 def alter_replica_log_dirs(
-    services: Services, context: RequestContext, request: m.AlterReplicaLogDirsRequest
+    services: AlterReplicaLogDirsServices, context: RequestContext, request: m.AlterReplicaLogDirsRequest
 ) -> Steps[m.AlterReplicaLogDirsResponse]:
     """Answers when the moves have begun; DescribeLogDirs shows how far they are.
 
@@ -44,7 +52,7 @@ def alter_replica_log_dirs(
     return m.AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _move(services: Services, partition: TopicPartition, path: str) -> int:
+def _move(services: AlterReplicaLogDirsServices, partition: TopicPartition, path: str) -> int:
     replicas, logs = services.replica_manager, services.log_manager
     try:
         target = logs.dir_at(path)

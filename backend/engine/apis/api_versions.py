@@ -7,10 +7,10 @@ in the format of version 0, which every client can read.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final, Protocol
 
-from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.apis.api_declaration import BOTH, Api, ApiTable, RequestContext
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -39,7 +39,16 @@ def unsupported_version() -> m.ApiVersionsResponse:
     )
 
 
-def api_versions(services: Services, context: RequestContext, request: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
+class ApiVersionsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    metadata: MetadataCache
+    apis: ApiTable[Any]
+
+
+def api_versions(
+    services: ApiVersionsServices, context: RequestContext, request: m.ApiVersionsRequest
+) -> m.ApiVersionsResponse:
     """What the listener that was asked serves."""
     version = context.header.api_version
     if version >= 3 and not (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.apis.support.forwarding import CommandServices
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -13,7 +13,7 @@ API_KEY: Final = 63
 
 
 async def broker_heartbeat(
-    services: Services, context: RequestContext, request: m.BrokerHeartbeatRequest
+    services: CommandServices, context: RequestContext, request: m.BrokerHeartbeatRequest
 ) -> m.BrokerHeartbeatResponse:
     """See `controller.commands.brokers`."""
     if services.controller is None:

@@ -6,13 +6,16 @@ With them UnregisterBroker (64), which forgets a broker (KIP-631, KIP-919).
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, forward
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import unregister_broker
 from backend.engine.controller.commands.cluster import register_controller
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -21,8 +24,18 @@ UNREGISTER_KEY: Final = 64
 CONTROLLER_KEY: Final = 70
 
 
+class BrokerRegistrationServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 async def register_broker(
-    services: Services, context: RequestContext, request: m.BrokerRegistrationRequest
+    services: BrokerRegistrationServices, context: RequestContext, request: m.BrokerRegistrationRequest
 ) -> m.BrokerRegistrationResponse:
     """See `controller.commands.brokers`."""
     if services.controller is None:
@@ -31,7 +44,7 @@ async def register_broker(
 
 
 async def register_controller_node(
-    services: Services, context: RequestContext, request: m.ControllerRegistrationRequest
+    services: BrokerRegistrationServices, context: RequestContext, request: m.ControllerRegistrationRequest
 ) -> m.ControllerRegistrationResponse:
     """See `controller.commands.cluster`."""
     return await carried_out(
@@ -40,14 +53,14 @@ async def register_controller_node(
 
 
 async def unregister_on_broker(
-    services: Services, context: RequestContext, request: m.UnregisterBrokerRequest
+    services: BrokerRegistrationServices, context: RequestContext, request: m.UnregisterBrokerRequest
 ) -> m.UnregisterBrokerResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.UnregisterBrokerResponse)
 
 
 async def unregister_on_controller(
-    services: Services, context: RequestContext, request: m.UnregisterBrokerRequest
+    services: BrokerRegistrationServices, context: RequestContext, request: m.UnregisterBrokerRequest
 ) -> m.UnregisterBrokerResponse:
     """See `controller.commands.brokers`."""
     command = partial(unregister_broker, request=request, config=services.config)

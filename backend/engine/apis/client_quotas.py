@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.controller.commands.client_quotas import CLIENT_ID, IP, TYPES, USER, alter_client_quotas
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -28,8 +31,18 @@ SPECIFIED: Final = 2
 _Entry = m.DescribeClientQuotasResponse.Entries
 
 
+class ClientQuotasServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 def describe_client_quotas(
-    services: Services, context: RequestContext, request: m.DescribeClientQuotasRequest
+    services: ClientQuotasServices, context: RequestContext, request: m.DescribeClientQuotasRequest
 ) -> m.DescribeClientQuotasResponse:
     """Entities that the filter fits, with their own values."""
     exact, any_name = parse_filter(request)
@@ -102,7 +115,7 @@ def describe_on_error(
 
 
 async def alter_on_broker(
-    services: Services, context: RequestContext, request: m.AlterClientQuotasRequest
+    services: ClientQuotasServices, context: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
     """The controller's answer; then this broker knows the new values."""
     answer = await forward(services, context, request, m.AlterClientQuotasResponse)
@@ -123,7 +136,7 @@ def _shows(request: m.AlterClientQuotasRequest, answer: m.AlterClientQuotasRespo
 
 
 async def alter_on_controller(
-    services: Services, context: RequestContext, request: m.AlterClientQuotasRequest
+    services: ClientQuotasServices, context: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
     """See `controller.commands.client_quotas`."""
     return await carried_out(

@@ -7,12 +7,13 @@ UNSUPPORTED_VERSION while the cluster's feature group.version is below 1 or the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
-from backend.engine.apis.services import Services
 from backend.engine.apis.support import authorized_operations
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -22,7 +23,9 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 )
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +42,16 @@ _Heartbeat = m.ConsumerGroupHeartbeatResponse
 _Described = m.ConsumerGroupDescribeResponse.Groups
 
 
-def _refuse_unless_served(services: Services) -> None:
+class ConsumerGroupsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    group_coordinator: GroupCoordinator
+
+
+def _refuse_unless_served(services: ConsumerGroupsServices) -> None:
     if services.metadata.image.features.get(GROUP_VERSION, 0) < 1:
         text = f"The feature {GROUP_VERSION} is at level 0: raise it to 1 with kafka-features to use consumer groups."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
@@ -49,7 +61,7 @@ def _refuse_unless_served(services: Services) -> None:
 
 
 async def consumer_group_heartbeat(
-    services: Services, context: RequestContext, request: m.ConsumerGroupHeartbeatRequest
+    services: ConsumerGroupsServices, context: RequestContext, request: m.ConsumerGroupHeartbeatRequest
 ) -> m.ConsumerGroupHeartbeatResponse:
     """Joins, goes on or leaves; the assignment where it has changed."""
     try:
@@ -78,7 +90,7 @@ async def consumer_group_heartbeat(
     )
 
 
-def _check(services: Services, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
+def _check(services: ConsumerGroupsServices, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
     """What Kafka refuses before it looks at the group."""
     epoch = request.member_epoch
     names_itself = version >= FIRST_OWN_MEMBER_ID or epoch > 0 or epoch == LEAVE_EPOCH
@@ -111,7 +123,9 @@ def _check(services: Services, request: m.ConsumerGroupHeartbeatRequest, version
         raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
 
 
-def _event(services: Services, context: RequestContext, request: m.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _event(
+    services: ConsumerGroupsServices, context: RequestContext, request: m.ConsumerGroupHeartbeatRequest
+) -> ConsumerHeartbeat:
     owned = None
     if request.topic_partitions is not None:
         owned = frozenset((bytes(one.topic_id), at) for one in request.topic_partitions for at in one.partitions)
@@ -134,7 +148,7 @@ def _event(services: Services, context: RequestContext, request: m.ConsumerGroup
 
 
 def consumer_group_describe(
-    services: Services, context: RequestContext, request: m.ConsumerGroupDescribeRequest
+    services: ConsumerGroupsServices, context: RequestContext, request: m.ConsumerGroupDescribeRequest
 ) -> Steps[m.ConsumerGroupDescribeResponse]:
     """States, members and assignments of consumer groups; an entry for every group asked about."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
@@ -156,7 +170,7 @@ def consumer_group_describe(
     return response
 
 
-def _describe(services: Services, group_id: str, version: int) -> _Described:
+def _describe(services: ConsumerGroupsServices, group_id: str, version: int) -> _Described:
     coordinator = services.group_coordinator
     group = coordinator.describe_consumers(group_id)
     if group is None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
 from backend.engine.apis.quotas.controller_mutation_quota import EXCEEDED, admit
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.controller.commands.partition.more_partitions import create_partitions
 from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -18,8 +22,19 @@ API_KEY: Final = 37
 STRICT_SINCE: Final = 3
 
 
+class CreatePartitionsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+    client_quotas: ClientQuotaManager
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.CreatePartitionsRequest
+    services: CreatePartitionsServices, context: RequestContext, request: m.CreatePartitionsRequest
 ) -> m.CreatePartitionsResponse:
     """The controller's answer, once this broker knows the new partitions too."""
     image = services.metadata.image
@@ -53,7 +68,7 @@ def _new_partitions(image: MetadataImage, wanted: m.CreatePartitionsRequest.Topi
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.CreatePartitionsRequest
+    services: CreatePartitionsServices, context: RequestContext, request: m.CreatePartitionsRequest
 ) -> m.CreatePartitionsResponse:
     """See `controller.commands.create_partitions`."""
     command = partial(create_partitions, request=request, choose=services.ports.random.randrange)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
 from backend.engine.apis.quotas.controller_mutation_quota import EXCEEDED, admit
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.topics import create_topics
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -18,8 +22,20 @@ API_KEY: Final = 19
 STRICT_SINCE: Final = 6
 
 
+class CreateTopicsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+    client_quotas: ClientQuotaManager
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.CreateTopicsRequest
+    services: CreateTopicsServices, context: RequestContext, request: m.CreateTopicsRequest
 ) -> m.CreateTopicsResponse:
     """The controller's answer, once this broker knows the new topics too."""
     counts = ((topic.name, _partitions(topic, services.config)) for topic in request.topics)
@@ -47,7 +63,7 @@ def _partitions(topic: m.CreateTopicsRequest.Topics, config: BrokerConfig) -> in
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.CreateTopicsRequest
+    services: CreateTopicsServices, context: RequestContext, request: m.CreateTopicsRequest
 ) -> m.CreateTopicsResponse:
     """See `controller.commands.topics`."""
     command = partial(

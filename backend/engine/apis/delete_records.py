@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.ports import tasks
 from backend.engine.ports.time_slices import Steps
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -22,8 +22,14 @@ UNKNOWN_WATERMARK: Final = -1
 _Answers = m.DeleteRecordsResponse.Topics
 
 
+class DeleteRecordsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    replica_manager: ReplicaManager
+
+
 def delete_records(
-    services: Services, context: RequestContext, request: m.DeleteRecordsRequest
+    services: DeleteRecordsServices, context: RequestContext, request: m.DeleteRecordsRequest
 ) -> Steps[tasks.Future[m.DeleteRecordsResponse]]:
     """Low watermarks once they have reached what was asked for; REQUEST_TIMED_OUT for those that have not in time.
 
@@ -63,7 +69,7 @@ def delete_records(
     return answered
 
 
-def _partition(services: Services, topic: str, index: int) -> Partition:
+def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Partition:
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
     return services.replica_manager.partition(topic, index)

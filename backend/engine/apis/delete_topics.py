@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
 from backend.engine.apis.quotas.controller_mutation_quota import EXCEEDED, admit
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.topics import delete_topics
 from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -20,8 +25,20 @@ STRICT_SINCE: Final = 5
 NO_ID: Final = bytes(16)
 
 
+class DeleteTopicsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+    client_quotas: ClientQuotaManager
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.DeleteTopicsRequest
+    services: DeleteTopicsServices, context: RequestContext, request: m.DeleteTopicsRequest
 ) -> m.DeleteTopicsResponse:
     """The controller's answer, once this broker has let go of the topics too."""
     before = services.metadata.image
@@ -58,7 +75,7 @@ def _partitions(image: MetadataImage, key: tuple[str | None, bytes]) -> int:
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.DeleteTopicsRequest
+    services: DeleteTopicsServices, context: RequestContext, request: m.DeleteTopicsRequest
 ) -> m.DeleteTopicsResponse:
     """See `controller.commands.topics`."""
     command = partial(delete_topics, request=request, config=services.config, version=context.api_version)

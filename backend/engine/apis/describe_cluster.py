@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support import authorized_operations
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -33,8 +35,17 @@ def refusal(asked: int, served: int, version: int) -> m.DescribeClusterResponse 
     return m.DescribeClusterResponse(error_code=code, error_message=text)
 
 
+class DescribeClusterServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    cluster_id: str
+    ports: Ports
+    metadata: MetadataCache
+    controller: Controller | None
+
+
 def on_broker(
-    services: Services, context: RequestContext, request: m.DescribeClusterRequest
+    services: DescribeClusterServices, context: RequestContext, request: m.DescribeClusterRequest
 ) -> m.DescribeClusterResponse:
     """Brokers that serve this listener; fenced ones too when they are asked for."""
     refused = refusal(request.endpoint_type, BROKERS, context.api_version)
@@ -65,7 +76,7 @@ def on_broker(
 
 
 def on_controller(
-    services: Services, context: RequestContext, request: m.DescribeClusterRequest
+    services: DescribeClusterServices, context: RequestContext, request: m.DescribeClusterRequest
 ) -> m.DescribeClusterResponse:
     """Controllers that serve this listener."""
     refused = refusal(request.endpoint_type, CONTROLLERS, context.api_version)
@@ -84,7 +95,7 @@ def on_controller(
     return response
 
 
-def _response(services: Services, endpoint_type: int) -> m.DescribeClusterResponse:
+def _response(services: DescribeClusterServices, endpoint_type: int) -> m.DescribeClusterResponse:
     return m.DescribeClusterResponse(
         error_message=None, endpoint_type=endpoint_type, cluster_id=services.cluster_id, controller_id=-1
     )

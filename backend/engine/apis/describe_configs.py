@@ -7,10 +7,9 @@ cluster-wide default by any.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
 from backend.engine.apis.support.forwarding import image_of
 from backend.engine.apis.support.response_budget import ResponseBudget
@@ -18,6 +17,7 @@ from backend.engine.common.topic_names import check_topic_name
 from backend.engine.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    BrokerConfig,
     Resolved,
     Scope,
     Setting,
@@ -38,6 +38,8 @@ from backend.engine.controller.image.metadata_image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -66,8 +68,17 @@ _Result = m.DescribeConfigsResponse.Results
 _Config = _Result.Configs
 
 
+class DescribeConfigsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    metadata: MetadataCache
+    controller: Controller | None
+
+
 def describe_configs(
-    services: Services, context: RequestContext, request: m.DescribeConfigsRequest
+    services: DescribeConfigsServices, context: RequestContext, request: m.DescribeConfigsRequest
 ) -> Steps[m.DescribeConfigsResponse]:
     """Each resource on its own; what is asked for more than once in the same way is answered once.
 
@@ -118,7 +129,9 @@ def describe_configs(
     return response
 
 
-def _settings(services: Services, image: MetadataImage, resource_type: int, name: str) -> list[tuple[Resolved, bool]]:
+def _settings(
+    services: DescribeConfigsServices, image: MetadataImage, resource_type: int, name: str
+) -> list[tuple[Resolved, bool]]:
     """Settings of a resource and whether each is read-only. KafkaError when it is not to be told here."""
     if resource_type == GROUP_RESOURCE:
         if not name:
@@ -142,7 +155,7 @@ def _settings(services: Services, image: MetadataImage, resource_type: int, name
 
 
 def _topic_entries(
-    services: Services,
+    services: DescribeConfigsServices,
     image: MetadataImage,
     name: str,
     wanted: Collection[str],
@@ -179,7 +192,7 @@ def _topic_entries(
     return entries
 
 
-def _group_settings(services: Services, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
+def _group_settings(services: DescribeConfigsServices, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
     """A group need not exist to have settings."""
     return [
         (
@@ -196,7 +209,7 @@ def _group_settings(services: Services, image: MetadataImage, name: str) -> list
     ]
 
 
-def _broker_settings(services: Services, image: MetadataImage) -> list[tuple[Resolved, bool]]:
+def _broker_settings(services: DescribeConfigsServices, image: MetadataImage) -> list[tuple[Resolved, bool]]:
     own = image.config(BROKER_RESOURCE, str(services.node_id))
     cluster = image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
     static = services.config.originals

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.log.log_dirs import LogDir
+from backend.engine.log.log_manager import LogManager
 from backend.engine.log.names import LOG_SUFFIX
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.ports import Disk
+from backend.engine.ports import Disk, Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -27,8 +27,15 @@ _Result = m.DescribeLogDirsResponse.Results
 _Partition = m.DescribeLogDirsResponse.Results.Topics.Partitions
 
 
+class DescribeLogDirsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    log_manager: LogManager
+
+
 def describe_log_dirs(
-    services: Services, context: RequestContext, request: m.DescribeLogDirsRequest
+    services: DescribeLogDirsServices, context: RequestContext, request: m.DescribeLogDirsRequest
 ) -> m.DescribeLogDirsResponse:
     """Local bytes only: what lies in the remote tier does not count. No topics given means all.
 
@@ -44,7 +51,7 @@ def describe_log_dirs(
     return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.left_out])
 
 
-def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> _Result:
+def _result(services: DescribeLogDirsServices, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> _Result:
     manager, disk = services.log_manager, services.ports.disk
     try:
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
@@ -79,7 +86,7 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
     )
 
 
-def _offline_logs(services: Services, log_dir: LogDir) -> list[_Result.OfflineLogs]:
+def _offline_logs(services: DescribeLogDirsServices, log_dir: LogDir) -> list[_Result.OfflineLogs]:
     manager = services.log_manager
     return [
         _Result.OfflineLogs(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import forward
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.topic_names import CLUSTER_METADATA
 from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
 from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.raft_node import RaftNode
@@ -21,15 +22,24 @@ _Topic = m.DescribeQuorumResponse.Topics
 _Partition = _Topic.Partitions
 
 
+class DescribeQuorumServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    ports: Ports
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.DescribeQuorumRequest
+    services: DescribeQuorumServices, context: RequestContext, request: m.DescribeQuorumRequest
 ) -> m.DescribeQuorumResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.DescribeQuorumResponse)
 
 
 def on_controller(
-    services: Services, context: RequestContext, request: m.DescribeQuorumRequest
+    services: DescribeQuorumServices, context: RequestContext, request: m.DescribeQuorumRequest
 ) -> Steps[m.DescribeQuorumResponse]:
     """`__cluster_metadata-0`; any other partition is unknown."""
     controller = services.controller

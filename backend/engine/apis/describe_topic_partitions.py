@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.metadata import has_listener, offline_replicas
-from backend.engine.apis.services import Services
 from backend.engine.apis.support import authorized_operations
 from backend.engine.common.topic_names import is_internal, name_problem
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -19,8 +20,15 @@ API_KEY: Final = 75
 _Topic = m.DescribeTopicPartitionsResponse.Topics
 
 
+class DescribeTopicPartitionsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    config: BrokerConfig
+    metadata: MetadataCache
+
+
 def describe_topic_partitions(
-    services: Services, context: RequestContext, request: m.DescribeTopicPartitionsRequest
+    services: DescribeTopicPartitionsServices, context: RequestContext, request: m.DescribeTopicPartitionsRequest
 ) -> Steps[m.DescribeTopicPartitionsResponse]:
     """Topics by name from the cursor on, with at most as many partitions as the client and the broker allow."""
     image = services.metadata.image

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, forward
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.partition.elections import asked_leaderless, elect_leaders
-from backend.engine.controller.commands.partition.recovery_verdict import LogEndsByPartition, logs_of_live_replicas
+from backend.engine.controller.commands.partition.recovery_verdict import (
+    LogEndReader,
+    LogEndsByPartition,
+    logs_of_live_replicas,
+)
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 
 API_KEY: Final = 43
@@ -17,15 +24,26 @@ API_KEY: Final = 43
 _Result = m.ElectLeadersResponse.ReplicaElectionResults
 
 
+class ElectLeadersServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    controller_channel: ControllerChannel
+    controller: Controller | None
+    log_ends: LogEndReader | None
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.ElectLeadersRequest
+    services: ElectLeadersServices, context: RequestContext, request: m.ElectLeadersRequest
 ) -> m.ElectLeadersResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.ElectLeadersResponse)
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.ElectLeadersRequest
+    services: ElectLeadersServices, context: RequestContext, request: m.ElectLeadersRequest
 ) -> m.ElectLeadersResponse:
     """See `controller.commands.elections`. An unclean election takes the best log: live replicas are asked first."""
     controller, ends = services.controller, services.log_ends

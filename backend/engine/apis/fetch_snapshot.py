@@ -6,10 +6,11 @@ documented codes are sent.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.snapshots import BOOTSTRAP_ID, SnapshotId
@@ -25,8 +26,17 @@ _Answer = _Topic.Partitions
 _Asked = m.FetchSnapshotRequest.Topics.Partitions
 
 
+class FetchSnapshotServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    cluster_id: str
+    ports: Ports
+    controller: Controller | None
+
+
 async def fetch_snapshot(
-    services: Services, context: RequestContext, request: m.FetchSnapshotRequest
+    services: FetchSnapshotServices, context: RequestContext, request: m.FetchSnapshotRequest
 ) -> m.FetchSnapshotResponse:
     """At most `max_bytes` of the snapshot from the position on; its size tells when it is whole."""
     controller = services.controller
@@ -52,7 +62,7 @@ async def fetch_snapshot(
     return response
 
 
-def _refusal(services: Services, request: m.FetchSnapshotRequest) -> ErrorCode | None:
+def _refusal(services: FetchSnapshotServices, request: m.FetchSnapshotRequest) -> ErrorCode | None:
     """Why the whole request is refused, or None."""
     if request.cluster_id is not None and request.cluster_id != services.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -62,7 +72,7 @@ def _refusal(services: Services, request: m.FetchSnapshotRequest) -> ErrorCode |
     return None
 
 
-async def _answer(services: Services, raft: RaftNode, asked: _Asked, max_bytes: int) -> _Answer:
+async def _answer(services: FetchSnapshotServices, raft: RaftNode, asked: _Asked, max_bytes: int) -> _Answer:
     snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
     answer = _Answer(
         index=0,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.auto_topic_creation import create_in_background
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.engine.ports.time_slices import Steps
@@ -51,8 +53,17 @@ class KeyType(IntEnum):
 _TOPICS: Final = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
+class FindCoordinatorServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+
+
 def find_coordinator(
-    services: Services, context: RequestContext, request: m.FindCoordinatorRequest
+    services: FindCoordinatorServices, context: RequestContext, request: m.FindCoordinatorRequest
 ) -> Steps[m.FindCoordinatorResponse]:
     """The coordinator of each key, with its address on the listener that was asked."""
     keys = request.coordinator_keys if context.api_version >= FIRST_BATCHED else [request.key]
@@ -72,7 +83,7 @@ def find_coordinator(
     )
 
 
-def _find(services: Services, context: RequestContext, key: str, key_type: int) -> _Coordinator:
+def _find(services: FindCoordinatorServices, context: RequestContext, key: str, key_type: int) -> _Coordinator:
     if key_type not in tuple(KeyType):
         return _unknown(key, ErrorCode.INVALID_REQUEST, TEXTS[ErrorCode.INVALID_REQUEST])
     topic_name = _TOPICS.get(KeyType(key_type))

@@ -6,15 +6,16 @@ exist is described as Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043)
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support import authorized_operations
 from backend.engine.apis.support.response_budget import ResponseBudget
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.group.classic.classic_group import Group, GroupState
 from backend.engine.coordinator.group.consumer.consumer_group import ConsumerGroup
-from backend.engine.ports.time_slices import Steps
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
+from backend.engine.ports.time_slices import Steps, TimeSlicer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -30,8 +31,16 @@ _Described = m.DescribeGroupsResponse.Groups
 _Deleted = m.OffsetDeleteResponse.Topics
 
 
+class GroupsAdminServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    metadata: MetadataCache
+    group_coordinator: GroupCoordinator
+    turns: TimeSlicer
+
+
 def describe_groups(
-    services: Services, context: RequestContext, request: m.DescribeGroupsRequest
+    services: GroupsAdminServices, context: RequestContext, request: m.DescribeGroupsRequest
 ) -> Steps[m.DescribeGroupsResponse]:
     """States and members of groups, each once. Of what clients would not read any more the groups are errors."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
@@ -50,7 +59,7 @@ def describe_groups(
     return response
 
 
-def _describe(services: Services, context: RequestContext, group_id: str) -> _Described:
+def _describe(services: GroupsAdminServices, context: RequestContext, group_id: str) -> _Described:
     try:
         group = services.group_coordinator.describe(group_id)
     except KafkaError as refused:
@@ -88,7 +97,9 @@ def _described(group: Group) -> _Described:
     )
 
 
-def list_groups(services: Services, context: RequestContext, request: m.ListGroupsRequest) -> m.ListGroupsResponse:
+def list_groups(
+    services: GroupsAdminServices, context: RequestContext, request: m.ListGroupsRequest
+) -> m.ListGroupsResponse:
     """Groups that this broker coordinates, by state (KIP-518) and type (KIP-848)."""
     try:
         groups = services.group_coordinator.list_groups()
@@ -115,7 +126,7 @@ def _type(group: Group | ConsumerGroup) -> str:
 
 
 async def delete_groups(
-    services: Services, context: RequestContext, request: m.DeleteGroupsRequest
+    services: GroupsAdminServices, context: RequestContext, request: m.DeleteGroupsRequest
 ) -> m.DeleteGroupsResponse:
     """Removes groups without members, and their offsets."""
     response = m.DeleteGroupsResponse()
@@ -131,7 +142,7 @@ async def delete_groups(
 
 
 async def offset_delete(
-    services: Services, context: RequestContext, request: m.OffsetDeleteRequest
+    services: GroupsAdminServices, context: RequestContext, request: m.OffsetDeleteRequest
 ) -> m.OffsetDeleteResponse:
     """Removes offsets of topics that the group's members do not subscribe to (KIP-496)."""
     image = services.metadata.image

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -14,7 +14,13 @@ MIN_VERSION: Final = 0
 MAX_VERSION: Final = 4
 
 
-def heartbeat(services: Services, context: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
+class HeartbeatServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    group_coordinator: GroupCoordinator
+
+
+def heartbeat(services: HeartbeatServices, context: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
     """NONE, REBALANCE_IN_PROGRESS, or why the member is none any more."""
     try:
         error = services.group_coordinator.heartbeat(

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
 from backend.engine.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
+from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -20,8 +21,15 @@ MAX_VERSION: Final = 5
 FIRST_FENCED: Final = 4
 
 
+class InitProducerIdServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    transaction_coordinator: TransactionCoordinator
+    producer_ids: ProducerIdManager
+
+
 async def init_producer_id(
-    services: Services, context: RequestContext, request: m.InitProducerIdRequest
+    services: InitProducerIdServices, context: RequestContext, request: m.InitProducerIdRequest
 ) -> m.InitProducerIdResponse:
     """A fresh id with epoch 0 (an idempotent producer that asks again gets another one), or a transactional id's."""
     # An epoch without an id, or the other way round, is a client's mistake (KIP-360).
@@ -37,7 +45,7 @@ async def init_producer_id(
     return m.InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
-async def _producer(services: Services, request: m.InitProducerIdRequest) -> Producer:
+async def _producer(services: InitProducerIdServices, request: m.InitProducerIdRequest) -> Producer:
     if request.transactional_id is None:
         return Producer(await services.producer_ids.next_id(), 0)
     claimed = Producer(request.producer_id, request.producer_epoch)

@@ -7,11 +7,11 @@ the answer, 7), KIP-814 (skip assignment, 9).
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.coordinator.group.classic.classic_group import JoinResult
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -26,8 +26,14 @@ FIRST_SKIP_ASSIGNMENT: Final = 9
 _Member = m.JoinGroupResponse.Members
 
 
+class JoinGroupServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    group_coordinator: GroupCoordinator
+
+
 def join_group(
-    services: Services, context: RequestContext, request: m.JoinGroupRequest
+    services: JoinGroupServices, context: RequestContext, request: m.JoinGroupRequest
 ) -> m.JoinGroupResponse | Awaitable[m.JoinGroupResponse]:
     """The generation, and for its leader all members."""
     version = context.api_version

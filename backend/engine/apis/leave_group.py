@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
-from backend.engine.ports.time_slices import in_parts
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
+from backend.engine.ports.time_slices import TimeSlicer, in_parts
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 
@@ -21,8 +21,15 @@ MEMBERS_AT_A_TIME: Final = 2_000
 _Member = m.LeaveGroupResponse.Members
 
 
+class LeaveGroupServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    group_coordinator: GroupCoordinator
+    turns: TimeSlicer
+
+
 async def leave_group(
-    services: Services, context: RequestContext, request: m.LeaveGroupRequest
+    services: LeaveGroupServices, context: RequestContext, request: m.LeaveGroupRequest
 ) -> m.LeaveGroupResponse:
     """One code for each member; before version 3 the only one at the top."""
     batched = context.api_version >= FIRST_BATCHED

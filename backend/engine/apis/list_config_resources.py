@@ -5,10 +5,9 @@ Version 0 lists subscriptions to clients' metrics only.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.broker_loggers import BROKER_LOGGER_RESOURCE
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
@@ -16,6 +15,7 @@ from backend.engine.controller.image.metadata_image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -29,8 +29,14 @@ _SUPPORTED: Final = (
 _Resource = m.ListConfigResourcesResponse.ConfigResources
 
 
+class ListConfigResourcesServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    metadata: MetadataCache
+
+
 def list_config_resources(
-    services: Services, context: RequestContext, request: m.ListConfigResourcesRequest
+    services: ListConfigResourcesServices, context: RequestContext, request: m.ListConfigResourcesRequest
 ) -> m.ListConfigResourcesResponse:
     """Names of the kinds asked for, of all kinds when none is."""
     supported = _SUPPORTED[context.api_version]

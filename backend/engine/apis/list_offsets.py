@@ -9,15 +9,15 @@ that of local records only, and unknown when everything is tiered.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
 from backend.engine.ports.time_slices import Steps
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -34,8 +34,14 @@ _Asked = m.ListOffsetsRequest.Topics.Partitions
 _Search = tuple[_Row, Partition, OffsetQuery]
 
 
+class ListOffsetsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    replica_manager: ReplicaManager
+
+
 def list_offsets(
-    services: Services, context: RequestContext, request: m.ListOffsetsRequest
+    services: ListOffsetsServices, context: RequestContext, request: m.ListOffsetsRequest
 ) -> Steps[m.ListOffsetsResponse | tasks.Future[m.ListOffsetsResponse]]:
     """Answers at once unless a partition has to be searched in the remote tier."""
     if not 0 <= request.isolation_level <= ISOLATION_LEVEL_MAX:
@@ -89,7 +95,7 @@ def _named_twice(partitions: list[_Asked]) -> frozenset[int]:
 class _Queries:
     """What is asked of each partition. Of thousands it is nearly always the same: made once."""
 
-    def __init__(self, services: Services, request: m.ListOffsetsRequest) -> None:
+    def __init__(self, services: ListOffsetsServices, request: m.ListOffsetsRequest) -> None:
         self._request = request
         self._kafka_compat = services.replica_manager.config.follower_fetch_tiered_compat == "kafka"
         self._last: OffsetQuery | None = None
@@ -108,7 +114,9 @@ class _Queries:
         return last
 
 
-def _answer(services: Services, context: RequestContext, query: OffsetQuery, topic: str, row: _Row) -> _Search | None:
+def _answer(
+    services: ListOffsetsServices, context: RequestContext, query: OffsetQuery, topic: str, row: _Row
+) -> _Search | None:
     """Fills the row, or says what has to be searched for it."""
     version = context.api_version
     replicas = services.replica_manager

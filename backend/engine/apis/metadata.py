@@ -7,14 +7,17 @@ again, as from Kafka. Versions 10 and 11 carry topic ids in answers but cannot a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support import authorized_operations
 from backend.engine.apis.support.auto_topic_creation import create_in_background
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.topic_names import is_internal, name_problem
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +32,20 @@ _Topic = m.MetadataResponse.Topics
 _Partition = _Topic.Partitions
 
 
-def metadata(services: Services, context: RequestContext, request: m.MetadataRequest) -> Steps[m.MetadataResponse]:
+class MetadataServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+
+
+def metadata(
+    services: MetadataServices, context: RequestContext, request: m.MetadataRequest
+) -> Steps[m.MetadataResponse]:
     """What a client needs to find brokers and leaders."""
     version = context.api_version
     image = services.metadata.image
@@ -67,7 +83,7 @@ def metadata(services: Services, context: RequestContext, request: m.MetadataReq
 
 
 def _asked_topics(
-    services: Services, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
+    services: MetadataServices, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
 ) -> Steps[list[_Topic]]:
     answers: list[_Topic] = []
     missing: list[str] = []

@@ -5,12 +5,15 @@ Version 10 names topics by id (KIP-848). Versions 2-4 may say how long to keep t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.controller.image.metadata_image import TopicImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import CommittedOffset
+from backend.engine.ports import Ports
+from backend.engine.ports.time_slices import TimeSlicer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -27,8 +30,17 @@ _Request = m.OffsetCommitRequest.Topics.Partitions
 _Topic = m.OffsetCommitResponse.Topics
 
 
+class OffsetCommitServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    metadata: MetadataCache
+    group_coordinator: GroupCoordinator
+    turns: TimeSlicer
+
+
 async def offset_commit(
-    services: Services, context: RequestContext, request: m.OffsetCommitRequest
+    services: OffsetCommitServices, context: RequestContext, request: m.OffsetCommitRequest
 ) -> m.OffsetCommitResponse:
     """One code for each partition."""
     response = m.OffsetCommitResponse()
@@ -79,7 +91,7 @@ async def offset_commit(
 
 
 def _topic(
-    services: Services, context: RequestContext, asked: m.OffsetCommitRequest.Topics
+    services: OffsetCommitServices, context: RequestContext, asked: m.OffsetCommitRequest.Topics
 ) -> tuple[TopicImage | None, ErrorCode]:
     image = services.metadata.image
     if context.api_version >= FIRST_BY_ID:

@@ -8,11 +8,12 @@ UNSTABLE_OFFSET_COMMIT (KIP-447).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.response_budget import ResponseBudget
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import CommittedOffset
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
@@ -35,8 +36,15 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 Row = TypeVar("Row", _Topic.Partitions, _Group.Topics.Partitions)
 
 
+class OffsetFetchServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    metadata: MetadataCache
+    group_coordinator: GroupCoordinator
+
+
 def offset_fetch(
-    services: Services, context: RequestContext, request: m.OffsetFetchRequest
+    services: OffsetFetchServices, context: RequestContext, request: m.OffsetFetchRequest
 ) -> Steps[m.OffsetFetchResponse]:
     """Offsets of one group or of many."""
     if context.api_version < FIRST_BATCHED:
@@ -55,7 +63,9 @@ def offset_fetch(
     return response
 
 
-def _single(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> Steps[m.OffsetFetchResponse]:
+def _single(
+    services: OffsetFetchServices, context: RequestContext, request: m.OffsetFetchRequest
+) -> Steps[m.OffsetFetchResponse]:
     unstable: Collection[TopicPartition] = ()
     try:
         offsets, error = services.group_coordinator.offsets.of(request.group_id), ErrorCode.NONE
@@ -120,7 +130,11 @@ def _unstable(kind: type[Row], index: int) -> Row:
 
 
 def _group(
-    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool, room: ResponseBudget
+    services: OffsetFetchServices,
+    context: RequestContext,
+    asked: m.OffsetFetchRequest.Groups,
+    stable: bool,
+    room: ResponseBudget,
 ) -> Steps[_Group]:
     unstable: Collection[TopicPartition] = ()
     try:
@@ -148,7 +162,7 @@ def _group(
 
 
 def _wanted(
-    services: Services, asked: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
+    services: OffsetFetchServices, asked: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
 ) -> list[tuple[bytes, str | None, list[int]]]:
     """(topic id, name, partitions); no name for an id that there is not."""
     image = services.metadata.image

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.ports.time_slices import Steps
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 
@@ -17,8 +17,14 @@ MAX_VERSION: Final = 4
 _Answers = m.OffsetForLeaderEpochResponse.Topics
 
 
+class OffsetForLeaderEpochServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    replica_manager: ReplicaManager
+
+
 def offset_for_leader_epoch(
-    services: Services, context: RequestContext, request: m.OffsetForLeaderEpochRequest
+    services: OffsetForLeaderEpochServices, context: RequestContext, request: m.OffsetForLeaderEpochRequest
 ) -> Steps[m.OffsetForLeaderEpochResponse]:
     """The leader answers from its epoch cache, which covers what is only remote too; undefined is -1 and -1."""
     response = m.OffsetForLeaderEpochResponse()
@@ -32,7 +38,7 @@ def offset_for_leader_epoch(
 
 
 def _answer(
-    services: Services, topic: str, part: m.OffsetForLeaderEpochRequest.Topics.Partitions
+    services: OffsetForLeaderEpochServices, topic: str, part: m.OffsetForLeaderEpochRequest.Topics.Partitions
 ) -> _Answers.Partitions:
     row = _Answers.Partitions(partition=part.partition)
     try:

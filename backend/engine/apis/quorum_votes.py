@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.raft import election as q
 from backend.engine.raft.metadata_log import TOPIC
@@ -23,7 +22,15 @@ END_KEY: Final = 54
 R = TypeVar("R", bound=Message)
 
 
-def _asked(services: Services, request: Any) -> tuple[Controller, Any] | ErrorCode:
+class QuorumVotesServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    cluster_id: str
+    controller: Controller | None
+
+
+def _asked(services: QuorumVotesServices, request: Any) -> tuple[Controller, Any] | ErrorCode:
     """The one partition of the one topic, or why the whole request is refused."""
     controller = services.controller
     if controller is None:
@@ -66,7 +73,7 @@ def _answer(response: type[R], controller: Controller, context: RequestContext, 
     return found
 
 
-async def vote(services: Services, context: RequestContext, request: m.VoteRequest) -> m.VoteResponse:
+async def vote(services: QuorumVotesServices, context: RequestContext, request: m.VoteRequest) -> m.VoteResponse:
     """Whether this node votes for the candidate; the promise is on its disk before the answer goes out."""
     found = _asked(services, request)
     if isinstance(found, ErrorCode):
@@ -96,7 +103,7 @@ async def vote(services: Services, context: RequestContext, request: m.VoteReque
 
 
 async def begin(
-    services: Services, context: RequestContext, request: m.BeginQuorumEpochRequest
+    services: QuorumVotesServices, context: RequestContext, request: m.BeginQuorumEpochRequest
 ) -> m.BeginQuorumEpochResponse:
     """A leader introduces itself."""
     found = _asked(services, request)
@@ -112,7 +119,7 @@ async def begin(
 
 
 async def end(
-    services: Services, context: RequestContext, request: m.EndQuorumEpochRequest
+    services: QuorumVotesServices, context: RequestContext, request: m.EndQuorumEpochRequest
 ) -> m.EndQuorumEpochResponse:
     """A leader has resigned."""
     found = _asked(services, request)

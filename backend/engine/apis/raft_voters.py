@@ -7,12 +7,15 @@ as Apache Kafka does then: what is wrong with the request itself comes first.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import forward
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import controller_listener_names
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -26,22 +29,32 @@ _NOT_LEADER_TEXT: Final = (
 )
 
 
+class RaftVotersServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    cluster_id: str
+    config: BrokerConfig
+    ports: Ports
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 async def add_on_broker(
-    services: Services, context: RequestContext, request: m.AddRaftVoterRequest
+    services: RaftVotersServices, context: RequestContext, request: m.AddRaftVoterRequest
 ) -> m.AddRaftVoterResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.AddRaftVoterResponse)
 
 
 async def remove_on_broker(
-    services: Services, context: RequestContext, request: m.RemoveRaftVoterRequest
+    services: RaftVotersServices, context: RequestContext, request: m.RemoveRaftVoterRequest
 ) -> m.RemoveRaftVoterResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.RemoveRaftVoterResponse)
 
 
 def add_on_controller(
-    services: Services, _context: RequestContext, request: m.AddRaftVoterRequest
+    services: RaftVotersServices, _context: RequestContext, request: m.AddRaftVoterRequest
 ) -> m.AddRaftVoterResponse:
     """Why no voter is added."""
     refusal = (
@@ -54,7 +67,7 @@ def add_on_controller(
 
 
 def remove_on_controller(
-    services: Services, _context: RequestContext, request: m.RemoveRaftVoterRequest
+    services: RaftVotersServices, _context: RequestContext, request: m.RemoveRaftVoterRequest
 ) -> m.RemoveRaftVoterResponse:
     """Why no voter is removed."""
     refusal = (
@@ -65,7 +78,7 @@ def remove_on_controller(
     return m.RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
 
 
-def _not_asked_here(services: Services, cluster_id: str | None) -> KafkaError | None:
+def _not_asked_here(services: RaftVotersServices, cluster_id: str | None) -> KafkaError | None:
     if cluster_id is not None and cluster_id != services.cluster_id:
         text = f'The given id "{cluster_id}" doesn\'t match the cluster id "{services.cluster_id}"'
         return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)

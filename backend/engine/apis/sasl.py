@@ -10,20 +10,19 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.apis.api_declaration import BOTH, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
 
 def sasl_handshake(
-    services: Services, context: RequestContext, request: m.SaslHandshakeRequest
+    services: object, context: RequestContext, request: m.SaslHandshakeRequest
 ) -> m.SaslHandshakeResponse:
     """ILLEGAL_SASL_STATE: this connection needs no authentication now."""
     return m.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def sasl_authenticate(
-    services: Services, context: RequestContext, request: m.SaslAuthenticateRequest
+    services: object, context: RequestContext, request: m.SaslAuthenticateRequest
 ) -> m.SaslAuthenticateResponse:
     """ILLEGAL_SASL_STATE: this connection counts as authenticated from its start."""
     return m.SaslAuthenticateResponse(

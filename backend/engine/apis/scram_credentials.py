@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward, image_of
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
 from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -23,8 +26,18 @@ DESCRIBE_KEY: Final = 50
 ALTER_KEY: Final = 51
 
 
+class ScramCredentialsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    ports: Ports
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 def describe(
-    services: Services, context: RequestContext, request: m.DescribeUserScramCredentialsRequest
+    services: ScramCredentialsServices, context: RequestContext, request: m.DescribeUserScramCredentialsRequest
 ) -> Steps[m.DescribeUserScramCredentialsResponse]:
     """Mechanisms and iterations of the users asked for, or of all."""
     image = image_of(services, context)
@@ -66,7 +79,7 @@ def describe_on_error(
 
 
 async def alter_on_broker(
-    services: Services, context: RequestContext, request: m.AlterUserScramCredentialsRequest
+    services: ScramCredentialsServices, context: RequestContext, request: m.AlterUserScramCredentialsRequest
 ) -> m.AlterUserScramCredentialsResponse:
     """The controller's answer, once this broker lets the users in (or out)."""
     before = services.metadata.image.scram
@@ -85,7 +98,7 @@ async def alter_on_broker(
 
 
 async def alter_on_controller(
-    services: Services, context: RequestContext, request: m.AlterUserScramCredentialsRequest
+    services: ScramCredentialsServices, context: RequestContext, request: m.AlterUserScramCredentialsRequest
 ) -> m.AlterUserScramCredentialsResponse:
     """See `controller.commands.scram`."""
     command = partial(alter_user_scram_credentials, request=request)

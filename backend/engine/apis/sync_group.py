@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.coordinator.group.classic.classic_group import SyncResult
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -18,8 +18,14 @@ MAX_VERSION: Final = 5
 FIRST_WITH_PROTOCOL: Final = 5
 
 
+class SyncGroupServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    group_coordinator: GroupCoordinator
+
+
 def sync_group(
-    services: Services, context: RequestContext, request: m.SyncGroupRequest
+    services: SyncGroupServices, context: RequestContext, request: m.SyncGroupRequest
 ) -> m.SyncGroupResponse | Awaitable[m.SyncGroupResponse]:
     """The member's assignment once the leader's are stored."""
     if context.api_version >= FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):

@@ -7,17 +7,20 @@ EndTxn version 5 gives the producer the epoch of its next transaction.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.auto_topic_creation import create_in_background
 from backend.engine.apis.support.forwarding import caught_up
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import TopicImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.ports import tasks
-from backend.engine.ports.time_slices import in_parts
+from backend.engine.ports.time_slices import TimeSlicer, in_parts
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -46,8 +49,19 @@ _OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
 Codes = dict[TopicPartition, ErrorCode]
 
 
+class TransactionsServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    metadata: MetadataCache
+    transaction_coordinator: TransactionCoordinator
+    controller_channel: ControllerChannel
+    turns: TimeSlicer
+
+
 async def add_partitions_to_txn(
-    services: Services, context: RequestContext, request: m.AddPartitionsToTxnRequest
+    services: TransactionsServices, context: RequestContext, request: m.AddPartitionsToTxnRequest
 ) -> m.AddPartitionsToTxnResponse:
     """One code for each partition."""
     if context.api_version >= FIRST_BATCHED:
@@ -78,7 +92,7 @@ async def add_partitions_to_txn(
     return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _add_or_verify(services: Services, asked: _Asked) -> _Answer:
+async def _add_or_verify(services: TransactionsServices, asked: _Asked) -> _Answer:
     pace = services.turns.pace()
     partitions: list[TopicPartition] = []
     for topic in asked.topics:
@@ -106,7 +120,7 @@ async def _add_or_verify(services: Services, asked: _Asked) -> _Answer:
     return answer
 
 
-def _unknown(services: Services, partitions: list[TopicPartition]) -> Codes:
+def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -> Codes:
     """All or nothing: when some do not exist the others are not attempted. Empty when all exist."""
     image = services.metadata.image
     missing = {one for one in partitions if image.partition(one.topic, one.partition) is None}
@@ -116,7 +130,9 @@ def _unknown(services: Services, partitions: list[TopicPartition]) -> Codes:
     return {one: unknown if one in missing else skipped for one in partitions}
 
 
-def _verify(services: Services, transactional_id: str, producer: Producer, partitions: list[TopicPartition]) -> Codes:
+def _verify(
+    services: TransactionsServices, transactional_id: str, producer: Producer, partitions: list[TopicPartition]
+) -> Codes:
     if not transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     try:
@@ -126,7 +142,7 @@ def _verify(services: Services, transactional_id: str, producer: Producer, parti
 
 
 async def _add(
-    services: Services,
+    services: TransactionsServices,
     transactional_id: str,
     producer: Producer,
     partitions: list[TopicPartition],
@@ -150,7 +166,7 @@ def _as_known(code: ErrorCode, api_version: int) -> ErrorCode:
 
 
 async def add_offsets_to_txn(
-    services: Services, context: RequestContext, request: m.AddOffsetsToTxnRequest
+    services: TransactionsServices, context: RequestContext, request: m.AddOffsetsToTxnRequest
 ) -> m.AddOffsetsToTxnResponse:
     """Puts the partition that holds a group's offsets into the transaction."""
     topic = await _offsets_topic(services)
@@ -162,7 +178,7 @@ async def add_offsets_to_txn(
     return m.AddOffsetsToTxnResponse(error_code=codes[partition])
 
 
-async def _offsets_topic(services: Services) -> TopicImage | None:
+async def _offsets_topic(services: TransactionsServices) -> TopicImage | None:
     """Made if it is not there: a producer looks for the group's coordinator, which makes it too, only after this."""
     found = services.metadata.image.topic(OFFSETS_TOPIC)
     if found is None:
@@ -172,7 +188,9 @@ async def _offsets_topic(services: Services) -> TopicImage | None:
     return found
 
 
-async def end_txn(services: Services, context: RequestContext, request: m.EndTxnRequest) -> m.EndTxnResponse:
+async def end_txn(
+    services: TransactionsServices, context: RequestContext, request: m.EndTxnRequest
+) -> m.EndTxnResponse:
     """Commits or aborts: answered once that is decided and stored."""
     bumps = context.api_version >= FIRST_BUMPING_END
     if not request.transactional_id:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.coordinator.regex_syntax import LEGAL, RegexError
 from backend.engine.coordinator.topic_regex import TopicRegex
 from backend.engine.coordinator.transaction.transaction import Transaction, TransactionState
+from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_verifier import by_topic
 from backend.engine.log.producer_entry import ProducerEntry
-from backend.engine.ports import tasks
-from backend.engine.ports.time_slices import Steps
+from backend.engine.ports import Ports, tasks
+from backend.engine.ports.time_slices import Steps, TimeSlicer
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -34,8 +35,17 @@ _Producers = m.DescribeProducersResponse.Topics
 _Active = _Producers.Partitions.ActiveProducers
 
 
+class TransactionsAdminServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    replica_manager: ReplicaManager
+    transaction_coordinator: TransactionCoordinator
+    turns: TimeSlicer
+
+
 def describe_transactions(
-    services: Services, context: RequestContext, request: m.DescribeTransactionsRequest
+    services: TransactionsAdminServices, context: RequestContext, request: m.DescribeTransactionsRequest
 ) -> Steps[m.DescribeTransactionsResponse]:
     """States of transactional ids coordinated here, each once."""
     response = m.DescribeTransactionsResponse()
@@ -45,7 +55,7 @@ def describe_transactions(
     return response
 
 
-def _describe(services: Services, transactional_id: str) -> _Described:
+def _describe(services: TransactionsAdminServices, transactional_id: str) -> _Described:
     if not transactional_id:
         return _Described(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
     try:
@@ -66,7 +76,7 @@ def _describe(services: Services, transactional_id: str) -> _Described:
 
 
 async def list_transactions(
-    services: Services, context: RequestContext, request: m.ListTransactionsRequest
+    services: TransactionsAdminServices, context: RequestContext, request: m.ListTransactionsRequest
 ) -> m.ListTransactionsResponse:
     """Transactional ids coordinated here that pass all filters given."""
     unknown = [state for state in request.state_filters if state not in _KNOWN_STATES]
@@ -128,7 +138,7 @@ class _Filters(NamedTuple):
 
 
 def describe_producers(
-    services: Services, context: RequestContext, request: m.DescribeProducersRequest
+    services: TransactionsAdminServices, context: RequestContext, request: m.DescribeProducersRequest
 ) -> Steps[m.DescribeProducersResponse]:
     """What partitions led here remember of their producers, each once."""
     asked: dict[str, dict[int, None]] = {}
@@ -145,7 +155,7 @@ def describe_producers(
     return response
 
 
-def _producers(services: Services, topic: str, index: int) -> _Producers.Partitions:
+def _producers(services: TransactionsAdminServices, topic: str, index: int) -> _Producers.Partitions:
     try:
         partition = services.replica_manager.partition(topic, index)
         partition.check_leader()

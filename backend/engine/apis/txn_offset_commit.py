@@ -5,13 +5,16 @@ With version 5 the group's coordinator has the partition of the offsets added to
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import CommittedOffset
 from backend.engine.coordinator.group.transactional_offsets import TransactionalCommit
 from backend.engine.coordinator.transaction.transaction_state import Producer
+from backend.engine.ports import Ports
+from backend.engine.ports.time_slices import TimeSlicer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -25,8 +28,17 @@ ADDED_BY_COORDINATOR_SINCE: Final = 5
 _Topic = m.TxnOffsetCommitResponse.Topics
 
 
+class TxnOffsetCommitServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    metadata: MetadataCache
+    group_coordinator: GroupCoordinator
+    turns: TimeSlicer
+
+
 async def txn_offset_commit(
-    services: Services, context: RequestContext, request: m.TxnOffsetCommitRequest
+    services: TxnOffsetCommitServices, context: RequestContext, request: m.TxnOffsetCommitRequest
 ) -> m.TxnOffsetCommitResponse:
     """One code for each partition."""
     response = m.TxnOffsetCommitResponse()
@@ -59,7 +71,7 @@ async def txn_offset_commit(
 
 
 async def _commit(
-    services: Services,
+    services: TxnOffsetCommitServices,
     context: RequestContext,
     request: m.TxnOffsetCommitRequest,
     offsets: dict[TopicPartition, CommittedOffset],

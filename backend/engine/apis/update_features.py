@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import carried_out, forward
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.features import update_features
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.protocol import messages as m
 
 API_KEY: Final = 57
 
 
+class UpdateFeaturesServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    ports: Ports
+    controller_channel: ControllerChannel
+    controller: Controller | None
+
+
 async def on_broker(
-    services: Services, context: RequestContext, request: m.UpdateFeaturesRequest
+    services: UpdateFeaturesServices, context: RequestContext, request: m.UpdateFeaturesRequest
 ) -> m.UpdateFeaturesResponse:
     """The controller's answer."""
     return await forward(services, context, request, m.UpdateFeaturesResponse)
 
 
 async def on_controller(
-    services: Services, context: RequestContext, request: m.UpdateFeaturesRequest
+    services: UpdateFeaturesServices, context: RequestContext, request: m.UpdateFeaturesRequest
 ) -> m.UpdateFeaturesResponse:
     """See `controller.commands.features`."""
     command = partial(update_features, request=request, config=services.config, version=context.api_version)

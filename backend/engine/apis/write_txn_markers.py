@@ -6,15 +6,17 @@ that of the records (KIP-890, KIP-1228). A marker in `__consumer_offsets` also s
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.config import BrokerConfig
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC
 from backend.engine.coordinator.transaction.transaction import EPOCH_BUMPED_SINCE
 from backend.engine.coordinator.transaction.transaction_state import Producer
-from backend.engine.ports import tasks
-from backend.engine.ports.time_slices import in_parts
+from backend.engine.ports import Ports, tasks
+from backend.engine.ports.time_slices import TimeSlicer, in_parts
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError
 from backend.protocol.record_batches.control_records import end_txn_marker
@@ -32,8 +34,18 @@ _Answer = m.WriteTxnMarkersResponse.Markers
 _Row = _Answer.Topics.Partitions
 
 
+class WriteTxnMarkersServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    config: BrokerConfig
+    ports: Ports
+    replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
+    turns: TimeSlicer
+
+
 async def write_txn_markers(
-    services: Services, context: RequestContext, request: m.WriteTxnMarkersRequest
+    services: WriteTxnMarkersServices, context: RequestContext, request: m.WriteTxnMarkersRequest
 ) -> m.WriteTxnMarkersResponse:
     """Answers once the in-sync replicas have the markers: one code for each partition that a producer wrote to."""
     pace = services.turns.pace()
@@ -68,7 +80,7 @@ def _answer(producer_id: int, topics: dict[str, dict[int, int]]) -> _Answer:
     )
 
 
-async def _write(services: Services, marker: _Asked, partition: TopicPartition) -> int:
+async def _write(services: WriteTxnMarkersServices, marker: _Asked, partition: TopicPartition) -> int:
     try:
         await _append(services, marker, partition)
     except KafkaError as error:
@@ -76,7 +88,7 @@ async def _write(services: Services, marker: _Asked, partition: TopicPartition) 
     return NONE
 
 
-async def _append(services: Services, marker: _Asked, partition: TopicPartition) -> None:
+async def _append(services: WriteTxnMarkersServices, marker: _Asked, partition: TopicPartition) -> None:
     hosted = services.replica_manager.partition(partition.topic, partition.partition)
     if NOBODY in (marker.producer_id, marker.producer_epoch):
         # No batch can say that it is a marker of nobody; Kafka's attempt to write one ends with this code too.

@@ -139,8 +139,6 @@ class Broker:
 
     def _new_services(self, ports: Ports, cluster_id: str, metrics: BrokerMetrics, log_manager: LogManager) -> Services:
         assert self._channel is not None
-        # Filled in by the broker role as its parts come to life; no listener of that role serves before.
-        later: Any = None
         return Services(
             node_id=self.config.id,
             cluster_id=cluster_id,
@@ -148,11 +146,6 @@ class Broker:
             ports=ports,
             metadata=MetadataCache(),
             log_manager=log_manager,
-            replica_manager=later,
-            group_coordinator=later,
-            transaction_coordinator=later,
-            transaction_verifier=later,
-            producer_ids=later,
             controller_channel=self._channel,
             events=NullEventSink(),
             metrics=metrics,

@@ -33,7 +33,9 @@ class Request:
         "answer", "answered", "api", "frame", "frame_bytes", "header", "is_large", "message", "spent_ms", "started_ms",
     )  # fmt: skip
 
-    def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
+    def __init__(
+        self, api: Api[Any], header: RequestHeader, message: Message, frame_bytes: int, started_ms: float
+    ) -> None:
         self.api = api
         self.header = header
         self.message = message
@@ -45,7 +47,7 @@ class Request:
         # With so many elements that a worker encodes the answer.
         self.is_large = False
         self.answer: Message | None = None
-        # That of the answer, where it was made without a message (`Api.plain`).
+        # That of the answer, where it was made without a message (`Api.fast_path`).
         self.frame: Sequence[Chunk] | None = None
 
     @property
@@ -56,7 +58,7 @@ class Request:
 
 
 def decode(
-    apis: Mapping[int, Api],
+    apis: Mapping[int, Api[Any]],
     listener_kind: ListenerKind,
     frame: bytearray,
     now_ms: float,
@@ -82,7 +84,9 @@ def decode(
     return Request(api, header, message, len(frame), now_ms)
 
 
-def handed(apis: Mapping[int, Api], listener_kind: ListenerKind, given: LocalFetchRequest, now_ms: float) -> Request:
+def handed(
+    apis: Mapping[int, Api[Any]], listener_kind: ListenerKind, given: LocalFetchRequest, now_ms: float
+) -> Request:
     """The request that a neighbour handed over. DecodeError when this kind of listener does not serve it."""
     header = given.header
     api = _served(apis, listener_kind, header)
@@ -93,14 +97,14 @@ def handed(apis: Mapping[int, Api], listener_kind: ListenerKind, given: LocalFet
     return request
 
 
-def _served(apis: Mapping[int, Api], listener_kind: ListenerKind, header: RequestHeader) -> Api:
+def _served(apis: Mapping[int, Api[Any]], listener_kind: ListenerKind, header: RequestHeader) -> Api[Any]:
     api = apis.get(header.api_key)
     if api is None:
         raise DecodeError(f"API key {header.api_key} is not served by {listener_kind} listeners")
     return api
 
 
-def _not_served(api: Api, header: RequestHeader) -> DecodeError:
+def _not_served(api: Api[Any], header: RequestHeader) -> DecodeError:
     return DecodeError(
         f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
         f" not {header.api_version}"
@@ -132,7 +136,7 @@ def api_name(api_key: int) -> str:
     return name
 
 
-def error_answer(api: Api, message: Any, api_version: int, code: int, text: str) -> Message | None:
+def error_answer(api: Api[Any], message: Any, api_version: int, code: int, text: str) -> Message | None:
     """The response that tells an error as a whole; None when this API has no place for one."""
     if api.on_error is not None:
         return api.on_error(message, api_version, code, text)

@@ -165,17 +165,17 @@ class ServerConnection:
         self._start_waiting()
 
     def _serve_by_fast_path(self, frame: bytearray, now_ms: float) -> bool:
-        """Whether the frame was served without being decoded, as `Api.plain` can."""
+        """Whether the frame was served without being decoded, as `Api.fast_path` can."""
         if self._running or self._waiting or self._muted is not None or len(frame) < 2:
             return False
         api = self._apis.get(frame[0] << 8 | frame[1])
-        if api is None or api.plain is None:
+        if api is None or api.fast_path is None:
             return False
         authentication = self._authentication
         if authentication is not None and not authentication.done:
             return False
         try:
-            answer = api.plain(self._services, self._context, frame)
+            answer = api.fast_path(self._services, self._context, frame)
         except Exception as error:
             self._failed(decode(self._apis, self._listener_kind, frame, now_ms), error)
             return True

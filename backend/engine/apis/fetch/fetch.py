@@ -9,15 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.apis.fetch.fetch_session_cache import NO_SESSION, TOPIC_IDS_SINCE, Entry, FetchContext
-from backend.engine.apis.services import Services
+from backend.engine.apis.fetch.fetch_session_cache import (
+    NO_SESSION,
+    TOPIC_IDS_SINCE,
+    Entry,
+    FetchContext,
+    FetchSessionCache,
+)
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
 from backend.engine.apis.support.leader_hint import leader_hint
-from backend.engine.ports import tasks
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.ports import Ports, tasks
 from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
 from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
@@ -41,8 +51,20 @@ _LOOKUP_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCo
 _Row = m.FetchResponse.Responses.Partitions
 
 
+class FetchServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    replica_manager: ReplicaManager
+    metrics: BrokerMetrics
+    fetch_sessions: FetchSessionCache
+    client_quotas: ClientQuotaManager
+
+
 def fetch(
-    services: Services, context: RequestContext, request: m.FetchRequest
+    services: FetchServices, context: RequestContext, request: m.FetchRequest
 ) -> m.FetchResponse | tasks.Future[m.FetchResponse]:
     """Answers at once when there is enough, else as soon as there is or the client's time is up."""
     version = context.api_version
@@ -67,7 +89,7 @@ def fetch(
     return replicas.reads.fetch(params, wanted, respond, waits, more_may_join=more_may_join)
 
 
-def _params(services: Services, context: RequestContext, request: m.FetchRequest) -> FetchParams:
+def _params(services: FetchServices, context: RequestContext, request: m.FetchRequest) -> FetchParams:
     version = context.api_version
     with_state = version >= REPLICA_STATE_SINCE
     replica_id = request.replica_state.replica_id if with_state else request.replica_id
@@ -90,7 +112,7 @@ def _params(services: Services, context: RequestContext, request: m.FetchRequest
 
 
 def _respond(
-    services: Services,
+    services: FetchServices,
     context: RequestContext,
     params: FetchParams,
     asked: FetchContext,
@@ -121,7 +143,7 @@ def _respond(
 
 
 def _throttled(
-    services: Services, context: RequestContext, asked: FetchContext, found: list[FetchData]
+    services: FetchServices, context: RequestContext, asked: FetchContext, found: list[FetchData]
 ) -> m.FetchResponse | None:
     """An empty answer instead of one that would take more than the client's quota; its session stays as it is."""
     quotas, image = services.client_quotas, services.metadata.image
@@ -175,7 +197,7 @@ def _row(entry: Entry, data: FetchData) -> _Row:
     return row
 
 
-def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+def _count(services: FetchServices, params: FetchParams, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
     total = services.metrics.all_topics
     total.totalfetchrequests += 1
     size = sum(len(data.records) for _, data in pairs)
@@ -187,7 +209,7 @@ def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry,
         total.bytesout += size
 
 
-def _count_throttled(services: Services, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+def _count_throttled(services: FetchServices, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
     topics = services.metadata.image.topics
     for entry, data in pairs:
         if data.records:
@@ -197,7 +219,7 @@ def _count_throttled(services: Services, pairs: Sequence[tuple[Entry, FetchData]
 
 
 def _hint_leaders(
-    services: Services,
+    services: FetchServices,
     context: RequestContext,
     params: FetchParams,
     pairs: Sequence[tuple[Entry, FetchData]],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports
 from backend.engine.raft.leader_fetch import asked_partition, decide, has_records, response_of
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +18,18 @@ RESPONSE_BYTES_MAX: Final = 8 << 20
 HIGH_WATERMARK_SINCE: Final = 18
 
 
-async def fetch_metadata_log(services: Services, context: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
+class MetadataLogFetchServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    cluster_id: str
+    ports: Ports
+    controller: Controller | None
+
+
+async def fetch_metadata_log(
+    services: MetadataLogFetchServices, context: RequestContext, request: m.FetchRequest
+) -> m.FetchResponse:
     """A voter gets all that the leader has, anybody else what is committed; both wait for news within their time.
 
     A voter that does not count is served as anybody else: its disk is new, or older than it was.

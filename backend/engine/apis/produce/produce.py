@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, Deferred, NoAnswer, RequestContext
 from backend.engine.apis.produce import produce_verification
@@ -23,16 +23,19 @@ from backend.engine.apis.produce.produce_append import (
     carry_out,
     may_be_large,
 )
+from backend.engine.apis.produce.produce_verification import ProduceQueue
 from backend.engine.apis.produce_repeats import without_repeats
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.leader_hint import leader_hint
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
 from backend.engine.log.errors import InvalidBatch, RecordsRejected
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.log.unified_log import AppendInfo
 from backend.engine.log.validation import ValidatedBatch
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.buffers import Chunk
@@ -78,8 +81,21 @@ _Row = m.ProduceResponse.Responses.PartitionResponses
 Required = list[tuple[int, Partition, int]]
 
 
+class ProduceServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    ports: Ports
+    metadata: MetadataCache
+    replica_manager: ReplicaManager
+    transaction_verifier: TransactionVerifier
+    metrics: BrokerMetrics
+    produce_turns: ProduceQueue
+    large_batches: tasks.Lock
+
+
 def produce(
-    services: Services, context: RequestContext, request: m.ProduceRequest
+    services: ProduceServices, context: RequestContext, request: m.ProduceRequest
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | tasks.Task[m.ProduceResponse | None] | None:
     """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
     request.topic_data = without_repeats(request.topic_data)
@@ -98,7 +114,7 @@ def produce(
 
 
 async def _confirm_and_append(
-    services: Services, context: RequestContext, request: m.ProduceRequest
+    services: ProduceServices, context: RequestContext, request: m.ProduceRequest
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
     version = context.api_version
     # Looked for anew: the requests before this one may have begun the transaction meanwhile.
@@ -112,7 +128,7 @@ class _Appending:
 
     def __init__(
         self,
-        services: Services,
+        services: ProduceServices,
         context: RequestContext,
         request: m.ProduceRequest,
         unconfirmed: produce_verification.Refused,
@@ -246,7 +262,11 @@ def _refuse_all(request: m.ProduceRequest, code: ErrorCode) -> m.ProduceResponse
 
 
 def _acknowledged(
-    services: Services, request: m.ProduceRequest, response: m.ProduceResponse, rows: list[_Row], required: Required
+    services: ProduceServices,
+    request: m.ProduceRequest,
+    response: m.ProduceResponse,
+    rows: list[_Row],
+    required: Required,
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse]:
     """The response once every high watermark has passed what was appended, or when the client's time is up."""
     answered: tasks.Future[m.ProduceResponse] | None = None
@@ -267,13 +287,18 @@ def _acknowledged(
     return answered
 
 
-def _topic_name(services: Services, topic_id: bytes) -> str | None:
+def _topic_name(services: ProduceServices, topic_id: bytes) -> str | None:
     topic = services.metadata.image.topics.get(topic_id)
     return None if topic is None else topic.name
 
 
 def _not_appended(
-    services: Services, context: RequestContext, topic: str | None, index: int, records: object, error: KafkaError
+    services: ProduceServices,
+    context: RequestContext,
+    topic: str | None,
+    index: int,
+    records: object,
+    error: KafkaError,
 ) -> _Row:
     _count_refused(services.metrics, topic or "", records, error)
     if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -285,7 +310,9 @@ def _not_appended(
     return _refused(index, error)
 
 
-def _partition(services: Services, context: RequestContext, acks: int, topic: str | None, index: int) -> Partition:
+def _partition(
+    services: ProduceServices, context: RequestContext, acks: int, topic: str | None, index: int
+) -> Partition:
     if acks not in _VALID_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if topic is None:
@@ -342,7 +369,7 @@ def _count(metrics: BrokerMetrics, topic: str, info: AppendInfo) -> None:
         meters.bytesin += info.size_bytes
 
 
-def _hint_leaders(services: Services, context: RequestContext, response: m.ProduceResponse) -> None:
+def _hint_leaders(services: ProduceServices, context: RequestContext, response: m.ProduceResponse) -> None:
     """Tells clients that came to the wrong broker where to go."""
     nodes: dict[int, m.ProduceResponse.NodeEndpoints] = {}
     for topic in response.responses:
@@ -360,7 +387,7 @@ def _hint_leaders(services: Services, context: RequestContext, response: m.Produ
 
 
 def produce_by_fast_path(
-    services: Services, context: Callable[[RequestHeader], RequestContext], frame: bytearray
+    services: ProduceServices, context: Callable[[RequestHeader], RequestContext], frame: bytearray
 ) -> Sequence[Chunk] | Deferred | None:
     """What `produce` does, the shortest way, for one batch to one partition (`protocol.produce_fast_path`).
 
@@ -397,7 +424,7 @@ def _header(request: SingleBatchProduce) -> RequestHeader:
 
 
 def _acknowledged_on_fast_path(
-    services: Services, request: SingleBatchProduce, partition: Partition, info: AppendInfo
+    services: ProduceServices, request: SingleBatchProduce, partition: Partition, info: AppendInfo
 ) -> Sequence[Chunk] | Deferred:
     """As `_acknowledged`."""
     deferred: Deferred | None = None
@@ -418,7 +445,7 @@ def _acknowledged_on_fast_path(
 
 
 def _refused_alone(
-    services: Services,
+    services: ProduceServices,
     context: RequestContext,
     topic: str,
     partition: Partition,
@@ -449,6 +476,6 @@ APIS: Final = (
         produce,
         advertised_min=ADVERTISED_MIN,
         pipelined=True,
-        plain=produce_by_fast_path,
+        fast_path=produce_by_fast_path,
     ),
 )

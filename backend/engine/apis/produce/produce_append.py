@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from backend.engine.apis.services import Services
 from backend.engine.log.unified_log import AppendInfo
 from backend.engine.log.validation import ValidatedBatch, validate_produced
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX
@@ -63,8 +62,15 @@ def may_be_large(error: KafkaError, records: memoryview) -> bool:
     return error.code is ErrorCode.UNKNOWN_SERVER_ERROR and is_compressed(records)
 
 
+class ProduceAppendServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    large_batches: tasks.Lock
+
+
 def append_within(
-    services: Services, spending: Spending, partition: Partition, records: memoryview, acks: int
+    services: ProduceAppendServices, spending: Spending, partition: Partition, records: memoryview, acks: int
 ) -> Appends:
     """Appends one batch. KafkaError as `Partition.append`, and MESSAGE_TOO_LARGE for what the request may not hold."""
     inline = min(INLINE_BYTES_MAX, spending.bytes_left)
@@ -108,7 +114,7 @@ def _holds_too_much() -> KafkaError:
     )
 
 
-async def carry_out(services: Services, work: Work) -> ValidatedBatch | None:
+async def carry_out(services: ProduceAppendServices, work: Work) -> ValidatedBatch | None:
     """What the work gives. Raises its KafkaError."""
     if work is None:
         await tasks.sleep_ms(0)

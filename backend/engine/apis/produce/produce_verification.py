@@ -8,20 +8,19 @@ Facts: `ReplicaManager.handleProduceAppend`, `UnifiedLog.maybeStartTransactionVe
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.transaction.transaction_state import Producer
-from backend.engine.coordinator.transaction.transaction_verifier import VerificationRequest
+from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
 from backend.engine.log.verification import Verification
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import HEADER_BYTES, BatchHeader, parse_header
 from backend.tiering.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from backend.engine.apis.services import Services
 
 # Versions of Produce whose clients let the leader add partitions, and those that know TRANSACTION_ABORTABLE.
 ADDED_BY_LEADER_SINCE: Final = 12
@@ -50,7 +49,16 @@ class FirstBatch(NamedTuple):
     header: BatchHeader
 
 
-def first_batches(services: Services, request: m.ProduceRequest, *, by_id: bool) -> list[FirstBatch]:
+class ProduceVerificationServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    metadata: MetadataCache
+    replica_manager: ReplicaManager
+    transaction_verifier: TransactionVerifier
+
+
+def first_batches(services: ProduceVerificationServices, request: m.ProduceRequest, *, by_id: bool) -> list[FirstBatch]:
     """The batches of a transactional request that must be confirmed; what is refused anyway is not among them."""
     found = []
     for topic in request.topic_data:
@@ -80,7 +88,7 @@ def _transactional_header(part: m.ProduceRequest.TopicData.PartitionData) -> Bat
 
 
 async def confirm(
-    services: Services, transactional_id: str, version: int, batches: list[FirstBatch]
+    services: ProduceVerificationServices, transactional_id: str, version: int, batches: list[FirstBatch]
 ) -> dict[TopicPartition, KafkaError]:
     """Has the batches' partitions confirmed; the errors of those that must not be appended now.
 

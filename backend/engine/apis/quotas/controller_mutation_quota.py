@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from backend.engine.apis.api_declaration import RequestContext
-from backend.engine.apis.services import Services
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.ports import Ports
 
 K = TypeVar("K")
 
@@ -19,11 +21,19 @@ K = TypeVar("K")
 EXCEEDED: Final = None
 
 
+class ControllerMutationQuotaServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    ports: Ports
+    metadata: MetadataCache
+    client_quotas: ClientQuotaManager
+
+
 @dataclass(slots=True)
 class Admission(Generic[K]):
     """What of a request may go on, and for how long its client must wait afterwards."""
 
-    services: Services
+    services: ControllerMutationQuotaServices
     context: RequestContext
     partitions: dict[K, int]
     refused: set[K]
@@ -37,7 +47,11 @@ class Admission(Generic[K]):
 
 
 def admit(
-    services: Services, context: RequestContext, wanted: Iterable[tuple[K, int]], *, strict_since: int
+    services: ControllerMutationQuotaServices,
+    context: RequestContext,
+    wanted: Iterable[tuple[K, int]],
+    *,
+    strict_since: int,
 ) -> Admission[K]:
     """One topic after the other, by key with its number of partitions.
 
@@ -58,7 +72,7 @@ def admit(
     return admission
 
 
-def _take(services: Services, context: RequestContext, partitions: int, *, strict: bool) -> int:
+def _take(services: ControllerMutationQuotaServices, context: RequestContext, partitions: int, *, strict: bool) -> int:
     now_ms = services.ports.clock.monotonic_ms()
     image = services.metadata.image
     return services.client_quotas.mutate(image, context.user, context.client_id, partitions, now_ms, strict=strict)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from backend.engine.apis.services import Services
 from backend.engine.apis.support.forwarding import FORWARD_TIMEOUT_MS
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.ports import tasks
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
@@ -27,7 +28,16 @@ _Topic = m.CreateTopicsRequest.Topics
 _log = logging.getLogger(__name__)
 
 
-def create_in_background(services: Services, names: Sequence[str]) -> None:
+class AutoTopicCreationServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    node_id: int
+    config: BrokerConfig
+    metadata: MetadataCache
+    controller_channel: ControllerChannel
+
+
+def create_in_background(services: AutoTopicCreationServices, names: Sequence[str]) -> None:
     """Sends the controller a request for those that are not under way already."""
     under_way = services.metadata.topics_in_creation
     fresh = [name for name in names if name not in under_way][: IN_CREATION_MAX - len(under_way)]
@@ -36,7 +46,7 @@ def create_in_background(services: Services, names: Sequence[str]) -> None:
         tasks.spawn(_create(services, fresh), name=f"automatic creation of {', '.join(fresh[:3])}")
 
 
-async def _create(services: Services, names: list[str]) -> None:
+async def _create(services: AutoTopicCreationServices, names: list[str]) -> None:
     refused = False
     request = m.CreateTopicsRequest(
         topics=[topic_request(name, services.config) for name in names], timeout_ms=FORWARD_TIMEOUT_MS

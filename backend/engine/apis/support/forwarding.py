@@ -7,14 +7,15 @@ Kafka's Envelope: every node runs the same code and there is no authorizer whose
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from backend.engine.apis.api_declaration import ListenerKind, RequestContext
-from backend.engine.apis.services import Services
-from backend.engine.common.controller_channel import is_from_standby
+from backend.engine.common.controller_channel import ControllerChannel, is_from_standby
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.image.metadata_image import MetadataImage
-from backend.engine.ports import tasks
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
@@ -28,7 +29,35 @@ CATCH_UP_MS: Final = 1000
 _TRY_AGAIN: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 
-async def forward(services: Services, context: RequestContext, request: Message, response_class: type[R]) -> R:
+class ForwardServices(Protocol):
+    """The parts of a broker that sends a request on."""
+
+    ports: Ports
+    controller_channel: ControllerChannel
+
+
+class CommandServices(Protocol):
+    """The parts of a node that may have the controller role."""
+
+    node_id: int
+    # None without that role.
+    controller: Controller | None
+
+
+class ImageServices(Protocol):
+    """The two images that a node may answer from."""
+
+    metadata: MetadataCache
+    controller: Controller | None
+
+
+class MetadataServices(Protocol):
+    """The image that a broker has loaded."""
+
+    metadata: MetadataCache
+
+
+async def forward(services: ForwardServices, context: RequestContext, request: Message, response_class: type[R]) -> R:
     """The controller's answer. While none can be reached the request is sent again, as Kafka does, at most 30 s long.
 
     REQUEST_TIMED_OUT after that. A request whose connection broke may so be carried out twice; all of them bear it.
@@ -51,7 +80,11 @@ async def forward(services: Services, context: RequestContext, request: Message,
 
 
 async def carried_out(
-    services: Services, name: str, command: Callable[[MetadataImage], ControllerResult[R]], *, by_worker: bool = False
+    services: CommandServices,
+    name: str,
+    command: Callable[[MetadataImage], ControllerResult[R]],
+    *,
+    by_worker: bool = False,
 ) -> R:
     """A command's response on the node that has the controller; see `Controller.submit`."""
     controller = services.controller
@@ -60,18 +93,18 @@ async def carried_out(
     return await controller.submit(name, command, by_worker=by_worker)
 
 
-def image_of(services: Services, context: RequestContext) -> MetadataImage:
+def image_of(services: ImageServices, context: RequestContext) -> MetadataImage:
     """The image that a listener answers from: the controller's own, or what this broker has loaded."""
     return image_of_kind(services, context.listener_kind)
 
 
-def image_of_kind(services: Services, kind: ListenerKind) -> MetadataImage:
+def image_of_kind(services: ImageServices, kind: ListenerKind) -> MetadataImage:
     """The same by the kind of listener."""
     if kind == "controller" and services.controller is not None:
         return services.controller.image
     return services.metadata.image
 
 
-async def caught_up(services: Services, shows: Callable[[MetadataImage], bool]) -> None:
+async def caught_up(services: MetadataServices, shows: Callable[[MetadataImage], bool]) -> None:
     """Waits, bounded, for this broker's metadata to show a change, so that whoever asked for it finds it here."""
     await services.metadata.wait_for(shows, CATCH_UP_MS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from backend.engine.apis.api_declaration import RequestContext
-from backend.engine.apis.services import Services
 from backend.engine.controller.image.metadata_image import NO_LEADER
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 
 
 class LeaderHint(NamedTuple):
@@ -19,7 +19,13 @@ class LeaderHint(NamedTuple):
     rack: str | None
 
 
-def leader_hint(services: Services, context: RequestContext, topic: str, index: int) -> LeaderHint:
+class LeaderHintServices(Protocol):
+    """The parts of the node that these functions use."""
+
+    metadata: MetadataCache
+
+
+def leader_hint(services: LeaderHintServices, context: RequestContext, topic: str, index: int) -> LeaderHint:
     """What metadata says; -1 and -1 when it knows no such partition."""
     image = services.metadata.image
     registration = image.partition(topic, index)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.engine.apis import api_versions
-from backend.engine.apis.api_declaration import Api
+from backend.engine.apis.api_declaration import Api, ApiTable
 from backend.engine.apis.services import Services
-from backend.engine.apis.table import ApiTable
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import ListenerAddress
@@ -89,7 +88,7 @@ class Node:
 
 @asynccontextmanager
 async def node(
-    *apis: Api,
+    *apis: Api[Any],
     port: int = 0,
     protocol: str = "PLAINTEXT",
     properties: Mapping[str, str] | None = None,
@@ -109,11 +108,6 @@ async def node(
         ports=replace(ports, network=network or ports.network),
         metadata=metadata,
         log_manager=absent,
-        replica_manager=absent,
-        group_coordinator=absent,
-        transaction_coordinator=absent,
-        transaction_verifier=absent,
-        producer_ids=absent,
         controller_channel=absent,
         events=NullEventSink(),
         metrics=BrokerMetrics(1),
@@ -142,5 +136,5 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def pipelined(api: Api) -> Api:
+def pipelined(api: Api[Any]) -> Api:
     return replace(api, pipelined=True)

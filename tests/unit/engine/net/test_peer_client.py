@@ -215,7 +215,7 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_al
 
 
 @asynccontextmanager
-async def answering(handler: Handler, network: Network) -> AsyncIterator[PeerClient]:
+async def answering(handler: Handler[Any], network: Network) -> AsyncIterator[PeerClient]:
     """A client of a node whose requests overlap."""
     async with node(pipelined(Api(12, 0, 4, handler)), network=network) as served, peer(served.port, network) as client:
         yield client

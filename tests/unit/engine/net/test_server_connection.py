@@ -339,7 +339,7 @@ def decoded(_services: Any, context: Any, _request: Any) -> m.HeartbeatResponse:
 def test_what_comes_behind_an_answer_that_is_waited_for_is_answered_behind_it(overlaps: bool) -> None:
     async def play() -> None:
         deferring = Deferring()
-        api = replace(Api(12, 0, 4, decoded, plain=deferring), pipelined=overlaps)
+        api = replace(Api(12, 0, 4, decoded, fast_path=deferring), pipelined=overlaps)
         async with node(api) as served:
             client = await served.client()
             for correlation_id in (1, 2):
@@ -364,7 +364,7 @@ def test_what_comes_behind_an_answer_that_is_waited_for_is_answered_behind_it(ov
 def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
     async def play() -> None:
         deferring = Deferring()
-        async with node(Api(12, 0, 4, decoded, plain=deferring)) as served:
+        async with node(Api(12, 0, 4, decoded, fast_path=deferring)) as served:
             client, other = await served.client(), await served.client()
             client.send(HEARTBEAT, 4, 1)
             await until(lambda: deferring.waiting)

@@ -171,11 +171,11 @@ class Node:
         none = cast(Any, None)
         self.services = Services(
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
-            metadata=cast(Any, self.metadata), log_manager=self.logs, replica_manager=self.replicas,
-            group_coordinator=none, transaction_coordinator=none,
-            transaction_verifier=none, producer_ids=none, controller_channel=nodes, events=self.events,
+            metadata=cast(Any, self.metadata), log_manager=self.logs,
+            controller_channel=nodes, events=self.events,
             metrics=self.metrics, remote_log_manager=none, controller=None, apis=none,
         )  # fmt: skip
+        self.services.replica_manager = self.replicas
 
     def _remote_log_manager(self) -> RemoteLogManager:
         folder = self.nodes.folder / str(self.id)
