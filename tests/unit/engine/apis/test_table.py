@@ -32,6 +32,6 @@ def test_what_handlers_ask_of_a_node_is_what_a_node_has(module: object) -> None:
 
 
 def test_a_key_that_is_declared_twice_is_an_error() -> None:
-    api = Api(18, 0, 4, lambda services, context, request: None)
+    api: Api[object] = Api(18, 0, 4, lambda services, context, request: None)
     with pytest.raises(ValueError, match="declared twice"):
         ApiTable([api, api])

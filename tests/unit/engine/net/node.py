@@ -136,5 +136,5 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def pipelined(api: Api[Any]) -> Api:
+def pipelined(api: Api[Any]) -> Api[Any]:
     return replace(api, pipelined=True)
