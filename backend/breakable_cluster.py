@@ -49,9 +49,9 @@ class BreakableCluster:
         await self.cluster.start_broker(node_id)
         self.cluster.brokers[node_id].failed.add_done_callback(lambda _: self._failed())
 
-    def trouble_store(self, node_id: int, trouble: Trouble) -> None:
+    def inject_store_fault(self, node_id: int, trouble: Trouble) -> None:
         """What this broker's calls of the object store meet from now on."""
         self._switches[node_id].set(trouble)
 
-    def held_uploads(self, node_id: int) -> int:
+    def paused_uploads(self, node_id: int) -> int:
         return self._switches[node_id].held

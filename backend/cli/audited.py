@@ -22,9 +22,9 @@ def account() -> str:
 
 def entry(action: str, object_: str, *, detail: str | None = None, reason: str | None = None) -> AuditEntry:
     """An accepted change by the account that runs the command."""
-    from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, Role
+    from backend.control.operations.audit_entries import Actor, ActorRole, AuditEntry, AuditResult
 
-    actor = Actor(f"{account()} on the command line", Role.OPERATOR)
+    actor = Actor(f"{account()} on the command line", ActorRole.OPERATOR)
     return AuditEntry(actor, action, object_, AuditResult.ACCEPTED, detail=detail, reason=reason)
 
 
@@ -32,7 +32,7 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     """Writes it into the database of a data folder; why not, where it cannot be written."""
     from sqlalchemy.exc import DBAPIError
 
-    from backend.control.operations.audit_entries import record
+    from backend.control.operations.audit_entries import append_entry
     from backend.store.engine import StoreError, create_engine, store_error, writing
     from backend.store.limits import PAGES
     from backend.store.migrate import require_current
@@ -42,7 +42,7 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     try:
         require_current(settings.database)
         with writing(create_engine(settings.database, PAGES, name="command")) as connection:
-            record(connection, cluster_id, row)
+            append_entry(connection, cluster_id, row)
     except (StoreError, ValueError, OSError) as error:
         return str(error)
     except DBAPIError as error:

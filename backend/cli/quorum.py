@@ -24,7 +24,7 @@ from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 if TYPE_CHECKING:
     from backend.control.gateway.kafka_client import Gateway
     from backend.control.gateway.requests.feature_requests import FeatureLevel
-    from backend.control.gateway.requests.quorum_requests import Quorum
+    from backend.control.gateway.requests.quorum_requests import QuorumInfo
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
 
@@ -130,7 +130,7 @@ async def _upgraded(gateway: Gateway) -> int:
     return level
 
 
-async def _fetched(gateway: Gateway) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:
+async def _fetched(gateway: Gateway) -> tuple[QuorumInfo | None, Mapping[str, FeatureLevel]]:
     from backend.control.gateway.requests.feature_requests import fetch_features
     from backend.control.gateway.requests.quorum_requests import fetch_quorum
 
@@ -146,7 +146,7 @@ def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
     ValueError for an address that is none, GatewayError for client properties that cannot be used.
     """
     from backend.control.gateway.client_security import read_security
-    from backend.control.gateway.connection_pool import Pool
+    from backend.control.gateway.connection_pool import ConnectionPool
     from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
     from backend.data_folder import DataFolder, DataFolderError
 
@@ -164,10 +164,10 @@ def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
     if identity.brokers == 0 and settings.attach is None:
         fail(f"The folder {data} is of an attached cluster: name its brokers with --bootstrap-server.", Exit.USAGE)
     security = None if settings.client_properties is None else read_security(settings.client_properties)
-    return Gateway(parse_bootstrap(settings.bootstrap_servers), pool=Pool(security=security))
+    return Gateway(parse_bootstrap(settings.bootstrap_servers), pool=ConnectionPool(security=security))
 
 
-def _document(found: Quorum, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
+def _document(found: QuorumInfo, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
     return {
         "features": {name: {"level": one.level, "max_level": one.max_level} for name, one in features.items()},
         "leader_id": found.leader_id,

@@ -14,7 +14,7 @@ from backend.cli.words import age
 
 if TYPE_CHECKING:
     from backend.control.gateway.kafka_client import Gateway
-    from backend.control.gateway.requests.log_dir_requests import SetAside
+    from backend.control.gateway.requests.log_dir_requests import SetAsideReplica
 
 
 def set_aside(
@@ -49,7 +49,7 @@ def set_aside(
     print("To remove: ebbline plan brokers --broker N ebbline.remove.set.aside=NAME,…")
 
 
-async def _found(gateway: Gateway) -> list[tuple[int, str, SetAside]]:
+async def _found(gateway: Gateway) -> list[tuple[int, str, SetAsideReplica]]:
     from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
     from backend.control.gateway.requests.metadata_requests import fetch_cluster
 

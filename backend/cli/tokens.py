@@ -51,9 +51,9 @@ def _on_database(
 
 def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:
     """In the change's own transaction."""
-    from backend.control.operations.audit_entries import record
+    from backend.control.operations.audit_entries import append_entry
 
-    record(connection, cluster_id, audited.entry(action, name, detail=detail))
+    append_entry(connection, cluster_id, audited.entry(action, name, detail=detail))
 
 
 @token_app.command("add")

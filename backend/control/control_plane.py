@@ -19,31 +19,31 @@ from backend.control.alerts.webhook import Webhook
 from backend.control.control_database import WAITS, Database, DatabaseAway
 from backend.control.control_settings import ControlSettings
 from backend.control.database_keeper import DatabaseKeeper
-from backend.control.deferred_audit import Deferred
+from backend.control.deferred_audit import DeferredAudit
 from backend.control.gateway.client_security import SecurityError, read_security
-from backend.control.gateway.connection_pool import Pool
+from backend.control.gateway.connection_pool import ConnectionPool
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
 from backend.control.http.api_server import ApiServer, ApiServerError
-from backend.control.http.api_tokens import Tokens
+from backend.control.http.api_tokens import ApiTokens
 from backend.control.http.disk_room import DiskRoom
 from backend.control.http.dispatch import NOBODY
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.openapi import document
-from backend.control.http.pipeline_metrics import PipelineNumbers
-from backend.control.http.product_metrics import Metrics
-from backend.control.http.readiness_checks import Readiness
+from backend.control.http.pipeline_metrics import PipelineMetrics
+from backend.control.http.product_metrics import ProductMetrics
+from backend.control.http.readiness_checks import ReadinessChecks
 from backend.control.http.routes import create_app
-from backend.control.http.token_guesses import AUDIT_INTERVAL_S, Guesses
+from backend.control.http.token_guesses import AUDIT_INTERVAL_S, TokenGuesses
 from backend.control.lab.bootstrap.bootstrap_lab import BootstrapLab
 from backend.control.lab.faults.fault_lab import FaultLab
-from backend.control.lab.faults.fault_target import Machine
-from backend.control.observer.cluster_observer import Observer
-from backend.control.observer.cluster_rows import Watched
-from backend.control.observer.watches.broker_numbers import Source
+from backend.control.lab.faults.fault_target import FaultTarget
+from backend.control.observer.cluster_observer import ClusterObserver
+from backend.control.observer.cluster_rows import WatchedCluster
+from backend.control.observer.watches.broker_numbers import BrokerMetricSource
 from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.observer.watches.reader_watch import ReaderWatch
-from backend.control.operations.operation_kind import Site
-from backend.control.operations.service import Operations
+from backend.control.operations.operation_kind import OperationContext
+from backend.control.operations.service import OperationService
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.store import writes
@@ -77,9 +77,9 @@ class ControlPlane:
         self,
         settings: ControlSettings,
         *,
-        registries: Callable[[], Iterable[Source]] | None = None,
+        registries: Callable[[], Iterable[BrokerMetricSource]] | None = None,
         more_checks: Callable[[], Mapping[str, str | None]] | None = None,
-        machine: Machine | None = None,
+        machine: FaultTarget | None = None,
     ) -> None:
         self.settings = settings
         self.started_ms = now_ms()
@@ -127,10 +127,10 @@ class ControlPlane:
     def _build(self) -> None:
         settings = self.settings
         self.database = Database(settings.database_url, closed=WAITS)
-        self.deferred = Deferred()
+        self.deferred = DeferredAudit()
         security = None if settings.client_properties is None else read_security(settings.client_properties)
-        self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers), pool=Pool(security=security))
-        watched = Watched(
+        self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers), pool=ConnectionPool(security=security))
+        watched = WatchedCluster(
             settings.cluster_id,
             settings.cluster_name,
             settings.cluster_kind,
@@ -139,7 +139,7 @@ class ControlPlane:
         )
         webhook = Webhook(settings.webhook_url, settings.cluster_id, settings.cluster_name)
         readers = ReaderWatch(self.gateway, settings.broker_metrics, self._registries)
-        self.observer = Observer(
+        self.observer = ClusterObserver(
             watched,
             self.gateway,
             self.database,
@@ -149,7 +149,7 @@ class ControlPlane:
             started_ms=self.started_ms,
             keep_days=settings.sample_days,
         )
-        site = Site(
+        site = OperationContext(
             self.gateway,
             self.database,
             settings.cluster_id,
@@ -157,7 +157,7 @@ class ControlPlane:
             embedded=settings.cluster_kind == "embedded",
             changes_allowed=settings.allow_changes,
         )
-        self.operations = Operations(site, after_change=self.observer.look_again)
+        self.operations = OperationService(site, on_change=self.observer.refresh)
         self.bootstrap_lab = BootstrapLab(
             self.gateway,
             self.database,
@@ -172,14 +172,14 @@ class ControlPlane:
             None if attached else self._machine,
             busy=lambda: self.bootstrap_lab.running,
         )
-        self.guesses = Guesses()
-        self.tokens = Tokens(self.database, settings.cluster_id)
+        self.guesses = TokenGuesses()
+        self.tokens = ApiTokens(self.database, settings.cluster_id)
         self.keeper = DatabaseKeeper(self.database, self.tokens.store, self.deferred)
-        self.metrics = Metrics(
-            self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
+        self.metrics = ProductMetrics(
+            self.observer, PipelineMetrics(self.database.engine, settings.cluster_id), self._registries
         )
         disk = DiskRoom(settings.data_dir)
-        self.readiness = Readiness(self.observer, self.database, self._more_checks, disk, self.keeper)
+        self.readiness = ReadinessChecks(self.observer, self.database, self._more_checks, disk, self.keeper)
         self.openapi = document(ENDPOINTS, VERSION)
         self._built = True
 

@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from backend.control.control_database import Database
-from backend.control.deferred_audit import Deferred
+from backend.control.deferred_audit import DeferredAudit
 from backend.control.wall_clock import now_ms
 from backend.store import automatic_backups as backups
 from backend.store import migrate, restoring
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 class DatabaseKeeper:
     """Belongs to one event loop; `run` alone opens and closes the database."""
 
-    def __init__(self, database: Database, prepare: Callable[[Connection], None], deferred: Deferred) -> None:
+    def __init__(self, database: Database, prepare: Callable[[Connection], None], deferred: DeferredAudit) -> None:
         """`prepare` is stored each time that it opens, before anyone else may write; `deferred` once it is open."""
         self._database = database
         self._prepare = prepare

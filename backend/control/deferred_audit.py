@@ -19,7 +19,7 @@ WAITING_MAX: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
-class Deferred:
+class DeferredAudit:
     """Changes in the order in which they were given. Belongs to one event loop."""
 
     def __init__(self) -> None:

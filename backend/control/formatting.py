@@ -24,7 +24,7 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", NARROW_SPACE)
 
 
-def misfit(problem: str) -> str:
+def describe_invalid(problem: str) -> str:
     """What pydantic says of a value; of a validator of ours the sentence alone."""
     return problem.removeprefix("Value error, ")
 

@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from backend.control.gateway.client_security import SecurityError, read_security
-from backend.control.gateway.connection_pool import Pool
+from backend.control.gateway.connection_pool import ConnectionPool
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure, parse_bootstrap
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.protocol.errors import KafkaError
 from backend.settings import Settings
@@ -26,10 +26,10 @@ def attached_cluster_id(settings: Settings) -> str:
     try:
         addresses = parse_bootstrap(settings.attach or "")
         security = None if settings.client_properties is None else read_security(settings.client_properties)
-        gateway = Gateway(addresses, pool=Pool(security=security))
+        gateway = Gateway(addresses, pool=ConnectionPool(security=security))
         return asyncio.run(_ask(gateway))
     except (GatewayError, KafkaError, ValueError) as error:
-        cause = sentence(error) if isinstance(error, GatewayError | KafkaError) else str(error)
+        cause = describe_failure(error) if isinstance(error, GatewayError | KafkaError) else str(error)
         raise PreflightError(f"The cluster at {settings.attach} cannot be attached. {cause}") from error
     except TimeoutError as error:
         text = f"The cluster at {settings.attach} did not answer within {TIMEOUT_S:.0f} s: check the address."

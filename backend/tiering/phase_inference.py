@@ -29,7 +29,7 @@ class ExactPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerSight:
+class FollowerObservation:
     """What one round shows of a follower and of its leader."""
 
     at_ms: int
@@ -49,7 +49,7 @@ class FollowerSight:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class FollowerMemory:
     """What is kept of a follower from round to round."""
 
     phase: FollowerPhase | None = None
@@ -59,7 +59,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class PhaseConclusion:
     """A phase and where it comes from; `phase` None: not known, and the evidence says why."""
 
     phase: FollowerPhase | None
@@ -68,35 +68,37 @@ class Conclusion:
     evidence: Mapping[str, Any]
 
 
-def conclude(memory: Memory | None, sight: FollowerSight, *, stall_ms: int = STALL_MS_MIN) -> tuple[Memory, Conclusion]:
+def infer_phase(
+    memory: FollowerMemory | None, observation: FollowerObservation, *, stall_ms: int = STALL_MS_MIN
+) -> tuple[FollowerMemory, PhaseConclusion]:
     """The follower's phase now, and what to remember for the next round."""
-    before = memory or Memory(moved_ms=sight.at_ms)
-    moved = sight.log_end is not None and sight.log_end != before.log_end
+    before = memory or FollowerMemory(moved_ms=observation.at_ms)
+    moved = observation.log_end is not None and observation.log_end != before.log_end
     now = replace(
         before,
-        log_end=sight.log_end if sight.log_end is not None else before.log_end,
-        moved_ms=sight.at_ms if moved else before.moved_ms,
+        log_end=observation.log_end if observation.log_end is not None else before.log_end,
+        moved_ms=observation.at_ms if moved else before.moved_ms,
     )
-    if sight.exact is not None and sight.reachable and not sight.in_isr:
-        exact = sight.exact
+    if observation.exact is not None and observation.reachable and not observation.in_isr:
+        exact = observation.exact
         evidence = {"rule": "event", "sentence": "The broker reported it.", "confidence": "exact", **exact.evidence}
         now = replace(now, phase=exact.phase, since_ms=exact.since_ms)
-        return now, Conclusion(exact.phase, exact.since_ms, EXACT, evidence)
-    phase, source, evidence = _explain(before, sight, sight.at_ms - now.moved_ms, stall_ms)
+        return now, PhaseConclusion(exact.phase, exact.since_ms, EXACT, evidence)
+    phase, source, evidence = _explain(before, observation, observation.at_ms - now.moved_ms, stall_ms)
     if memory is None or phase is not before.phase:
-        now = replace(now, phase=phase, since_ms=sight.at_ms)
-    return now, Conclusion(phase, now.since_ms, source, evidence)
+        now = replace(now, phase=phase, since_ms=observation.at_ms)
+    return now, PhaseConclusion(phase, now.since_ms, source, evidence)
 
 
-def stays_in_sync(memory: Memory, *, in_isr: bool, reachable: bool, log_end: int | None) -> bool:
+def phase_unchanged(memory: FollowerMemory, *, in_isr: bool, reachable: bool, log_end: int | None) -> bool:
     """Whether nothing is new of a follower in the ISR, so that `conclude` would give `memory` and `in_sync`."""
     in_sync_before = memory.phase is FollowerPhase.IN_SYNC
     return in_isr and reachable and in_sync_before and log_end in (None, memory.log_end)
 
 
-def in_sync(memory: Memory) -> Conclusion:
+def unchanged_conclusion(memory: FollowerMemory) -> PhaseConclusion:
     """What is concluded of a follower in the ISR."""
-    return Conclusion(FollowerPhase.IN_SYNC, memory.since_ms, EXACT, _in_isr())
+    return PhaseConclusion(FollowerPhase.IN_SYNC, memory.since_ms, EXACT, _in_isr())
 
 
 def _in_isr() -> dict[str, Any]:
@@ -106,63 +108,75 @@ def _in_isr() -> dict[str, Any]:
 Explanation = tuple[FollowerPhase | None, str, dict[str, Any]]
 
 
-def _explain(before: Memory, sight: FollowerSight, still_ms: int, stall_ms: int) -> Explanation:
-    if not sight.reachable:
-        return None, INFERRED, _evidence("unreachable", sight.error or "Its broker does not answer.", "high")
-    if sight.in_isr:
+def _explain(before: FollowerMemory, observation: FollowerObservation, still_ms: int, stall_ms: int) -> Explanation:
+    if not observation.reachable:
+        return None, INFERRED, _evidence("unreachable", observation.error or "Its broker does not answer.", "high")
+    if observation.in_isr:
         return FollowerPhase.IN_SYNC, EXACT, _in_isr()
-    if sight.log_end is None:
-        return None, INFERRED, _evidence("no-answer", sight.error or "Its broker does not know the replica.", "high")
-    if before.log_end is not None and sight.log_end < before.log_end:
-        sentence = f"Its log end went back from {before.log_end} to {sight.log_end}."
+    if observation.log_end is None:
+        return (
+            None,
+            INFERRED,
+            _evidence("no-answer", observation.error or "Its broker does not know the replica.", "high"),
+        )
+    if before.log_end is not None and observation.log_end < before.log_end:
+        sentence = f"Its log end went back from {before.log_end} to {observation.log_end}."
         return FollowerPhase.TRUNCATING, INFERRED, _evidence("log-end-fell", sentence, "high")
-    if _must_rebuild(sight):
-        return _rebuilding(sight, still_ms, stall_ms)
-    behind = None if sight.leader_log_end is None else max(0, sight.leader_log_end - sight.log_end)
-    if before.log_end is not None and sight.log_end > before.log_end:
-        sentence = f"Its log end moved from {before.log_end} to {sight.log_end}."
-        if before.log_end == 0 and _began_at_tier(sight):
-            sentence = f"It began at offset {sight.local_start} instead of {sight.log_start}: the rest is remote."
+    if _must_rebuild(observation):
+        return _rebuilding(observation, still_ms, stall_ms)
+    behind = None if observation.leader_log_end is None else max(0, observation.leader_log_end - observation.log_end)
+    if before.log_end is not None and observation.log_end > before.log_end:
+        sentence = f"Its log end moved from {before.log_end} to {observation.log_end}."
+        if before.log_end == 0 and _began_at_tier(observation):
+            sentence = (
+                f"It began at offset {observation.local_start} instead of {observation.log_start}: the rest is remote."
+            )
         return FollowerPhase.FETCHING, INFERRED, _evidence("log-end-rose", sentence, "high", behind=behind)
     if behind and still_ms >= stall_ms:
-        sentence = f"Its log end has stood at {sight.log_end} for {still_ms // 1000} s while the leader is ahead."
+        sentence = f"Its log end has stood at {observation.log_end} for {still_ms // 1000} s while the leader is ahead."
         return FollowerPhase.DELAYED, INFERRED, _evidence("log-end-still", sentence, "medium", behind=behind)
     return FollowerPhase.FETCHING, INFERRED, _evidence("not-in-isr", "It is not in the ISR yet.", "low", behind=behind)
 
 
-def _must_rebuild(sight: FollowerSight) -> bool:
+def _must_rebuild(observation: FollowerObservation) -> bool:
     """An empty replica whose leader no longer holds the beginning on disk: error 109, then aux state (KIP-405)."""
     return (
-        sight.tiered
-        and sight.log_end == 0
-        and sight.leader_log_end is not None
-        and sight.leader_log_end > 0
-        and sight.leader_local_start is not None
-        and sight.leader_local_start > 0
+        observation.tiered
+        and observation.log_end == 0
+        and observation.leader_log_end is not None
+        and observation.leader_log_end > 0
+        and observation.leader_local_start is not None
+        and observation.leader_local_start > 0
     )
 
 
-def _began_at_tier(sight: FollowerSight) -> bool:
-    return sight.log_start is not None and sight.local_start is not None and sight.local_start > sight.log_start
+def _began_at_tier(observation: FollowerObservation) -> bool:
+    return (
+        observation.log_start is not None
+        and observation.local_start is not None
+        and observation.local_start > observation.log_start
+    )
 
 
-def _rebuilding(sight: FollowerSight, still_ms: int, stall_ms: int) -> Explanation:
+def _rebuilding(observation: FollowerObservation, still_ms: int, stall_ms: int) -> Explanation:
     if still_ms < stall_ms:
         sentence = "It is empty and its leader holds the older records only in the remote tier."
         return FollowerPhase.BUILDING_REMOTE_AUX, INFERRED, _evidence("empty-behind-tier", sentence, "medium")
-    rule, sentence = _why_stuck(sight, still_ms)
+    rule, sentence = _why_stuck(observation, still_ms)
     return FollowerPhase.DELAYED, INFERRED, _evidence(rule, sentence, "high" if rule != "empty-still" else "medium")
 
 
-def _why_stuck(sight: FollowerSight, still_ms: int) -> tuple[str, str]:
+def _why_stuck(observation: FollowerObservation, still_ms: int) -> tuple[str, str]:
     """A trap of Kafka 4.3.1, or that it is just still."""
-    trap = never_joins(sight.flag, sight.pending_reason, sight.leader_log_start, sight.leader_local_start)
+    trap = bootstrap_trap(
+        observation.flag, observation.pending_reason, observation.leader_log_start, observation.leader_local_start
+    )
     if trap is not None:
         return trap
     return "empty-still", f"It has been empty for {still_ms // 1000} s; its attempts to rebuild from the tier fail."
 
 
-def never_joins(
+def bootstrap_trap(
     flag: bool | None, pending_reason: str | None, leader_log_start: int | None, leader_local_start: int | None
 ) -> tuple[str, str] | None:
     """Which of Kafka 4.3.1's two traps keeps an empty replica out while the flag is on, as (rule, sentence)."""

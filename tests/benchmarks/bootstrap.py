@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
-from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Race, Step
+from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Race, RaceStage
 from backend.control.lab.bootstrap.race_steps import build, race, remove_replica, set_flag
 from backend.control.lab.lab_topic import LabTopic
 from tests.benchmarks.peers import Peer
@@ -143,8 +143,8 @@ async def _no_phases(_: int) -> tuple[PhaseSeen, ...]:
     return ()
 
 
-def _tell(peer: Peer) -> Callable[[Step, int], None]:
-    def tell(step: Step, done_bytes: int) -> None:
+def _tell(peer: Peer) -> Callable[[RaceStage, int], None]:
+    def tell(step: RaceStage, done_bytes: int) -> None:
         if done_bytes == 0:
             print(f"  {peer.name}: {step} …", file=sys.stderr, flush=True)
 

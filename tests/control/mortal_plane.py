@@ -13,11 +13,11 @@ from typing import Any
 from backend.control.control_plane import ControlPlane
 from backend.control.control_settings import ControlSettings
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.audit_entries import Actor, ActorRole
 from backend.control.operations.lifecycle.plan_claim import Confirmation
 from backend.protocol import messages as m
 
-OPERATOR = Actor("operator", Role.OPERATOR)
+OPERATOR = Actor("operator", ActorRole.OPERATOR)
 WRITES = (m.IncrementalAlterConfigsRequest, m.AlterPartitionReassignmentsRequest, m.ElectLeadersRequest)
 
 

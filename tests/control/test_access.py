@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from backend.cli.audited import account
 from backend.cli.main import app
 from backend.control.http import api_tokens
-from backend.control.http.call import Access, Endpoint
+from backend.control.http.call import Access, ApiEndpoint
 from backend.control.http.endpoints import ENDPOINTS
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity
 from backend.store.engine import create_engine, writing
@@ -40,7 +40,7 @@ def caller(site: ControlSite, role: str) -> httpx.Client:
             return site.person(f"a-{role}", role)
 
 
-def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
+def call(client: httpx.Client, endpoint: ApiEndpoint) -> httpx.Response:
     """A call with harmless arguments: there is no plan and no finding of this number, and no race of one byte."""
     path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999, finding_id=999_999)
     bodies: dict[str, Any] = {
@@ -59,7 +59,7 @@ def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda e: e.name)
-def test_every_endpoint_lets_in_whom_it_says(site: ControlSite, endpoint: Endpoint, role: str) -> None:
+def test_every_endpoint_lets_in_whom_it_says(site: ControlSite, endpoint: ApiEndpoint, role: str) -> None:
     status = call(caller(site, role), endpoint).status_code
     if endpoint.access is Access.OPEN:
         assert status == 200
@@ -72,7 +72,7 @@ def test_every_endpoint_lets_in_whom_it_says(site: ControlSite, endpoint: Endpoi
 
 
 @pytest.mark.parametrize("endpoint", WRITES, ids=lambda e: e.name)
-def test_what_a_viewer_tries_to_change_is_refused_and_audited(site: ControlSite, endpoint: Endpoint) -> None:
+def test_what_a_viewer_tries_to_change_is_refused_and_audited(site: ControlSite, endpoint: ApiEndpoint) -> None:
     before = site.get("/v1/plans?limit=1000")["items"]
     answer = call(site.person("eve", "viewer"), endpoint)
     assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")

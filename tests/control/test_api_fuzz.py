@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from backend.control.http.call import Endpoint
+from backend.control.http.call import ApiEndpoint
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.guard import RateLimit
 from tests.control.site import ControlSite
@@ -78,7 +78,7 @@ def unchanged(site: ControlSite) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.parametrize(("endpoint", "mode"), CASES, ids=lambda one: one.name.lower())
 def test_what_is_sent_is_answered_as_documented_and_a_refusal_changes_nothing(
-    site: ControlSite, schema: Any, endpoint: Endpoint, mode: GenerationMode
+    site: ControlSite, schema: Any, endpoint: ApiEndpoint, mode: GenerationMode
 ) -> None:
     operation = schema[endpoint.path][endpoint.method]
     token = site.token("operator") if endpoint.name not in AS_VIEWER else site.token("app")

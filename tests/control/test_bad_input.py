@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from backend.control.control_plane import ControlError, ControlPlane
 from backend.control.control_settings import ControlSettings
 from backend.control.http.endpoints import ENDPOINTS
-from backend.control.http.guard import BODY_BYTES_MAX, Guard, RateLimit
+from backend.control.http.guard import BODY_BYTES_MAX, RateLimit, RequestGuard
 from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX
 from tests.control.site import ControlSite
 
@@ -177,7 +177,7 @@ def test_the_limit_reaches_the_caller_as_429_and_spares_the_probes() -> None:
         await PlainTextResponse("here")(scope, receive, send)
 
     async def ask(paths: list[str]) -> list[int]:
-        transport = httpx.ASGITransport(Guard(answers, limit=RateLimit(rate_per_s=0.001, burst=3)))
+        transport = httpx.ASGITransport(RequestGuard(answers, limit=RateLimit(rate_per_s=0.001, burst=3)))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:1") as client:
             return [(await client.get(path)).status_code for path in paths]
 

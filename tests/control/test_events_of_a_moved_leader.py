@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from backend.control.control_database import Database
-from backend.control.gateway.broker_connection import Address
+from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.gateway.requests.metadata_requests import PartitionView
-from backend.control.observer.watches.engine_event_reader import TOPIC, EventFollower
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
+from backend.control.observer.watches.engine_event_reader import TOPIC, EngineEventReader
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.events import PhaseEvent, encode
@@ -32,8 +32,8 @@ def records() -> bytes:
     return bytes(build_batch([RecordData(event.at_ms, None, encode(event)) for event in events], base_offset=0))
 
 
-def led_by(leader: int) -> PartitionView:
-    return PartitionView(TOPIC, TOPIC_ID, 0, leader, leader, (1, 2), (1, 2), (), ErrorCode.NONE)
+def led_by(leader: int) -> PartitionMetadata:
+    return PartitionMetadata(TOPIC, TOPIC_ID, 0, leader, leader, (1, 2), (1, 2), (), ErrorCode.NONE)
 
 
 class Leaders:
@@ -81,10 +81,10 @@ def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -
         ]
         async with serving(peers[0]) as one, serving(peers[1]) as two:
             gateway = Gateway([one])
-            brokers: dict[int, Address] = {1: one, 2: two}
+            brokers: dict[int, BrokerAddress] = {1: one, 2: two}
             await gateway.learn_brokers(brokers)
             database = Database(new_sqlite(tmp_path / "ebbline.db"))
-            follower = EventFollower(gateway, database, "c", lambda: 10)
+            follower = EngineEventReader(gateway, database, "c", lambda: 10)
             running = asyncio.create_task(follower.run())
             follower.follow([led_by(1)])
             await leaders.asked.wait()

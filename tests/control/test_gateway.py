@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.broker_connection import Address, Connection, LastAnswer
-from backend.control.gateway.connection_pool import Lane, Pool
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastAnswer
+from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
     BrokerUnavailable,
@@ -20,7 +20,7 @@ from backend.control.gateway.gateway_errors import (
     UnsupportedByBroker,
 )
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
-from backend.control.gateway.requests.metadata_requests import ClusterView, fetch_cluster
+from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster
 from backend.control.gateway.requests.offset_requests import OffsetQuestion, Sentinel
 from backend.protocol import frames
 from backend.protocol import messages as m
@@ -31,7 +31,7 @@ Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(peer: Peer) -> AsyncIterator[Address]:
+async def serving(peer: Peer) -> AsyncIterator[BrokerAddress]:
     writers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,7 +45,7 @@ async def serving(peer: Peer) -> AsyncIterator[Address]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield BrokerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     finally:
         for writer in writers:
             writer.close()
@@ -125,7 +125,7 @@ def test_a_peer_that_does_not_negotiate_is_an_unavailable_broker(peer: Peer, err
     async def test() -> None:
         async with serving(peer) as address:
             with pytest.raises(error):
-                await Connection.open(address, timeout_s=0.3)
+                await BrokerConnection.open(address, timeout_s=0.3)
 
     run(test())
 
@@ -133,7 +133,7 @@ def test_a_peer_that_does_not_negotiate_is_an_unavailable_broker(peer: Peer, err
 def test_a_refused_connection_names_the_address() -> None:
     async def test() -> None:
         with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1 "):
-            await Connection.open(Address("127.0.0.1", 1))
+            await BrokerConnection.open(BrokerAddress("127.0.0.1", 1))
 
     run(test())
 
@@ -141,7 +141,7 @@ def test_a_refused_connection_names_the_address() -> None:
 def test_an_overdue_answer_closes_the_connection_for_all_who_wait_on_it() -> None:
     async def test() -> None:
         async with serving(broker(METADATA)) as address:
-            connection = await Connection.open(address)
+            connection = await BrokerConnection.open(address)
             first = asyncio.create_task(connection.ask(m.MetadataRequest(), m.MetadataResponse, timeout_s=0.2))
             second = asyncio.create_task(connection.ask(m.MetadataRequest(), m.MetadataResponse, timeout_s=10))
             found = await asyncio.gather(first, second, return_exceptions=True)
@@ -161,7 +161,7 @@ def test_answers_find_their_questions_also_when_one_was_given_up() -> None:
 
     async def test() -> None:
         async with serving(broker(METADATA, then=then)) as address:
-            connection = await Connection.open(address)
+            connection = await BrokerConnection.open(address)
             given_up = asyncio.create_task(connection.ask(m.MetadataRequest(), m.MetadataResponse, timeout_s=10))
             await asyncio.sleep(0.05)
             given_up.cancel()
@@ -175,7 +175,7 @@ def test_answers_find_their_questions_also_when_one_was_given_up() -> None:
 def test_an_api_that_the_broker_does_not_have_is_named() -> None:
     async def test() -> None:
         async with serving(broker((3, 0, 4))) as address:
-            connection = await Connection.open(address)
+            connection = await BrokerConnection.open(address)
             with pytest.raises(UnsupportedByBroker, match="DescribeLogDirs"):
                 connection.version_for(m.DescribeLogDirsRequest)
             with pytest.raises(UnsupportedByBroker, match="10 or newer"):
@@ -202,7 +202,7 @@ def test_a_broker_that_does_not_know_our_version_of_api_versions_is_asked_in_its
 
     async def test() -> None:
         async with serving(old) as address:
-            connection = await Connection.open(address)
+            connection = await BrokerConnection.open(address)
             assert connection.versions[3] == (0, 13)
             await connection.close()
 
@@ -236,7 +236,7 @@ def test_an_answer_of_the_same_bytes_is_the_very_object_until_one_differs() -> N
     async def test() -> None:
         async with serving(broker(METADATA, then=then)) as living:
             gateway = Gateway([living])
-            last: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
+            last: LastAnswer[m.MetadataResponse, ClusterMetadata] = LastAnswer()
             views = [await fetch_cluster(gateway, last=last) for _ in range(4)]
             assert [view.cluster_id for view in views] == ["here", "here", "elsewhere", "here"]
             assert views[0] is views[1]
@@ -308,7 +308,7 @@ def test_when_nobody_answers_every_cause_is_named() -> None:
 def test_the_pool_keeps_one_connection_a_lane_and_opens_a_broken_one_again() -> None:
     async def test() -> None:
         async with serving(broker(METADATA)) as address:
-            pool = Pool()
+            pool = ConnectionPool()
             first, same = await asyncio.gather(pool.get(address, Lane.SAMPLE), pool.get(address, Lane.SAMPLE))
             assert first is same
             assert await pool.get(address, Lane.ACT) is not first

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.control.gateway.broker_connection import Connection
+from backend.control.gateway.broker_connection import BrokerConnection
 from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import GatewayError, NotAuthenticated
 from backend.engine.common.log_context import PrintableFormatter
@@ -55,7 +55,7 @@ def saying(*told: m.SaslAuthenticateResponse, mechanisms: Sequence[str] = ("SCRA
 async def test_what_it_says_while_we_sign_in_is_one_line(peer: Peer) -> None:
     async with serving(peer) as address:
         with pytest.raises(NotAuthenticated) as refusal:
-            await Connection.open(address, security=USER)
+            await BrokerConnection.open(address, security=USER)
     said = str(refusal.value)
     assert said.isprintable(), said
     assert "pencil" not in said

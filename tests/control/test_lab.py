@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from backend.cli.main import app
 from backend.control.lab.bootstrap.bootstrap_lab import NOTE_NAME, TOPIC
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
-from backend.control.lab.bootstrap.race_run import Step
+from backend.control.lab.bootstrap.race_run import RaceStage
 from backend.control.lab.bootstrap.race_steps import set_flag
 from tests.control.site import FLAG, ControlSite
 
@@ -72,8 +72,8 @@ def raced(site: ControlSite) -> tuple[dict[str, Any], float]:
     fetched_bytes = replicated_bytes(site) - before
     assert ended.exit_code == 0, ended.output
     run: dict[str, Any] = json.loads(ended.stdout)
-    assert [begun["step"] for begun in run["steps"]] == [step.value for step in Step]
-    assert [line for line in ended.stderr.splitlines() if line.endswith("…")] == [f"{step} …" for step in Step]
+    assert [begun["step"] for begun in run["steps"]] == [step.value for step in RaceStage]
+    assert [line for line in ended.stderr.splitlines() if line.endswith("…")] == [f"{step} …" for step in RaceStage]
     assert run == run_of(site)
     assert (run["state"], run["message"]) == ("done", None)
     return run, fetched_bytes

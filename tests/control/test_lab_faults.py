@@ -106,7 +106,7 @@ def test_a_store_that_holds_uploads_stops_copying_until_it_is_healed(tiered: Con
     assert "is not over yet" in again.json()["detail"]
     tiered.produce(TOPIC, 900)
     machine = tiered.cluster.breakable
-    tiered.wait_until("an upload is held", lambda: any(machine.held_uploads(node) for node in machine.brokers))
+    tiered.wait_until("an upload is held", lambda: any(machine.paused_uploads(node) for node in machine.brokers))
     assert remote_end(tiered) == before
     heal(tiered)
     tiered.wait_until("copying goes on", lambda: remote_end(tiered) > before, timeout_s=60)

@@ -54,7 +54,7 @@ class Broker:
         return told(responses=[told.Responses(error_code=int(code), resource_type=TOPIC, resource_name=topic)])
 
 
-def brings(peer: Broker, *, surely: bool) -> ErrorCode | None:
+def brings(peer: Broker, *, force_removal: bool) -> ErrorCode | None:
     """What is raised when every limit is to go."""
     raised: list[ErrorCode] = []
 
@@ -62,7 +62,7 @@ def brings(peer: Broker, *, surely: bool) -> ErrorCode | None:
         async with serving(broker(DESCRIBE_CONFIGS, ALTER_CONFIGS, then=peer.serve)) as address:
             gateway = Gateway([address])
             try:
-                await replication_throttles.bring_to(gateway, NOTHING, surely=surely)
+                await replication_throttles.apply_throttles(gateway, NOTHING, force_removal=force_removal)
             except KafkaError as error:
                 raised.append(error.code)
             await gateway.close()
@@ -73,13 +73,13 @@ def brings(peer: Broker, *, surely: bool) -> ErrorCode | None:
 
 def test_a_refusal_about_one_topic_keeps_no_limit_on_another() -> None:
     peer = Broker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, limited=TOPICS)
-    assert brings(peer, surely=True) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert brings(peer, force_removal=True) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert peer.asked == list(TOPICS)
 
 
 def test_before_a_move_nothing_more_is_asked_after_a_refusal() -> None:
     peer = Broker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, limited=TOPICS)
-    assert brings(peer, surely=False) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert brings(peer, force_removal=False) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert peer.asked == ["first"]
 
 
@@ -97,5 +97,5 @@ def test_what_is_not_seen_to_be_set_is_removed_all_the_same_unless_it_may_never_
     """A broker tells of what was just set a moment later: an answer that may change is no reason to leave it."""
     monkeypatch.setattr(kafka_client, "RETRY_FIRST_S", 100.0)
     peer = Broker(refusal, limited=())
-    assert brings(peer, surely=True) is raised
+    assert brings(peer, force_removal=True) is raised
     assert sorted(peer.asked) == sorted(TOPICS)

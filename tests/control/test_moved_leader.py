@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from backend.control.control_database import Database
-from backend.control.gateway.broker_connection import Address
+from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.operations.operation_kind import Site
+from backend.control.operations.operation_kind import OperationContext
 from backend.control.operations.record_deletion import DeleteInputs, DeleteRecords
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ class Brokers:
 
     def __init__(self, elections: int) -> None:
         self.elections = elections
-        self.addresses: dict[int, Address] = {}
+        self.addresses: dict[int, BrokerAddress] = {}
         self.moved = False
         self.asked: list[tuple[int, list[str]]] = []
 
@@ -84,7 +84,7 @@ def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice(electio
         async with serving(peers[0]) as one, serving(peers[1]) as two:
             brokers.addresses = {1: one, 2: two}
             gateway = Gateway([one])
-            site = Site(gateway, Database("sqlite://"), "c", "c", embedded=False)
+            site = OperationContext(gateway, Database("sqlite://"), "c", "c", embedded=False)
             await DeleteRecords().apply(site, DeleteInputs.model_validate({"partitions": wanted}), {})
             await gateway.close()
 

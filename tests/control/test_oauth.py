@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.broker_connection import Connection
+from backend.control.gateway.broker_connection import BrokerConnection
 from backend.control.gateway.client_security import Security, SecurityError, security_of
-from backend.control.gateway.connection_pool import Lane, Pool
+from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import NotAuthenticated
 from backend.control.gateway.oauth import TokenError, expires_s, extensions_of, refusal, token_source
 from backend.protocol import messages as m
@@ -71,7 +71,7 @@ def taking(said: list[bytes], challenge: bytes = b"", session_ms: int = 0) -> Pe
 async def test_an_unsecured_token_and_extensions_are_sent_as_rfc_7628_says() -> None:
     said: list[bytes] = []
     async with serving(taking(said)) as address:
-        connection = await Connection.open(address, security=security_of(UNSECURED))
+        connection = await BrokerConnection.open(address, security=security_of(UNSECURED))
         await connection.close()
     (first,) = said
     head, bearer, extension, *end = first.split(b"\x01")
@@ -94,7 +94,7 @@ async def test_a_broker_that_refuses_the_token_is_answered_and_its_cause_is_told
     challenge = json.dumps({"status": "invalid_token", "scope": "kafka"}).encode()
     async with serving(taking(said, challenge)) as address:
         with pytest.raises(NotAuthenticated, match="refuses our token: invalid_token, scope kafka is needed"):
-            await Connection.open(address, security=security_of(UNSECURED))
+            await BrokerConnection.open(address, security=security_of(UNSECURED))
     assert said[1:] == [b"\x01"]
 
 
@@ -102,7 +102,7 @@ async def test_a_broker_that_refuses_the_token_is_answered_and_its_cause_is_told
 async def test_a_session_near_its_end_gives_way_to_a_new_connection() -> None:
     said: list[bytes] = []
     async with serving(taking(said, session_ms=1)) as address:
-        pool = Pool(security=security_of(UNSECURED))
+        pool = ConnectionPool(security=security_of(UNSECURED))
         first = await pool.get(address, Lane.ACT)
         await asyncio.sleep(0.01)
         assert await pool.get(address, Lane.ACT) is not first
@@ -126,7 +126,7 @@ async def test_a_token_file_is_read_anew_and_an_expired_token_is_not_sent(tmp_pa
     said: list[bytes] = []
     async with serving(taking(said)) as address:
         with pytest.raises(NotAuthenticated, match="has expired"):
-            await Connection.open(address, security=Security(None, "OAUTHBEARER", tokens=source))
+            await BrokerConnection.open(address, security=Security(None, "OAUTHBEARER", tokens=source))
     assert said == []
 
 

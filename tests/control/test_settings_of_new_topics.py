@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
-from backend.control.observer.sampling.cluster_sampler import Sampler
+from backend.control.observer.sampling.cluster_sampler import ClusterSampler
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from tests.control.site import ControlSite
 
@@ -21,9 +21,9 @@ def test_a_new_topic_and_one_made_again_are_asked_at_once_and_alone(site: Contro
     def ask(work: Coroutine[Any, Any, Any]) -> Any:
         return site.cluster.call(work)
 
-    async def sampler_of() -> tuple[Gateway, Sampler]:
+    async def sampler_of() -> tuple[Gateway, ClusterSampler]:
         gateway = Gateway(parse_bootstrap(site.cluster.bootstrap))
-        return gateway, Sampler(gateway)
+        return gateway, ClusterSampler(gateway)
 
     gateway, sampler = ask(sampler_of())
     try:

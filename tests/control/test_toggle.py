@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import ConfigResource as ClientResource
 from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.admin import ConfigResource as AdminResource
@@ -17,7 +17,7 @@ from backend.control.gateway.requests.config_requests import (
     CLUSTER_DEFAULT,
     AlterOp,
     ConfigChange,
-    Resource,
+    ConfigResource,
     alter_configs,
 )
 from tests.control.site import CLUSTER_NAME, FLAG, ControlSite
@@ -38,7 +38,7 @@ def flag_off(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
     for broker in ("1", "2", "3"):
         change(kafka_python, broker, None)
     # No client library can name the brokers' common default.
-    default = Resource(BROKER, CLUSTER_DEFAULT)
+    default = ConfigResource(BROKER, CLUSTER_DEFAULT)
     site.cluster.call(alter_configs(site.plane.gateway, default, [ConfigChange(FLAG, AlterOp.DELETE)]))
     site.wait_until("the flag is off", lambda: effective(site) == {1: "false", 2: "false", 3: "false"})
 
@@ -54,7 +54,7 @@ def effective(site: ControlSite) -> dict[int, str]:
     """The value in effect on each broker, as confluent-kafka gets it."""
     found = {}
     for broker_id in (1, 2, 3):
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
+        resource = ClientResource(ClientResource.Type.BROKER, str(broker_id))
         found[broker_id] = site.admin.describe_configs([resource])[resource].result(10)[FLAG].value
     return found
 

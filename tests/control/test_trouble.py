@@ -228,7 +228,7 @@ async def _apply(site: ControlSite, plan: dict[str, Any]) -> None:
     from backend.control.operations.config.toggle_bootstrap import ToggleBootstrap, ToggleInputs
 
     inputs = ToggleInputs.model_validate(plan["inputs"])
-    await ToggleBootstrap().apply(site.plane.operations._site, inputs, plan["snapshot"])
+    await ToggleBootstrap().apply(site.plane.operations._context, inputs, plan["snapshot"])
 
 
 def test_a_deleted_topic_leaves_the_pages_and_its_history_stays(own: ControlSite) -> None:

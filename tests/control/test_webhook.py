@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from backend.control.alerts import webhook
-from backend.control.alerts.notices import Event, Notice
+from backend.control.alerts.notices import Notice, NoticeEvent
 from backend.control.alerts.webhook import Webhook, check_address
 from tests.control.test_gateway import Peer, serving
 
 
 def notice(number: int) -> Notice:
-    return Notice(Event.OPENED, number, "offline", f"t-{number}", "critical", "No leader", "Start.", {}, "t", 0, None)
+    return Notice(
+        NoticeEvent.OPENED, number, "offline", f"t-{number}", "critical", "No leader", "Start.", {}, "t", 0, None
+    )
 
 
 def receiver(statuses: list[int], bodies: list[dict[str, Any]], ids: list[str]) -> Peer:

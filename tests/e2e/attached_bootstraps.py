@@ -6,7 +6,13 @@ import asyncio
 from typing import Any, Final
 
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.gateway.requests.config_requests import BROKER, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.requests.config_requests import (
+    BROKER,
+    AlterOp,
+    ConfigChange,
+    ConfigResource,
+    alter_configs,
+)
 from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_steps import remove_replica, set_flag
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
@@ -44,7 +50,7 @@ class Bootstraps:
 
     async def throttle(self, rate: str | None) -> None:
         change = ConfigChange(RATE, AlterOp.DELETE if rate is None else AlterOp.SET, rate)
-        await alter_configs(self._gateway, Resource(BROKER, str(NEW)), [change])
+        await alter_configs(self._gateway, ConfigResource(BROKER, str(NEW)), [change])
 
     async def starts_at(self, offset: int, *, flag: bool) -> None:
         """It is fetching from there, slowly; then it is in sync, and goes away again."""

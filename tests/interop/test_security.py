@@ -33,7 +33,7 @@ from kafka.errors import KafkaError as PyKafkaError
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from backend.control.gateway.client_security import security_of
-from backend.control.gateway.connection_pool import Pool
+from backend.control.gateway.connection_pool import ConnectionPool
 from backend.control.gateway.gateway_errors import ClusterUnavailable
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
@@ -457,7 +457,7 @@ def test_a_listener_beyond_loopback_serves_with_tls_and_sasl(tmp_path: Path) -> 
 
 async def _cluster_id(properties: dict[str, Any]) -> str:
     given = {name: str(value) for name, value in properties.items()}
-    gateway = Gateway(parse_bootstrap(given["bootstrap.servers"]), pool=Pool(security=security_of(given)))
+    gateway = Gateway(parse_bootstrap(given["bootstrap.servers"]), pool=ConnectionPool(security=security_of(given)))
     try:
         return (await fetch_cluster(gateway)).cluster_id
     finally:

@@ -19,7 +19,7 @@ from backend.store.engine import create_engine, reading, writing
 from backend.store.queries import findings as queries
 from backend.store.storable import KeyText, Text
 from backend.store.writes_observer import save_settings
-from tests.unit.control.findings.sights import partition, sight
+from tests.unit.control.findings.sights import context, partition
 from tests.unit.store.test_retention import row
 
 # A zero character, half a surrogate pair, more than an index takes.
@@ -91,7 +91,7 @@ def test_a_group_of_any_name_is_one_finding_that_opens_once_and_closes(engine: E
     opened = closed = 0
     waiting: Any = {}
     for at_ms, present in ((0, True), (50_000, True), (100_000, True), (150_000, False)):
-        seen = sight(
+        seen = context(
             at_ms=at_ms,
             group_offsets=offsets if present else [],
             partitions=[partition(tiered=True, log_start_offset=0, local_log_start_offset=10)],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import ConfigResource as ClientResource
 from streamlit.testing.v1 import AppTest
 
 from backend.control.gateway.requests.config_requests import (
@@ -16,7 +16,7 @@ from backend.control.gateway.requests.config_requests import (
     CLUSTER_DEFAULT,
     AlterOp,
     ConfigChange,
-    Resource,
+    ConfigResource,
     alter_configs,
 )
 from tests.control.site import CLUSTER_NAME, TIERED, ControlSite
@@ -55,7 +55,7 @@ def cluster(site: ControlSite, monkeypatch: pytest.MonkeyPatch) -> ControlSite:
 def set_default(site: ControlSite, value: str | None) -> None:
     """The cluster default, changed past the control plane."""
     change = ConfigChange(FLAG, AlterOp.DELETE if value is None else AlterOp.SET, value)
-    site.cluster.call(alter_configs(site.plane.gateway, Resource(BROKER, CLUSTER_DEFAULT), [change]))
+    site.cluster.call(alter_configs(site.plane.gateway, ConfigResource(BROKER, CLUSTER_DEFAULT), [change]))
     site.wait_until("the brokers show it", lambda: effective(site) == {value or "false"})
 
 
@@ -63,7 +63,7 @@ def effective(site: ControlSite) -> set[str | None]:
     """The values in effect on the brokers, as confluent-kafka gets them."""
     found = set()
     for broker_id in (1, 2, 3):
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
+        resource = ClientResource(ClientResource.Type.BROKER, str(broker_id))
         found.add(site.admin.describe_configs([resource])[resource].result(10)[FLAG].value)
     return found
 
@@ -361,7 +361,7 @@ def test_records_are_removed_and_settings_changed_from_the_pages(cluster: Contro
     page.text_input(key=f"retention.ms-{MOVED}").input("86 400 000").run()
     press(page, "topic-change")
     carried_out(cluster, page)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, MOVED)
+    resource = ClientResource(ClientResource.Type.TOPIC, MOVED)
     assert cluster.admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "86400000"
 
     page = open_page("config", section="brokers")
@@ -373,5 +373,5 @@ def test_records_are_removed_and_settings_changed_from_the_pages(cluster: Contro
     page.text_input(key=f"{limit}-None").input("90 000 000").run()
     press(page, "broker-change")
     carried_out(cluster, page)
-    resource = ConfigResource(ConfigResource.Type.BROKER, "2")
+    resource = ClientResource(ClientResource.Type.BROKER, "2")
     assert cluster.admin.describe_configs([resource])[resource].result(10)[limit].value == "90000000"

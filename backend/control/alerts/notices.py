@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from backend.control.findings.evaluate import Changes
-from backend.control.findings.finding_context import Candidate, Key
+from backend.control.findings.finding_context import Candidate, FindingKey
 from backend.store.queries.findings import Finding
 
 
-class Event(StrEnum):
+class NoticeEvent(StrEnum):
     """What happened to a finding; CHANGED is another severity."""
 
     OPENED = "opened"
@@ -24,7 +24,7 @@ class Event(StrEnum):
 class Notice:
     """One event of one finding, with the finding as it is then."""
 
-    event: Event
+    event: NoticeEvent
     at_ms: int
     slug: str
     object: str
@@ -37,20 +37,20 @@ class Notice:
     broker_id: int | None
 
 
-def notices(changes: Changes, muted_until_ms: Mapping[Key, int], at_ms: int) -> list[Notice]:
+def notices(changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int) -> list[Notice]:
     """What is not muted, in the order opened, changed, closed."""
-    found = [_notice(Event.OPENED, at_ms, candidate) for candidate in changes.opened]
+    found = [_notice(NoticeEvent.OPENED, at_ms, candidate) for candidate in changes.opened]
     found += [
-        _notice(Event.CHANGED, at_ms, candidate)
+        _notice(NoticeEvent.CHANGED, at_ms, candidate)
         for finding, candidate in changes.kept
         if finding.severity != candidate.severity
     ]
-    found += [_notice(Event.CLOSED, at_ms, finding) for finding in changes.closed]
+    found += [_notice(NoticeEvent.CLOSED, at_ms, finding) for finding in changes.closed]
     return [notice for notice in found if muted_until_ms.get((notice.slug, notice.object), 0) <= at_ms]
 
 
 def open_counts(
-    known: Iterable[Finding], changes: Changes, muted_until_ms: Mapping[Key, int], at_ms: int
+    known: Iterable[Finding], changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int
 ) -> dict[tuple[str, str], int]:
     """How many findings are open and not muted, by (slug, severity), after these changes."""
     closed = {finding.id for finding in changes.closed}
@@ -64,7 +64,7 @@ def open_counts(
     return counts
 
 
-def _notice(event: Event, at_ms: int, what: Candidate | Finding) -> Notice:
+def _notice(event: NoticeEvent, at_ms: int, what: Candidate | Finding) -> Notice:
     return Notice(
         event,
         at_ms,

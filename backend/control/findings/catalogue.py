@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from backend.control.findings.finding_context import Candidate, Sight
+from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.control.findings.rules import (
     cluster_rules,
     copy_rules,
@@ -15,9 +15,9 @@ from backend.control.findings.rules import (
     replica_rules,
 )
 
-Rule = Callable[[Sight], Iterable[Candidate]]
+FindingRule = Callable[[FindingContext], Iterable[Candidate]]
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[FindingRule, ...]] = (
     cluster_rules.brokers_away,
     cluster_rules.offline,
     cluster_rules.without_elr,

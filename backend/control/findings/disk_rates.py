@@ -13,11 +13,11 @@ POINT_MS: Final = 60_000
 SPAN_MS_MIN: Final = 600_000
 Volume = tuple[int, str]
 """(broker id, path)."""
-History = Mapping[Volume, tuple[tuple[int, int], ...]]
+DiskHistory = Mapping[Volume, tuple[tuple[int, int], ...]]
 """(time, used bytes) per volume, oldest first; 31 points at most."""
 
 
-def remember(history: History, brokers: Iterable[BrokerRow], at_ms: int) -> History:
+def remember(history: DiskHistory, brokers: Iterable[BrokerRow], at_ms: int) -> DiskHistory:
     """The history with this round; volumes that are not there any more are forgotten."""
     found: dict[Volume, tuple[tuple[int, int], ...]] = {}
     for broker in brokers:
@@ -36,7 +36,7 @@ def remember(history: History, brokers: Iterable[BrokerRow], at_ms: int) -> Hist
     return found
 
 
-def rates(history: History) -> dict[Volume, float]:
+def rates(history: DiskHistory) -> dict[Volume, float]:
     """Bytes an hour by volume, for those that were watched for ten minutes."""
     found = {}
     for volume, points in history.items():

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from backend.control.findings.catalogue import RULES, Rule
-from backend.control.findings.finding_context import SEVERITIES, Candidate, Key, Sight
+from backend.control.findings.catalogue import RULES, FindingRule
+from backend.control.findings.finding_context import SEVERITIES, Candidate, FindingContext, FindingKey
 from backend.store.queries.findings import Finding
 from backend.store.storable import storable, storable_key
 
@@ -25,7 +25,7 @@ class Changes:
     opened: Sequence[Candidate] = ()
     kept: Sequence[tuple[Finding, Candidate]] = ()  # of which something changed, or which are due
     closed: Sequence[Finding] = ()
-    waiting: Mapping[Key, int] = field(default_factory=dict)
+    waiting: Mapping[FindingKey, int] = field(default_factory=dict)
 
     @property
     def worth_a_look(self) -> bool:
@@ -36,14 +36,14 @@ class Changes:
         )
 
 
-def candidates(sight: Sight, rules: Iterable[Rule] = RULES) -> dict[Key, Candidate]:
+def candidates(context: FindingContext, rules: Iterable[FindingRule] = RULES) -> dict[FindingKey, Candidate]:
     """What is so now, one per slug and object (the first that a rule gives), at most `OBJECTS_MAX` per slug.
 
     Of more than that, the worst stay.
     """
-    found: dict[Key, Candidate] = {}
+    found: dict[FindingKey, Candidate] = {}
     for rule in rules:
-        for candidate in map(_as_stored, rule(sight)):
+        for candidate in map(_as_stored, rule(context)):
             found.setdefault(candidate.key, candidate)
     if len(found) <= OBJECTS_MAX:
         return found
@@ -66,13 +66,16 @@ def _as_stored(candidate: Candidate) -> Candidate:
 
 
 def evaluate(
-    sight: Sight, open_findings: Iterable[Finding], waiting: Mapping[Key, int], rules: Iterable[Rule] = RULES
+    context: FindingContext,
+    open_findings: Iterable[Finding],
+    waiting: Mapping[FindingKey, int],
+    rules: Iterable[FindingRule] = RULES,
 ) -> Changes:
     """Compares what is so with what is open. What is open already stays so without waiting its `hold_ms` again."""
-    found = candidates(sight, rules)
+    found = candidates(context, rules)
     known = {(finding.slug, finding.object): finding for finding in open_findings}
-    since = {key: waiting.get(key, sight.at_ms) for key in found}
-    ripe = {key for key, c in found.items() if key in known or sight.at_ms - since[key] >= c.hold_ms}
+    since = {key: waiting.get(key, context.at_ms) for key in found}
+    ripe = {key for key, c in found.items() if key in known or context.at_ms - since[key] >= c.for_ms}
     superfluous = {(c.replaces, c.object) for key, c in found.items() if key in ripe and c.replaces}
     shown = {key: c for key, c in found.items() if key in ripe and key not in superfluous}
     return Changes(
@@ -80,7 +83,7 @@ def evaluate(
         kept=[
             (known[key], candidate)
             for key, candidate in shown.items()
-            if key in known and _to_write(known[key], candidate, sight.at_ms)
+            if key in known and _to_write(known[key], candidate, context.at_ms)
         ],
         closed=[finding for key, finding in known.items() if key not in shown],
         waiting=since,

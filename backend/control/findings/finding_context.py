@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplica
+from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import CopyEvent, UncleanRecovery
 from backend.store.queries.lineage import FinishedSegment
@@ -22,7 +22,7 @@ CRITICAL: Final = "critical"
 WARNING: Final = "warning"
 NOTICE: Final = "notice"
 SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
-Key = tuple[str, str]
+FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
 
 
@@ -44,11 +44,11 @@ class Candidate:
     topic: str | None = None
     partition: int | None = None
     broker_id: int | None = None
-    hold_ms: int = 0
+    for_ms: int = 0
     replaces: str | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> FindingKey:
         return self.slug, self.object
 
     @property
@@ -58,7 +58,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Throttle:
+class ThrottleSetting:
     """A replication throttle that is set, on a topic (`broker_id` None) or on a broker (-1: for all brokers)."""
 
     name: str
@@ -79,7 +79,7 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class FindingContext:
     """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline. `moved_ms`:
     when the log end of a follower was last seen to change, by (topic, partition, broker). `kafka_rules`: the brokers
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
@@ -101,7 +101,7 @@ class Sight:
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
     copy_events: Sequence[CopyEvent] = ()
     finished: Sequence[FinishedSegment] | None = None
-    throttles: Sequence[Throttle] = ()
+    throttles: Sequence[ThrottleSetting] = ()
     moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Sight:
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     recoveries: Sequence[UncleanRecovery] = ()
-    quorum_replicas: Sequence[QuorumReplica] = ()
+    quorum_replicas: Sequence[QuorumReplicaState] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
 

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class BrokerAddress:
     """Where a broker listens; prints as host:port."""
 
     host: str
@@ -110,10 +110,10 @@ class _Closed:
         return self.kind(self.text)
 
 
-class Connection:
+class BrokerConnection:
     """Use `open`; every method belongs to the event loop that opened it."""
 
-    def __init__(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, address: BrokerAddress, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.address = address
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
@@ -129,8 +129,8 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, address: Address, *, timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None
-    ) -> Connection:
+        cls, address: BrokerAddress, *, timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None
+    ) -> BrokerConnection:
         """A connection that is encrypted and authenticated as `security` says, with its versions negotiated.
 
         Raises BrokerUnavailable (NotAuthenticated among it) or UnsupportedByBroker.

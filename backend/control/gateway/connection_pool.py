@@ -8,7 +8,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Final
 
-from backend.control.gateway.broker_connection import CONNECT_TIMEOUT_S, Address, Connection
+from backend.control.gateway.broker_connection import CONNECT_TIMEOUT_S, BrokerAddress, BrokerConnection
 from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 
@@ -26,19 +26,19 @@ class Lane(Enum):
     EVENTS = "events"
 
 
-class Pool:
+class ConnectionPool:
     """At most one connection per (address, lane)."""
 
     def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None) -> None:
         self._security = security
         self._connect_timeout_s = connect_timeout_s
-        self._connections: dict[tuple[Address, Lane], Connection] = {}
-        self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
-        self._not_before_s: dict[Address, tuple[float, str]] = {}
-        self._retiring: dict[asyncio.Task[None], Connection] = {}
+        self._connections: dict[tuple[BrokerAddress, Lane], BrokerConnection] = {}
+        self._opening: dict[tuple[BrokerAddress, Lane], asyncio.Lock] = {}
+        self._not_before_s: dict[BrokerAddress, tuple[float, str]] = {}
+        self._retiring: dict[asyncio.Task[None], BrokerConnection] = {}
         self._closed = False
 
-    async def get(self, address: Address, lane: Lane) -> Connection:
+    async def get(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         """A usable connection. Raises BrokerUnavailable or UnsupportedByBroker."""
         key = (address, lane)
         found = self._connections.get(key)
@@ -59,13 +59,13 @@ class Pool:
             self._connections[key] = opened = await self._open(address)
             return opened
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: BrokerAddress) -> BrokerConnection:
         began_s = time.monotonic()
         not_before_s, reason = self._not_before_s.get(address, (0.0, ""))
         if began_s < not_before_s:
             raise BrokerUnavailable(reason)
         try:
-            opened = await Connection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
+            opened = await BrokerConnection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
         except BrokerUnavailable as error:
             if time.monotonic() - began_s >= SLOW_FAILURE_S:
                 self._not_before_s[address] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, str(error))
@@ -73,7 +73,7 @@ class Pool:
         self._not_before_s.pop(address, None)
         return opened
 
-    async def keep_only(self, addresses: Collection[Address]) -> None:
+    async def keep_only(self, addresses: Collection[BrokerAddress]) -> None:
         """Closes connections to brokers that have left the cluster or moved."""
         gone = [key for key in self._connections if key[0] not in addresses]
         for key in gone:

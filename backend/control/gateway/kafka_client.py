@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from backend.control.gateway.broker_connection import Address, Connection, LastAnswer
-from backend.control.gateway.connection_pool import Lane, Pool
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastAnswer
+from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable, ClusterUnavailable, GatewayError
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def parse_bootstrap(text: str) -> tuple[Address, ...]:
+def parse_bootstrap(text: str) -> tuple[BrokerAddress, ...]:
     """`host:port,host:port` as addresses. Raises ValueError with one sentence for anything else."""
     found = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -38,7 +38,7 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
             raise ValueError(
                 f"{redact_url(part)!r} is not host:port; give the brokers as host:port, separated by commas."
             )
-        found.append(Address(host.strip("[]"), int(port)))
+        found.append(BrokerAddress(host.strip("[]"), int(port)))
     if not found:
         raise ValueError("There is no bootstrap server; give the brokers as host:port, separated by commas.")
     return tuple(dict.fromkeys(found))
@@ -47,28 +47,28 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
 class Gateway:
     """A client of one cluster. All methods belong to one event loop."""
 
-    def __init__(self, bootstrap: Sequence[Address], *, pool: Pool | None = None) -> None:
+    def __init__(self, bootstrap: Sequence[BrokerAddress], *, pool: ConnectionPool | None = None) -> None:
         self._bootstrap = tuple(bootstrap)
-        self._brokers: dict[int, Address] = {}
-        self._pool = pool or Pool()
-        self._first: Address | None = None
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._pool = pool or ConnectionPool()
+        self._first: BrokerAddress | None = None
 
     @property
-    def bootstrap(self) -> tuple[Address, ...]:
+    def bootstrap(self) -> tuple[BrokerAddress, ...]:
         return self._bootstrap
 
     @property
-    def brokers(self) -> Mapping[int, Address]:
+    def brokers(self) -> Mapping[int, BrokerAddress]:
         """Where each known broker listens, as the newest Metadata answer said."""
         return self._brokers
 
-    async def learn_brokers(self, brokers: Mapping[int, Address]) -> None:
+    async def learn_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:
         """Takes over the addresses of a Metadata answer and drops connections to any other."""
         if brokers and brokers != self._brokers:
             self._brokers = dict(brokers)
             await self._pool.keep_only({*brokers.values(), *self._bootstrap})
 
-    async def connection(self, node_id: int, lane: Lane = Lane.SAMPLE) -> Connection:
+    async def connection(self, node_id: int, lane: Lane = Lane.SAMPLE) -> BrokerConnection:
         """A negotiated connection to one broker. Raises BrokerUnavailable."""
         address = self._brokers.get(node_id)
         if address is None:
@@ -120,7 +120,7 @@ class Gateway:
             return result
         raise ClusterUnavailable("No broker answers. " + " ".join(dict.fromkeys(causes)))
 
-    def _candidates(self) -> Iterable[Address]:
+    def _candidates(self) -> Iterable[BrokerAddress]:
         """Last one that answered, then the known brokers, then those we were given."""
         known = list(self._brokers.values())
         random.shuffle(known)
@@ -151,7 +151,7 @@ async def until_settled(call: Callable[[], Awaitable[T]], *, timeout_s: float) -
         pause_s = min(RETRY_MAX_S, pause_s * 2)
 
 
-def sentence(error: GatewayError | KafkaError | OSError) -> str:
+def describe_failure(error: GatewayError | KafkaError | OSError) -> str:
     """One sentence for people, of any failure of a question to the cluster."""
     if isinstance(error, KafkaError):
         refused = error.code.name.endswith("_AUTHORIZATION_FAILED")

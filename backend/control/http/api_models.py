@@ -19,7 +19,7 @@ from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRo
 from backend.tiering.durability import Durability
 from backend.tiering.eligible_leaders import EligibleLeaders
 
-Text = Annotated[str, StringConstraints(max_length=500)]
+ShortText = Annotated[str, StringConstraints(max_length=500)]
 TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
 # Row numbers are 64-bit in both databases; what does not fit is no number of ours.
 RowId = Annotated[int, Field(ge=1, le=2**63 - 1)]
@@ -96,7 +96,7 @@ class AcknowledgeBody(Strict):
         {"reason": "looking at it"},
     )
 
-    reason: Text | None = None
+    reason: ShortText | None = None
 
 
 class MuteBody(Strict):
@@ -107,7 +107,7 @@ class MuteBody(Strict):
     )
 
     minutes: Annotated[int, Field(ge=0, le=43_200)]
-    reason: Text | None = None
+    reason: ShortText | None = None
 
 
 class PlansQuery(Strict):
@@ -132,7 +132,7 @@ class PlanBody(Strict):
 
     kind: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     inputs: dict[str, Any]
-    reason: Text | None = None
+    reason: ShortText | None = None
     dry_run: bool = False
 
 
@@ -144,7 +144,7 @@ class ExecuteBody(Strict):
     )
 
     confirm: Annotated[str, StringConstraints(max_length=200)]
-    reason: Text
+    reason: ShortText
     wait_ms: Annotated[int, Field(ge=0, le=30_000)] = 10_000
 
 
@@ -152,7 +152,7 @@ class RevertBody(Strict):
     model_config = _example(
         {"reason": "it was for the test only"},
     )
-    reason: Text | None = None
+    reason: ShortText | None = None
 
 
 class BootstrapBody(Strict):
@@ -172,7 +172,7 @@ class BootstrapAnswer(BaseModel):
     run: BootstrapRun | None
 
 
-class SteerBody(Strict):
+class EmptyBody(Strict):
     """Takes nothing."""
 
     model_config = _example({})

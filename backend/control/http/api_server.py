@@ -15,7 +15,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from backend.control.http.connections import CONNECTIONS_MAX, ApiProtocol, ApiSocket, Opening
+from backend.control.http.connections import CONNECTIONS_MAX, ApiProtocol, ApiSocket, PendingHandshakes
 
 STOP_TIMEOUT_S: Final = 3
 
@@ -29,7 +29,7 @@ TICK_S: Final = 1.0
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, opening: Opening) -> None:
+    def __init__(self, config: uvicorn.Config, opening: PendingHandshakes) -> None:
         super().__init__(config)
         self._opening = opening
         self._ended = asyncio.Event()
@@ -64,7 +64,7 @@ class ApiServer:
 
     def __init__(self, app: Starlette, host: str, port: int, tls: tuple[Path, Path] | None = None) -> None:
         self._host, self._port, self._tls = host, port, tls
-        self._opening = Opening()
+        self._opening = PendingHandshakes()
         self._server = _Server(
             uvicorn.Config(
                 app,

@@ -91,7 +91,7 @@ def withdraw_token(connection: Connection, cluster_id: str, name: str) -> bool:
     return found.rowcount > 0
 
 
-class Tokens:
+class ApiTokens:
     """The tokens of one cluster, remembered for a few seconds."""
 
     def __init__(self, database: Database, cluster_id: str) -> None:

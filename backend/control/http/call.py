@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HandlerResult:
     """A success that is not plain 200 JSON. A body that is an async iterator of bytes is sent as it comes."""
 
     body: Any
@@ -47,11 +47,11 @@ class Answer:
     media_type: str = JSON
 
 
-Handler = Callable[[Call], Awaitable[Any]]
+EndpointHandler = Callable[[Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiEndpoint:
     """One row of the API. `answers` is the type of a success, as pydantic describes it."""
 
     method: str
@@ -59,7 +59,7 @@ class Endpoint:
     name: str
     summary: str
     access: Access
-    handler: Handler
+    handler: EndpointHandler
     answers: Any
     status: int = 200
     path_model: type[BaseModel] | None = None

@@ -28,7 +28,7 @@ NEXT_REQUEST_S: Final = 30.0
 class ApiProtocol(H11Protocol):
     """One connection, which knows since when it waits for its client."""
 
-    def __init__(self, *args: Any, opening: Opening, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, opening: PendingHandshakes, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._opening = opening
         self.waits_since_s = time.monotonic()
@@ -73,7 +73,7 @@ class ApiProtocol(H11Protocol):
         return True
 
 
-class Opening:
+class PendingHandshakes:
     """Connections between their acceptance and the end of their TLS handshake, oldest first."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Opening:
 class ApiSocket(socket.socket):
     """A listening socket that tells whom it has accepted."""
 
-    def __init__(self, family: int, opening: Opening) -> None:
+    def __init__(self, family: int, opening: PendingHandshakes) -> None:
         super().__init__(family, socket.SOCK_STREAM)
         self._opening = opening
 

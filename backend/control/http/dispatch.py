@@ -18,9 +18,9 @@ from starlette.responses import Response, StreamingResponse
 
 from backend.control.control_database import DatabaseAway
 from backend.control.http.api_tokens import KnownToken, TokenRole, hash_of
-from backend.control.http.call import Access, Answer, Call, Endpoint
+from backend.control.http.call import Access, ApiEndpoint, Call, HandlerResult
 from backend.control.http.problems import Problem, invalid
-from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.audit_entries import Actor, ActorRole
 from backend.control.operations.operation_errors import OperationError
 from backend.control.wall_clock import now_ms
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 ACTOR_CHARS_MAX: Final = 100
-NOBODY: Final = Actor("nobody", Role.VIEWER)
+NOBODY: Final = Actor("nobody", ActorRole.VIEWER)
 _log = logging.getLogger(__name__)
 
 
-def endpoint_app(control: ControlPlane, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def endpoint_app(control: ControlPlane, endpoint: ApiEndpoint) -> Callable[[Request], Awaitable[Response]]:
     """The function that serves an endpoint."""
 
     async def serve(request: Request) -> Response:
@@ -59,9 +59,9 @@ def endpoint_app(control: ControlPlane, endpoint: Endpoint) -> Callable[[Request
     return serve
 
 
-async def _serve(control: ControlPlane, endpoint: Endpoint, request: Request) -> Response:
+async def _serve(control: ControlPlane, endpoint: ApiEndpoint, request: Request) -> Response:
     actor = NOBODY if _is_open(endpoint, request) else await authenticate(control, request)
-    if endpoint.access is Access.OPERATOR and actor.role is not Role.OPERATOR:
+    if endpoint.access is Access.OPERATOR and actor.role is not ActorRole.OPERATOR:
         text = "Read-only: ask for the operator role."
         await control.operations.refused(actor, endpoint.name, request.url.path, text)
         raise Problem(403, "not-allowed", text)
@@ -74,7 +74,7 @@ async def _serve(control: ControlPlane, endpoint: Endpoint, request: Request) ->
         headers=_headers(endpoint, request),
     )
     result = await endpoint.handler(call)
-    answer = result if isinstance(result, Answer) else Answer(result, endpoint.status)
+    answer = result if isinstance(result, HandlerResult) else HandlerResult(result, endpoint.status)
     headers = {"Cache-Control": "no-store", **answer.headers}
     if isinstance(answer.body, AsyncIterator):
         return StreamingResponse(answer.body, answer.status, headers, answer.media_type)
@@ -82,7 +82,7 @@ async def _serve(control: ControlPlane, endpoint: Endpoint, request: Request) ->
     return Response(body, answer.status, headers, answer.media_type)
 
 
-def _is_open(endpoint: Endpoint, request: Request) -> bool:
+def _is_open(endpoint: ApiEndpoint, request: Request) -> bool:
     """From other machines only the two probes are: numbers tell names of topics."""
     return endpoint.access is Access.OPEN and (request.url.scheme != "https" or endpoint.path in PROBES)
 
@@ -121,15 +121,15 @@ async def _looked_up(control: ControlPlane, token: str, address: str) -> KnownTo
 
 def _actor(known: KnownToken, request: Request) -> Actor:
     if known.role is not TokenRole.APP:
-        return Actor(known.name, Role(known.role.value))
+        return Actor(known.name, ActorRole(known.role.value))
     name, role = request.headers.get("x-ebbline-actor"), request.headers.get("x-ebbline-role")
     if name is None and role is None:
-        return Actor(known.name, Role.VIEWER)  # the dashboard for nobody: it may look
+        return Actor(known.name, ActorRole.VIEWER)  # the dashboard for nobody: it may look
     if not name or len(name) > ACTOR_CHARS_MAX or not name.isprintable():
         raise Problem(400, "bad-actor", "X-Ebbline-Actor names a person with 1 to 100 printable characters.")
-    if role not in tuple(Role):
+    if role not in tuple(ActorRole):
         raise Problem(400, "bad-actor", "X-Ebbline-Role is viewer or operator.")
-    return Actor(name, Role(role))
+    return Actor(name, ActorRole(role))
 
 
 def _unauthenticated(text: str) -> Problem:
@@ -157,7 +157,7 @@ def _validated(model: type[BaseModel] | None, values: dict[str, Any], where: str
         raise invalid(error, where) from error
 
 
-async def _body(endpoint: Endpoint, request: Request) -> Any:
+async def _body(endpoint: ApiEndpoint, request: Request) -> Any:
     if endpoint.body_model is None:
         return None
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -191,7 +191,7 @@ def _named_twice(data: bytes) -> str | None:
     return found[0] if found else None
 
 
-def _headers(endpoint: Endpoint, request: Request) -> dict[str, str]:
+def _headers(endpoint: ApiEndpoint, request: Request) -> dict[str, str]:
     found = {}
     for name in endpoint.header_names:
         value = request.headers.get(name, "").strip()

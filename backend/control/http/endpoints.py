@@ -6,23 +6,25 @@ from typing import Any, Final
 
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE
 from backend.control.http import api_models
-from backend.control.http.call import JSON, Access, Endpoint, Handler
+from backend.control.http.call import JSON, Access, ApiEndpoint, EndpointHandler
 from backend.control.http.handlers import finding_handlers, lab_handlers, plan_handlers, read_handlers, system_handlers
 
 
-def _open(path: str, name: str, summary: str, handler: Handler, answers: Any, media_type: str = JSON) -> Endpoint:
+def _open(
+    path: str, name: str, summary: str, handler: EndpointHandler, answers: Any, media_type: str = JSON
+) -> ApiEndpoint:
     """What anyone on this machine may read."""
-    return Endpoint("GET", path, name, summary, Access.OPEN, handler, answers, media_type=media_type)
+    return ApiEndpoint("GET", path, name, summary, Access.OPEN, handler, answers, media_type=media_type)
 
 
-def _look(path: str, name: str, summary: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+def _look(path: str, name: str, summary: str, handler: EndpointHandler, answers: Any, **more: Any) -> ApiEndpoint:
     """What a viewer may read."""
-    return Endpoint("GET", path, name, summary, Access.VIEWER, handler, answers, **more)
+    return ApiEndpoint("GET", path, name, summary, Access.VIEWER, handler, answers, **more)
 
 
-def _change(path: str, name: str, summary: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+def _change(path: str, name: str, summary: str, handler: EndpointHandler, answers: Any, **more: Any) -> ApiEndpoint:
     """What only an operator may do."""
-    return Endpoint("POST", path, name, summary, Access.OPERATOR, handler, answers, **more)
+    return ApiEndpoint("POST", path, name, summary, Access.OPERATOR, handler, answers, **more)
 
 
 ENDPOINTS: Final = (
@@ -91,7 +93,7 @@ ENDPOINTS: Final = (
         api_models.ConfigAnswer,
         query_model=api_models.ConfigQuery,
     ),
-    Endpoint(
+    ApiEndpoint(
         "POST",
         "/v1/plans",
         "create plan",
@@ -154,9 +156,9 @@ ENDPOINTS: Final = (
             problems=(404, 409),
         )
         for verb, summary, handler, body in (
-            ("pause", "Begin no further batch of a running plan", plan_handlers.pause, api_models.SteerBody),
-            ("resume", "Go on with a paused plan", plan_handlers.resume, api_models.SteerBody),
-            ("stop", "Stop a running plan and take back what moves", plan_handlers.stop, api_models.SteerBody),
+            ("pause", "Begin no further batch of a running plan", plan_handlers.pause, api_models.EmptyBody),
+            ("resume", "Go on with a paused plan", plan_handlers.resume, api_models.EmptyBody),
+            ("stop", "Stop a running plan and take back what moves", plan_handlers.stop, api_models.EmptyBody),
             ("limit", "Give a running plan another limit", plan_handlers.limit, api_models.LimitBody),
         )
     ),
@@ -253,7 +255,7 @@ ENDPOINTS: Final = (
         "/v1/lab/faults",
         "break",
         "Break the embedded cluster by a scenario; one at a time",
-        lab_handlers.break_it,
+        lab_handlers.inject,
         api_models.FaultsAnswer,
         status=202,
         body_model=api_models.FaultBody,
@@ -263,7 +265,7 @@ ENDPOINTS: Final = (
         "/v1/lab/faults/heal",
         "heal",
         "Mend what the lab has broken",
-        lab_handlers.heal,
+        lab_handlers.clear,
         api_models.FaultsAnswer,
         status=202,
         problems=(409,),

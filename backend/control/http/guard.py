@@ -40,7 +40,7 @@ class RateLimit:
         return 0.0 if allowed else (1.0 - left) / self._rate_per_s
 
 
-class Guard:
+class RequestGuard:
     """Answers what must not reach a handler."""
 
     def __init__(self, app: ASGIApp, *, limit: RateLimit | None = None) -> None:

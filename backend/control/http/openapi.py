@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, TypeAdapter
 
 from backend.control.http.api_models import ProblemAnswer
-from backend.control.http.call import Access, Endpoint
+from backend.control.http.call import Access, ApiEndpoint
 from backend.control.http.problems import MEDIA_TYPE
 
 _REF: Final = "#/components/schemas/{model}"
@@ -19,7 +19,7 @@ ANSWER_EXAMPLES: Final = Path(__file__).with_name("answer_examples.json")
 Json = dict[str, Any]
 
 
-def document(endpoints: Iterable[Endpoint], version: str) -> Json:
+def document(endpoints: Iterable[ApiEndpoint], version: str) -> Json:
     """The whole API as OpenAPI 3.1."""
     schemas: Json = {}
     paths: Json = {}
@@ -38,7 +38,7 @@ def document(endpoints: Iterable[Endpoint], version: str) -> Json:
     }
 
 
-def _operation(endpoint: Endpoint, schemas: Json) -> Json:
+def _operation(endpoint: ApiEndpoint, schemas: Json) -> Json:
     found: Json = {
         "operationId": endpoint.name.replace(" ", "_"),
         "summary": endpoint.summary,
@@ -54,7 +54,7 @@ def _operation(endpoint: Endpoint, schemas: Json) -> Json:
     return found
 
 
-def _responses(endpoint: Endpoint, schemas: Json) -> Json:
+def _responses(endpoint: ApiEndpoint, schemas: Json) -> Json:
     success = {
         "description": "Success",
         "content": {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}},
@@ -80,7 +80,7 @@ def _responses(endpoint: Endpoint, schemas: Json) -> Json:
     return found
 
 
-def _parameters(endpoint: Endpoint, schemas: Json) -> Iterable[Json]:
+def _parameters(endpoint: ApiEndpoint, schemas: Json) -> Iterable[Json]:
     for place, model in (("path", endpoint.path_model), ("query", endpoint.query_model)):
         if model is None:
             continue

@@ -18,7 +18,7 @@ from backend.store.queries.pipeline import PipelineStatus, pipeline_status
 STATES: Final = ("starting", "running", "waiting", "failed", "stopped")
 
 
-class PipelineNumbers:
+class PipelineMetrics:
     """A source of metrics; a database that does not answer has no samples here, and `ebbline_database_up` says so."""
 
     def __init__(self, engine: Engine, cluster_id: str, now_ms: Callable[[], int] | None = None) -> None:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from pydantic_core import to_json
 
 from backend.control.http.problems import Problem
-from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.audit_entries import Actor, ActorRole
 from backend.control.operations.lifecycle.plan_states import FINISHED, PlanState
 from backend.control.operations.lifecycle.plan_store import version_of
 from backend.control.operations.operation_errors import OperationError
@@ -29,10 +29,10 @@ STREAM_S: Final = 600.0
 # Something is sent this often, so that what stands between does not take a quiet stream for a dead one.
 QUIET_S: Final = 15.0
 # From the call on, also while nothing has been sent yet; what nobody sends any more is no longer there.
-_open: WeakSet[Feed] = WeakSet()
+_open: WeakSet[PlanEventStream] = WeakSet()
 
 
-class Feed:
+class PlanEventStream:
     """The changes of one plan from `first` on. Raises Problem 503 when too many are listening already."""
 
     def __init__(self, look: Callable[[], Awaitable[OperationRow]], first: OperationRow, actor: Actor) -> None:
@@ -71,7 +71,10 @@ def _no_room(actor: Actor) -> str | None:
         return f"{STREAMS_MAX} callers are listening already"
     if sum(one.actor == actor for one in _open) >= STREAMS_OF_ONE_MAX:
         return f"{actor.name[:100]} is listening {STREAMS_OF_ONE_MAX} times already"
-    if actor.role is Role.VIEWER and sum(one.actor.role is Role.VIEWER for one in _open) >= STREAMS_OF_VIEWERS_MAX:
+    if (
+        actor.role is ActorRole.VIEWER
+        and sum(one.actor.role is ActorRole.VIEWER for one in _open) >= STREAMS_OF_VIEWERS_MAX
+    ):
         return f"{STREAMS_OF_VIEWERS_MAX} viewers are listening already"
     return None
 

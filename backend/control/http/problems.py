@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from backend.control.formatting import misfit
+from backend.control.formatting import describe_invalid
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -42,7 +42,7 @@ class Problem(Exception):
 def invalid(error: ValidationError, where: str) -> Problem:
     """What does not fit in a query or body, field by field; values are not repeated."""
     fields = [
-        {"field": ".".join(str(part) for part in item["loc"]) or where, "problem": misfit(item["msg"])}
+        {"field": ".".join(str(part) for part in item["loc"]) or where, "problem": describe_invalid(item["msg"])}
         for item in error.errors(include_url=False, include_input=False, include_context=False)
     ][:20]
     first = fields[0]

@@ -11,24 +11,27 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
 from backend.control.alerts.prometheus_rules import OPEN_METRIC
-from backend.control.http.call import Endpoint
-from backend.control.observer.cluster_observer import Observer
-from backend.control.observer.sample_recorder import Recorder
+from backend.control.http.call import ApiEndpoint
+from backend.control.observer.cluster_observer import ClusterObserver
+from backend.control.observer.sample_recorder import SampleRecorder
 
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
 
-class Source(Protocol):
+class MetricSource(Protocol):
     """A registry, or anything else that lists its metric families."""
 
     def collect(self) -> Iterable[Metric]: ...
 
 
-class Metrics:
+class ProductMetrics:
     """Counts calls, and puts all sources together when it is scraped."""
 
     def __init__(
-        self, observer: Observer, pipeline: Source, brokers: Callable[[], Iterable[Source]] | None = None
+        self,
+        observer: ClusterObserver,
+        pipeline: MetricSource,
+        brokers: Callable[[], Iterable[MetricSource]] | None = None,
     ) -> None:
         self._brokers = brokers
         self._pipeline = pipeline
@@ -55,21 +58,21 @@ class Metrics:
         """A call with a token that is none of ours; not looked up: its address had to wait."""
         self._unknown_tokens.labels("unknown" if looked_up else "slowed").inc()
 
-    def count_call(self, endpoint: Endpoint, status: int, duration_s: float) -> None:
+    def count_call(self, endpoint: ApiEndpoint, status: int, duration_s: float) -> None:
         """One answered call. The endpoint's name, not its path, so that numbers do not grow with the cluster."""
         self._calls.labels(endpoint.name, str(status)).inc()
         self._seconds.labels(endpoint.name).observe(duration_s)
 
     def exposition(self) -> bytes:
         """Prometheus text; a name that several brokers have stands once, with the samples of all."""
-        sources: list[Source] = [self._registry, self._pipeline]
+        sources: list[MetricSource] = [self._registry, self._pipeline]
         if self._brokers is not None:
             sources.extend(self._brokers())
         return generate_latest(_Merged(sources))
 
 
 class _Merged:
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[MetricSource]) -> None:
         self._sources = list(sources)
 
     def collect(self) -> Iterator[Metric]:
@@ -88,7 +91,7 @@ class _Merged:
 class _ObserverNumbers:
     """Read from the observer at each scrape."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: ClusterObserver) -> None:
         self._observer = observer
 
     def collect(self) -> Iterator[Metric]:
@@ -119,7 +122,7 @@ class _ObserverNumbers:
                 yield _gauge(f"ebbline_cluster_{name}", "Sum over the cluster, as on the Overview", value)
 
 
-def _recorder_numbers(recorder: Recorder) -> Iterator[Metric]:
+def _recorder_numbers(recorder: SampleRecorder) -> Iterator[Metric]:
     yield _gauge("ebbline_database_up", "1 while the database takes samples", float(recorder.takes_samples))
     yield _gauge("ebbline_observer_rounds_waiting", "Rounds that wait for the database", recorder.waiting_rounds)
     yield _gauge("ebbline_observer_rounds_dropped", "Rounds lost while the database was away", recorder.dropped_rounds)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.database_keeper import DatabaseKeeper
 from backend.control.http.disk_room import DiskRoom
-from backend.control.observer.cluster_observer import Observer
+from backend.control.observer.cluster_observer import ClusterObserver
 
 # The pipeline holds the lock for half a second at most; a database that is not free in this time is in trouble.
 PROBE_TIMEOUT_S: Final = 3.0
@@ -22,12 +22,12 @@ PROBE_TIMEOUT_S: Final = 3.0
 PROBE_EVERY_S: Final = 1.0
 
 
-class Readiness:
+class ReadinessChecks:
     """Belongs to one event loop."""
 
     def __init__(
         self,
-        observer: Observer,
+        observer: ClusterObserver,
         database: Database,
         more: Callable[[], Mapping[str, str | None]] | None = None,
         disk: DiskRoom | None = None,

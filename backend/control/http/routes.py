@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from backend.control.http.call import Endpoint
+from backend.control.http.call import ApiEndpoint
 from backend.control.http.dispatch import endpoint_app
 from backend.control.http.endpoints import ENDPOINTS
-from backend.control.http.guard import Guard
+from backend.control.http.guard import RequestGuard
 from backend.control.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ Serve = Callable[[Request], Awaitable[Response]]
 
 def create_app(control: ControlPlane) -> Starlette:
     """The control API of one control plane."""
-    by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
+    by_path: dict[str, dict[str, ApiEndpoint]] = defaultdict(dict)
     for endpoint in ENDPOINTS:
         by_path[endpoint.path][endpoint.method] = endpoint
     app = Starlette(
         routes=[Route(path, _by_method(control, found), methods=list(found)) for path, found in by_path.items()],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(RequestGuard)],
         exception_handlers={HTTPException: _http_problem},
     )
     # A redirect to the path without the slash at its end would name the host that the caller named.
@@ -40,7 +40,7 @@ def create_app(control: ControlPlane) -> Starlette:
     return app
 
 
-def _by_method(control: ControlPlane, endpoints: dict[str, Endpoint]) -> Serve:
+def _by_method(control: ControlPlane, endpoints: dict[str, ApiEndpoint]) -> Serve:
     serves = {method: endpoint_app(control, endpoint) for method, endpoint in endpoints.items()}
 
     async def serve(request: Request) -> Response:

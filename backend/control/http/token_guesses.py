@@ -21,7 +21,7 @@ _ADDRESSES_NAMED: Final = 5
 _IPV6_PREFIX: Final = 64
 
 
-class Guesses:
+class TokenGuesses:
     """The calls with unknown tokens of one control plane. Times are of a monotonic clock."""
 
     def __init__(self) -> None:

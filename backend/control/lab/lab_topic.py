@@ -15,9 +15,9 @@ from confluent_kafka import Message, Producer
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
-from backend.control.gateway.requests.config_requests import TOPIC, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.requests.config_requests import TOPIC, AlterOp, ConfigChange, ConfigResource, alter_configs
 from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
-from backend.control.gateway.requests.metadata_requests import PartitionView, fetch_topic
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata, fetch_topic
 from backend.control.gateway.requests.offset_requests import Sentinel, list_offsets
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
@@ -103,7 +103,7 @@ class LabTopic:
             ConfigChange(name.replace("_", "."), AlterOp.DELETE if value is None else AlterOp.SET, value)
             for name, value in settings.items()
         ]
-        await alter_configs(self._gateway, Resource(TOPIC, self.name), changes)
+        await alter_configs(self._gateway, ConfigResource(TOPIC, self.name), changes)
 
     async def move(self, replicas: Sequence[int]) -> None:
         """Asks for these replicas (KIP-455). Raises KafkaError, GatewayError."""
@@ -117,7 +117,7 @@ class LabTopic:
             if code:
                 raise error_for(code, message)
 
-    async def view(self) -> PartitionView:
+    async def view(self) -> PartitionMetadata:
         """Leader, replicas and ISR. Raises KafkaError, GatewayError."""
         [partition] = (await fetch_topic(self._gateway, self.name)).partitions
         return partition

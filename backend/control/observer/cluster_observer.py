@@ -18,20 +18,20 @@ from typing import Any, Final
 from backend.control.alerts.webhook import Webhook
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplica
-from backend.control.observer.cluster_rows import Watched, broker_row, cluster_row, settings_of
-from backend.control.observer.restored_context import joined, read_ledger, recall
-from backend.control.observer.sample_recorder import Entry, Heartbeat, Recorder, Settings
-from backend.control.observer.sampling.cluster_facts import ClusterFacts, Ledger
-from backend.control.observer.sampling.cluster_sampler import Sampler
-from backend.control.observer.sampling.sampling_interval import Pace
+from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
+from backend.control.observer.restored_context import merge_contexts, read_ledger, restore_context
+from backend.control.observer.sample_recorder import ObserverHeartbeat, RecorderEntry, SampledSettings, SampleRecorder
+from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
+from backend.control.observer.sampling.cluster_sampler import ClusterSampler
+from backend.control.observer.sampling.sampling_interval import SamplingInterval
 from backend.control.observer.sampling.settings_sample import topic_rows
-from backend.control.observer.sampling_round import FLAG, Context, Round, Unchanged, assemble
+from backend.control.observer.sampling_round import FLAG, RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.control.observer.watches import engine_event_reader as engine_events
-from backend.control.observer.watches.engine_event_reader import EventFollower
-from backend.control.observer.watches.finding_watch import FindingWatch, Seen
+from backend.control.observer.watches.engine_event_reader import EngineEventReader
+from backend.control.observer.watches.finding_watch import FindingWatch, ObservedRound
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
@@ -64,12 +64,12 @@ class ObserverState:
         return self.last_round_ms is not None and self.away_since_ms is None
 
 
-class Observer:
+class ClusterObserver:
     """Samples one cluster until stopped. Belongs to one event loop."""
 
     def __init__(
         self,
-        watched: Watched,
+        watched: WatchedCluster,
         gateway: Gateway,
         database: Database,
         readers: ReaderWatch,
@@ -81,10 +81,10 @@ class Observer:
     ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
         self._watched = watched
-        self._pace = Pace(watched.interval_ms)
+        self._pace = SamplingInterval(watched.interval_ms)
         self._database = database
-        self._sampler = Sampler(gateway)
-        self.recorder = Recorder(
+        self._sampler = ClusterSampler(gateway)
+        self.recorder = SampleRecorder(
             database,
             watched.cluster_id,
             pid=pid,
@@ -92,7 +92,7 @@ class Observer:
             interval_ms=lambda: self._watched.interval_ms,
             keep_days=keep_days,
         )
-        self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
+        self.events = EngineEventReader(gateway, database, watched.cluster_id, now_ms)
         self.webhook = webhook
         self.findings = FindingWatch(
             database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
@@ -100,21 +100,21 @@ class Observer:
         self.readers = readers
         # Those of the newest look at the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
-        self.quorum_replicas: tuple[QuorumReplica, ...] = ()
+        self.quorum_replicas: tuple[QuorumReplicaState, ...] = ()
         self._seen_ms: dict[int, int] = {}
-        self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
-        self._unchanged = Unchanged()
-        self._ledger = Ledger()
-        self._reading: asyncio.Task[Ledger] | None = None
+        self._context = RoundContext(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
+        self._unchanged = RoundCache()
+        self._ledger = LedgerSums()
+        self._reading: asyncio.Task[LedgerSums] | None = None
         self._poke = asyncio.Event()
         self._recalled = False
         self.state = ObserverState()
         self.facts: ClusterFacts | None = None
-        self.round: Round | None = None
+        self.round: SamplingRound | None = None
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
-        self._sampler.settings.look_again()
+        self._sampler.settings.refresh()
         self._poke.set()
 
     async def run(self) -> None:
@@ -143,7 +143,7 @@ class Observer:
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """After `run` was cancelled: stores what waits and says that the observer has stopped."""
-        self.recorder.submit(Entry(Heartbeat(now_ms(), "stopped", "The observer was stopped.")))
+        self.recorder.submit(RecorderEntry(ObserverHeartbeat(now_ms(), "stopped", "The observer was stopped.")))
         await self.recorder.drain(timeout_s)
 
     async def _pause(self, began_s: float) -> None:
@@ -158,7 +158,7 @@ class Observer:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 await self._round(at_ms)
         except (GatewayError, KafkaError) as error:
-            self._away(at_ms, sentence(error))
+            self._away(at_ms, describe_failure(error))
         except TimeoutError:
             self._away(at_ms, f"The brokers did not answer all questions in {ROUND_TIMEOUT_S:.0f} s.")
         except Exception as error:  # a fault of ours must not end the watch over the cluster; it is logged and shown
@@ -184,9 +184,9 @@ class Observer:
     def _conclude(self, facts: ClusterFacts) -> None:
         flags = self._sampler.settings.newest.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
-        self._pace.saw(frozenset(topic.topic_id for topic in facts.topics))
+        self._pace.observe_topics(frozenset(topic.topic_id for topic in facts.topics))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
-        round_ = assemble(facts, self._context, self._unchanged)
+        round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
         self.events.follow(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
         self.events.forget_others(p.view for p in facts.partitions)
@@ -194,7 +194,7 @@ class Observer:
         entry = self._entry(facts, round_)
         self.recorder.submit(entry)
         self.findings.submit(
-            Seen(
+            ObservedRound(
                 round_,
                 entry.brokers,
                 entry.topics,
@@ -210,15 +210,15 @@ class Observer:
             )
         )
 
-    def _entry(self, facts: ClusterFacts, round_: Round) -> Entry:
+    def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._recalled:
             # The counter goes on from what the database has, which is not known yet.
             round_ = replace(round_, totals={**round_.totals, "produced_bytes": None})
         silent = [b for b in facts.brokers.values() if not b.reachable]
         message = None if not silent else " ".join(b.error or "" for b in silent)
         topic_ids = {topic.topic: uuid_text(topic.topic_id) for topic in facts.topics}
-        return Entry(
-            Heartbeat(facts.at_ms, "running", message, self._detail()),
+        return RecorderEntry(
+            ObserverHeartbeat(facts.at_ms, "running", message, self._detail()),
             round=round_,
             cluster=cluster_row(self._watched, facts),
             brokers=self._broker_rows(facts),
@@ -243,7 +243,7 @@ class Observer:
             rows.append(broker_row(self._watched.cluster_id, broker, facts.at_ms, seen_ms))
         return rows
 
-    def _new_settings(self, facts: ClusterFacts) -> Settings | None:
+    def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
         """What was told of the settings since the round before."""
         told = self._sampler.settings.take_told()
         return None if told is None else settings_of(told, facts)
@@ -255,7 +255,7 @@ class Observer:
         self.state = replace(self.state, away_since_ms=since_ms, away_reason=reason)
         detail = self._detail() | {"away_since_ms": since_ms, "reason": reason}
         message = f"The cluster does not answer. {reason}"
-        self.recorder.submit(Entry(Heartbeat(at_ms, "waiting", message, detail)))
+        self.recorder.submit(RecorderEntry(ObserverHeartbeat(at_ms, "waiting", message, detail)))
 
     def _foreign(self, at_ms: int, cluster_id: str) -> None:
         """Brokers of another cluster: nothing of them is stored under our name."""
@@ -267,23 +267,23 @@ class Observer:
         if self.state.away_reason != reason:
             _log.error("%s", reason)
         self.state = replace(self.state, away_since_ms=self.state.away_since_ms or at_ms, away_reason=reason)
-        self.recorder.submit(Entry(Heartbeat(at_ms, "failed", reason, self._detail())))
+        self.recorder.submit(RecorderEntry(ObserverHeartbeat(at_ms, "failed", reason, self._detail())))
 
     def _failed(self, at_ms: int, error: Exception) -> None:
         _log.exception("A round of samples of cluster %s failed", self._watched.name)
         reason = f"A round failed by a fault of this program ({type(error).__name__}); see the backend's log."
         self.state = replace(self.state, away_since_ms=self.state.away_since_ms or at_ms, away_reason=reason)
-        self.recorder.submit(Entry(Heartbeat(at_ms, "failed", reason, self._detail())))
+        self.recorder.submit(RecorderEntry(ObserverHeartbeat(at_ms, "failed", reason, self._detail())))
 
     async def _recall(self) -> None:
         """Goes on where the process before stopped; rounds do not wait for a database that is away."""
         cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
         try:
-            stored = await self._database.read(lambda c: recall(c, cluster_id, stall_ms))
+            stored = await self._database.read(lambda c: restore_context(c, cluster_id, stall_ms))
         except DatabaseAway as error:
             _log.debug("the observer goes on without its last samples: %s", error)
             return
-        self._context = joined(stored, self._context)
+        self._context = merge_contexts(stored, self._context)
         self._recalled = True
         self.recorder.begin()
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from backend.control.gateway.requests.config_requests import CLUSTER_DEFAULT
-from backend.control.observer.sample_recorder import Settings
+from backend.control.observer.sample_recorder import SampledSettings
 from backend.control.observer.sampling.cluster_facts import BrokerFacts, ClusterFacts
 from backend.control.observer.sampling.settings_sample import SettingsSample, by_resource
 from backend.store.writes_observer import Resource
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedCluster:
     """The cluster to observe and how it is called; `kind` is embedded or attached."""
 
     cluster_id: str
@@ -28,7 +28,7 @@ class Watched:
     interval_ms: int
 
 
-def cluster_row(watched: Watched, facts: ClusterFacts) -> Row:
+def cluster_row(watched: WatchedCluster, facts: ClusterFacts) -> Row:
     """The row of `cluster`; the database keeps the first `first_seen_ms` it was given."""
     return {
         "cluster_id": watched.cluster_id,
@@ -80,7 +80,7 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
     ]
 
 
-def settings_of(sample: SettingsSample, facts: ClusterFacts) -> Settings:
+def settings_of(sample: SettingsSample, facts: ClusterFacts) -> SampledSettings:
     """What is stored of a look at settings. Of a resource that exists and is not in it all stays as it is."""
     known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
     known |= {("topic", topic.topic) for topic in facts.topics}
@@ -88,4 +88,4 @@ def settings_of(sample: SettingsSample, facts: ClusterFacts) -> Settings:
     told = {resource: entries for resource, entries in by_resource(sample).items() if entries and resource in known}
     if sample.cluster_default is not None and not sample.cluster_default:
         known.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
-    return Settings(sample.at_ms, told, frozenset(known))
+    return SampledSettings(sample.at_ms, told, frozenset(known))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from backend.control.observer.sampling.cluster_facts import ClusterFacts, Ledger
+from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
 from backend.store.samples import PartitionSample, ReplicaSample
 from backend.tiering.pending import PendingReason
 
 
 def totals(
     facts: ClusterFacts,
-    ledger: Ledger,
+    ledger: LedgerSums,
     partitions: Sequence[PartitionSample],
     replicas: Sequence[ReplicaSample],
     produced_bytes: int | None,
@@ -42,7 +42,7 @@ def totals(
     }
 
 
-def _remote_bytes(ledger: Ledger, partitions: Sequence[PartitionSample]) -> int | None:
+def _remote_bytes(ledger: LedgerSums, partitions: Sequence[PartitionSample]) -> int | None:
     """Only the ledger counts remote bytes: without one a tiered partition's are not known, and so is the sum."""
     if not ledger.partitions and any(p.tiered and p.remote_log_bytes is None for p in partitions):
         return None

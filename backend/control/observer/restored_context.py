@@ -7,21 +7,21 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.control.observer.sampling.cluster_facts import Ledger, RemoteFacts
-from backend.control.observer.sampling_round import Context, ReplicaKey
+from backend.control.observer.sampling.cluster_facts import LedgerSums, RemoteFacts
+from backend.control.observer.sampling_round import ReplicaKey, RoundContext
 from backend.store.queries import observer as stored
 from backend.store.queries import partitions as pages
 from backend.store.samples import PartitionSample, ReplicaSample
-from backend.tiering.phase_inference import Memory
+from backend.tiering.phase_inference import FollowerMemory
 from backend.tiering.phases import FollowerPhase
 
 
-def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
+def restore_context(connection: Connection, cluster_id: str, stall_ms: int) -> RoundContext:
     """The context of the first round."""
     partitions = [_sample(PartitionSample, row) for row in pages.partitions(connection, cluster_id, tiered_only=False)]
     rows = pages.replicas(connection, cluster_id)
-    memories: dict[ReplicaKey, Memory] = {
-        (row.topic, row.partition, row.broker_id): Memory(
+    memories: dict[ReplicaKey, FollowerMemory] = {
+        (row.topic, row.partition, row.broker_id): FollowerMemory(
             phase=FollowerPhase(row.phase) if row.phase in set(FollowerPhase) else None,
             since_ms=row.phase_since_ms or row.sampled_ms,
             log_end=row.log_end_offset,
@@ -30,7 +30,7 @@ def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
         for row in rows
         if row.role == "follower"
     }
-    return Context(
+    return RoundContext(
         memories=memories,
         stall_ms=stall_ms,
         last_partitions={(p.topic, p.partition): p for p in partitions},
@@ -39,7 +39,7 @@ def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
     )
 
 
-def joined(stored: Context, seen: Context) -> Context:
+def merge_contexts(stored: RoundContext, seen: RoundContext) -> RoundContext:
     """What was stored before this process, and what it has seen itself meanwhile, which is newer."""
     memories = dict(stored.memories)
     for key, memory in seen.memories.items():
@@ -68,10 +68,10 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
 
 
-def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> Ledger:
+def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> LedgerSums:
     """What the pipeline has stored of the remote tier."""
     work = stored.open_work(connection, cluster_id)
-    return Ledger(
+    return LedgerSums(
         partitions={
             (row.topic_id, row.partition): RemoteFacts(
                 row.finished_bytes, row.finished_segments, row.highest_copied_offset

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.gateway.requests.config_requests import Entries
 from backend.control.observer.sampling.settings_sample import config_rows
-from backend.control.observer.sampling_round import Round
+from backend.control.observer.sampling_round import SamplingRound
 from backend.store import writes
 from backend.store.engine import reading, writing
 from backend.store.queries.observer import replica_keys
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class ObserverHeartbeat:
     """What the observer says of itself; the arguments of `writes.heartbeat`."""
 
     at_ms: int
@@ -52,7 +52,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SampledSettings:
     """A look at settings: what was told of some resources, and which ones there are."""
 
     at_ms: int
@@ -61,15 +61,15 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecorderEntry:
     """One round for the database, or only a sign of life while the cluster is away."""
 
-    heartbeat: Heartbeat
-    round: Round | None = None
+    heartbeat: ObserverHeartbeat
+    round: SamplingRound | None = None
     cluster: Row | None = None
     brokers: Sequence[Row] = ()
     topics: Sequence[Row] = ()
-    settings: Settings | None = None
+    settings: SampledSettings | None = None
 
     @property
     def size(self) -> int:
@@ -87,7 +87,7 @@ class _Stored:
     topics: set[str] = field(default_factory=set)
 
 
-class Recorder:
+class SampleRecorder:
     """Belongs to one event loop; `run` is its only writer."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Recorder:
         self._writer = SampleWriter(database.engine, cluster_id)
         self._retention = Retention(database.engine, cluster_id, keep_days)
         self._retention_ms = 0
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[RecorderEntry] = deque()
         self._waiting_samples = 0
         self._arrived = asyncio.Event()
         self._begun = asyncio.Event()
@@ -127,7 +127,7 @@ class Recorder:
         """Rounds that the database has not taken yet."""
         return len(self._waiting)
 
-    def submit(self, entry: Entry) -> None:
+    def submit(self, entry: RecorderEntry) -> None:
         """Queues an entry; never waits. A sign of life replaces a waiting one that has nothing else to say."""
         if self._waiting and self._waiting[-1].round is None and entry.round is None:
             self._waiting[-1] = entry
@@ -194,7 +194,7 @@ class Recorder:
                 self._waiting_samples -= entry.size
         self._arrived.clear()
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: RecorderEntry) -> None:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
         with writing(self._database.engine) as connection:
             self._heartbeat(connection, entry.heartbeat)
@@ -218,7 +218,7 @@ class Recorder:
             self._retention.run(entry.heartbeat.at_ms)
             self._retention_ms = entry.heartbeat.at_ms
 
-    def _heartbeat(self, connection: Any, heartbeat: Heartbeat) -> None:
+    def _heartbeat(self, connection: Any, heartbeat: ObserverHeartbeat) -> None:
         writes.heartbeat(
             connection,
             self._cluster_id,
@@ -232,7 +232,7 @@ class Recorder:
             detail=heartbeat.detail,
         )
 
-    def _write_round(self, known: _Stored, round_: Round, topics: set[str]) -> None:
+    def _write_round(self, known: _Stored, round_: SamplingRound, topics: set[str]) -> None:
         self._writer.forget(known.topics - topics)
         known.topics = topics
         replicas = {(r.topic, r.partition, r.broker_id) for r in round_.replicas}
@@ -240,7 +240,7 @@ class Recorder:
         known.replicas = replicas
         self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
 
-    def _write_settings(self, known: _Stored, settings: Settings) -> None:
+    def _write_settings(self, known: _Stored, settings: SampledSettings) -> None:
         told, stored, at_ms = settings.entries, known.settings, settings.at_ms
         changed = {resource: entries for resource, entries in told.items() if entries != stored.get(resource)}
         rows = [row for key, entries in changed.items() for row in config_rows(self._cluster_id, key, entries, at_ms)]

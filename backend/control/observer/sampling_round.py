@@ -11,7 +11,7 @@ from backend.control.observer.cluster_totals import produced, totals
 from backend.control.observer.follower_epochs import follower_chain
 from backend.control.observer.sampling.cluster_facts import (
     ClusterFacts,
-    Ledger,
+    LedgerSums,
     PartitionFacts,
     RemoteFacts,
     ReplicaFacts,
@@ -22,13 +22,13 @@ from backend.tiering.pending import Pending, earliest_pending
 from backend.tiering.phase_inference import (
     EXACT,
     STALL_MS_MIN,
-    Conclusion,
     ExactPhase,
-    FollowerSight,
-    Memory,
-    conclude,
-    in_sync,
-    stays_in_sync,
+    FollowerMemory,
+    FollowerObservation,
+    PhaseConclusion,
+    infer_phase,
+    phase_unchanged,
+    unchanged_conclusion,
 )
 from backend.tiering.phases import FollowerPhase
 
@@ -38,11 +38,11 @@ FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RoundContext:
     """What a round is read against."""
 
-    ledger: Ledger = field(default_factory=Ledger)
-    memories: Mapping[ReplicaKey, Memory] = field(default_factory=dict)
+    ledger: LedgerSums = field(default_factory=LedgerSums)
+    memories: Mapping[ReplicaKey, FollowerMemory] = field(default_factory=dict)
     exact: Mapping[tuple[str, int, int], ExactPhase] = field(
         default_factory=dict
     )  # by (topic id text, partition, broker)
@@ -57,16 +57,16 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SamplingRound:
     """What the database gets of one round, and what the next round needs to know."""
 
     at_ms: int
     partitions: tuple[PartitionSample, ...]
     replicas: tuple[ReplicaSample, ...]
     totals: Mapping[str, int | None]
-    memories: Mapping[ReplicaKey, Memory]
+    memories: Mapping[ReplicaKey, FollowerMemory]
 
-    def next_context(self, context: Context) -> Context:
+    def next_context(self, context: RoundContext) -> RoundContext:
         """What the next round is read against, as far as this one tells."""
         return replace(
             context,
@@ -78,7 +78,7 @@ class Round:
         )
 
 
-class Unchanged:
+class RoundCache:
     """What was concluded of partitions and replicas in the round before, and holds while they are as they were."""
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ class Unchanged:
             memo.turn()
 
 
-def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None = None) -> Round:
+def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundCache | None = None) -> SamplingRound:
     """Draws the conclusions of one round. With the same `unchanged` each time the same, in less time."""
-    unchanged = unchanged or Unchanged()
+    unchanged = unchanged or RoundCache()
     unchanged.turn()
     partitions: list[PartitionSample] = []
     replicas: list[ReplicaSample] = []
-    memories: dict[ReplicaKey, Memory] = {}
+    memories: dict[ReplicaKey, FollowerMemory] = {}
     for partition in facts.partitions:
         view = partition.view
         remote = _remote(context, partition)
@@ -122,13 +122,13 @@ def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None 
                     told = unchanged.in_sync.value(key, _in_sync_sample, partition, replica, memory)
                 else:
                     sight = _sight(facts, context, partition, replica, pending)
-                    memories[key], conclusion = conclude(memory, sight, stall_ms=context.stall_ms)
+                    memories[key], conclusion = infer_phase(memory, sight, stall_ms=context.stall_ms)
                     told = _follower_sample(partition, replica, conclusion)
             replicas.append(_with_last_offsets(told, last, context.last_ms))
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
-    return Round(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories)
+    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories)
 
 
 SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)
@@ -157,11 +157,11 @@ def _partition_and_pending(partition: PartitionFacts, remote: RemoteFacts | None
     return _partition_sample(partition, remote, pending), pending
 
 
-def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: Memory) -> ReplicaSample:
-    return _follower_sample(partition, replica, in_sync(memory))
+def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: FollowerMemory) -> ReplicaSample:
+    return _follower_sample(partition, replica, unchanged_conclusion(memory))
 
 
-def _remote(context: Context, partition: PartitionFacts) -> RemoteFacts | None:
+def _remote(context: RoundContext, partition: PartitionFacts) -> RemoteFacts | None:
     return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition))
 
 
@@ -214,12 +214,12 @@ def _leader_sample(partition: PartitionFacts, replica: ReplicaFacts) -> ReplicaS
         replica,
         role="leader",
         epochs=partition.epochs,
-        conclusion=Conclusion(FollowerPhase.IN_SYNC, 0, EXACT, {"rule": "leader"}),
+        conclusion=PhaseConclusion(FollowerPhase.IN_SYNC, 0, EXACT, {"rule": "leader"}),
         complete=partition.epochs_complete,
     )
 
 
-def _follower_sample(partition: PartitionFacts, replica: ReplicaFacts, conclusion: Conclusion) -> ReplicaSample:
+def _follower_sample(partition: PartitionFacts, replica: ReplicaFacts, conclusion: PhaseConclusion) -> ReplicaSample:
     if partition.epochs is None or replica.log_start is None or replica.log_end is None:
         return _replica_sample(partition, replica, role="follower", epochs=None, conclusion=conclusion)
     chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end)
@@ -240,7 +240,7 @@ def _replica_sample(
     *,
     role: str,
     epochs: tuple[tuple[int, int], ...] | None,
-    conclusion: Conclusion,
+    conclusion: PhaseConclusion,
     complete: bool = True,
     disagrees_at: int | None = None,
 ) -> ReplicaSample:
@@ -269,9 +269,11 @@ def _replica_sample(
     )
 
 
-def _stays_in_sync(facts: ClusterFacts, partition: PartitionFacts, replica: ReplicaFacts, memory: Memory) -> bool:
+def _stays_in_sync(
+    facts: ClusterFacts, partition: PartitionFacts, replica: ReplicaFacts, memory: FollowerMemory
+) -> bool:
     broker = facts.brokers.get(replica.broker_id)
-    return stays_in_sync(
+    return phase_unchanged(
         memory,
         in_isr=replica.broker_id in partition.view.isr,
         reachable=broker is not None and broker.reachable,
@@ -280,12 +282,12 @@ def _stays_in_sync(facts: ClusterFacts, partition: PartitionFacts, replica: Repl
 
 
 def _sight(
-    facts: ClusterFacts, context: Context, partition: PartitionFacts, replica: ReplicaFacts, pending: Pending
-) -> FollowerSight:
+    facts: ClusterFacts, context: RoundContext, partition: PartitionFacts, replica: ReplicaFacts, pending: Pending
+) -> FollowerObservation:
     broker = facts.brokers.get(replica.broker_id)
     leader = partition.leader or ReplicaFacts(-1)
     topic_id = uuid_text(partition.view.topic_id)
-    return FollowerSight(
+    return FollowerObservation(
         at_ms=facts.at_ms,
         in_isr=replica.broker_id in partition.view.isr,
         reachable=broker is not None and broker.reachable,

@@ -12,7 +12,7 @@ from backend.control.wall_clock import now_ms
 from backend.store.writes_operations import add_audit
 
 
-class Role(StrEnum):
+class ActorRole(StrEnum):
     """What a person may do: a viewer reads and makes dry runs, an operator changes."""
 
     VIEWER = "viewer"
@@ -24,7 +24,7 @@ class Actor:
     """Who asks: a person named by the dashboard's login, or the name of a token."""
 
     name: str
-    role: Role
+    role: ActorRole
 
 
 class AuditResult(StrEnum):
@@ -53,7 +53,7 @@ class AuditEntry:
     at_ms: int = field(default_factory=now_ms)
 
 
-def record(connection: Connection, cluster_id: str, entry: AuditEntry) -> None:
+def append_entry(connection: Connection, cluster_id: str, entry: AuditEntry) -> None:
     """Appends the entry, in the caller's transaction: what happened and that it happened are stored together."""
     add_audit(
         connection,

@@ -15,9 +15,17 @@ from backend.control.gateway.requests.config_requests import describe_topics
 from backend.control.gateway.requests.delete_records_request import delete_records
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.control.gateway.requests.offset_requests import CONSUMER, Sentinel, list_offsets
-from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification, Words
+from backend.control.operations.lifecycle.plan_draft import (
+    Change,
+    CheckOutcome,
+    DialogTexts,
+    Draft,
+    JsonObject,
+    PlanCheck,
+    PlanVerification,
+)
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OneRequest, Site
+from backend.control.operations.operation_kind import OperationContext, SingleRequest
 from backend.control.operations.reassign.reassignment_inputs import PartitionName
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.store.queries import partitions
@@ -30,7 +38,7 @@ SETTLE_S: Final = 10.0
 PARTITIONS_MAX: Final = 1_000
 
 
-class Below(PartitionName):
+class DeleteBelow(PartitionName):
     """Everything below `offset` goes; the offset itself stays."""
 
     offset: Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -41,27 +49,27 @@ class DeleteInputs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    partitions: Annotated[list[Below], Field(min_length=1, max_length=PARTITIONS_MAX)]
+    partitions: Annotated[list[DeleteBelow], Field(min_length=1, max_length=PARTITIONS_MAX)]
 
     @property
     def before(self) -> dict[TopicPartition, int]:
         return {below.key: below.offset for below in self.partitions}
 
 
-class DeleteRecords(OneRequest):
+class DeleteRecords(SingleRequest):
     """See `kinds.Kind`."""
 
     name = "delete_records"
     inputs: type[BaseModel] = DeleteInputs
 
-    async def snapshot(self, site: Site, inputs: DeleteInputs) -> Json:
+    async def snapshot(self, context: OperationContext, inputs: DeleteInputs) -> JsonObject:
         """Log starts; under "seen" the high watermarks, which move on."""
         if len(inputs.before) != len(inputs.partitions):
             raise InvalidInput("A partition is named twice.")
-        leaders, ids = await _leaders(site, inputs)
-        starts = await _offsets(site, leaders, Sentinel.EARLIEST)
-        ends = await _offsets(site, leaders, Sentinel.LATEST)
-        compacted = await _compacted(site, {tp.topic for tp in inputs.before})
+        leaders, ids = await _leaders(context, inputs)
+        starts = await _offsets(context, leaders, Sentinel.EARLIEST)
+        ends = await _offsets(context, leaders, Sentinel.LATEST)
+        compacted = await _compacted(context, {tp.topic for tp in inputs.before})
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {"topic_id": ids[tp], "log_start": starts[tp]} for tp in inputs.before
@@ -72,11 +80,11 @@ class DeleteRecords(OneRequest):
             },
         }
 
-    async def draft(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> Draft:
+    async def draft(self, context: OperationContext, inputs: DeleteInputs, snapshot: JsonObject) -> Draft:
         starts = {key: part["log_start"] for key, part in snapshot["partitions"].items()}
         ends = {key: part["high_watermark"] for key, part in snapshot["seen"].items()}
         topics = {below.topic for below in inputs.partitions}
-        rows = await site.database.read(lambda c: partitions.partitions(c, site.cluster_id, tiered_only=False))
+        rows = await context.database.read(lambda c: partitions.partitions(c, context.cluster_id, tiered_only=False))
         sizes = {f"{r.topic}-{r.partition}": r for r in rows if r.topic in topics}
         removed, bytes_ = 0, 0
         lines = []
@@ -97,10 +105,10 @@ class DeleteRecords(OneRequest):
             ),
             checks=tuple(_checks(inputs, starts, ends, snapshot["seen"])),
             cli=tuple(cli(inputs)),
-            words=Words(
+            words=DialogTexts(
                 title=f"Delete records of {what}"
                 + (f" below {grouped(first.offset)}" if len(inputs.partitions) == 1 else ""),
-                intro=f"Cluster {site.cluster_name}.",
+                intro=f"Cluster {context.cluster_name}.",
                 effect=f"Removes {grouped(removed)} records, about {in_bytes(bytes_)} local and remote, for all "
                 "consumers, for good.",
                 risk="This cannot be reverted. A consumer that has not read them starts where its reset policy says.",
@@ -111,7 +119,7 @@ class DeleteRecords(OneRequest):
             extra={"lines": lines[:12]},
         )
 
-    async def apply(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> None:
+    async def apply(self, context: OperationContext, inputs: DeleteInputs, snapshot: JsonObject) -> None:
         """Asks again where a leader has moved meanwhile, or another is being elected.
 
         Raises KafkaError with the first refusal, which also says of how many other partitions the records are gone.
@@ -120,10 +128,10 @@ class DeleteRecords(OneRequest):
 
         async def once() -> None:
             try:
-                leaders, _ = await _leaders(site, inputs)
+                leaders, _ = await _leaders(context, inputs)
             except InvalidInput as error:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
-            _, errors = await delete_records(site.gateway, {tp: leaders[tp] for tp in left}, left)
+            _, errors = await delete_records(context.gateway, {tp: leaders[tp] for tp in left}, left)
             refused.update({tp: error for tp, error in errors.items() if not error.retriable})
             for tp in [tp for tp in left if tp not in errors or tp in refused]:
                 del left[tp]
@@ -140,21 +148,23 @@ class DeleteRecords(OneRequest):
             others = f"; those of {done} other partition{'' if done == 1 else 's'} are gone" if done else ""
             raise KafkaError(first.code, first.message + others)
 
-    async def verify(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> Verification:
-        leaders, _ = await _leaders(site, inputs)
-        starts = await _offsets(site, leaders, Sentinel.EARLIEST)
+    async def verify(self, context: OperationContext, inputs: DeleteInputs, snapshot: JsonObject) -> PlanVerification:
+        leaders, _ = await _leaders(context, inputs)
+        starts = await _offsets(context, leaders, Sentinel.EARLIEST)
         wrong = [tp for tp, offset in inputs.before.items() if starts[tp] < offset]
         if wrong:
             tp = wrong[0]
-            return Verification(False, f"{tp.topic}-{tp.partition} still begins at {grouped(starts[tp])}.")
-        return Verification(True, f"All {len(starts)} logs begin where they were to.")
+            return PlanVerification(False, f"{tp.topic}-{tp.partition} still begins at {grouped(starts[tp])}.")
+        return PlanVerification(True, f"All {len(starts)} logs begin where they were to.")
 
-    def revert_inputs(self, inputs: DeleteInputs, snapshot: Json) -> None:
+    def revert_inputs(self, inputs: DeleteInputs, snapshot: JsonObject) -> None:
         """Records do not come back."""
 
 
-async def _leaders(site: Site, inputs: DeleteInputs) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+async def _leaders(
+    context: OperationContext, inputs: DeleteInputs
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    view = await fetch_cluster(context.gateway, lane=Lane.ACT)
     known = {p.topic_partition: p for p in view.partitions}
     for tp in inputs.before:
         if tp not in known:
@@ -164,18 +174,20 @@ async def _leaders(site: Site, inputs: DeleteInputs) -> tuple[dict[TopicPartitio
     return {tp: known[tp].leader for tp in inputs.before}, {tp: uuid_text(known[tp].topic_id) for tp in inputs.before}
 
 
-async def _compacted(site: Site, topics: set[str]) -> set[str]:
+async def _compacted(context: OperationContext, topics: set[str]) -> set[str]:
     """Those that keep the newest record of each key; a topic whose settings we may not see is taken for another."""
-    described = await describe_topics(site.gateway, sorted(topics), names=[CLEANUP_POLICY], lane=Lane.ACT)
+    described = await describe_topics(context.gateway, sorted(topics), names=[CLEANUP_POLICY], lane=Lane.ACT)
     policies = {topic: found.get(CLEANUP_POLICY) for topic, found in described.items()}
     return {topic for topic, policy in policies.items() if policy is not None and policy.value == "compact"}
 
 
-async def _offsets(site: Site, leaders: Mapping[TopicPartition, int], which: Sentinel) -> dict[TopicPartition, int]:
+async def _offsets(
+    context: OperationContext, leaders: Mapping[TopicPartition, int], which: Sentinel
+) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
         own = [tp for tp, node in leaders.items() if node == leader]
-        answers = await list_offsets(site.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
+        answers = await list_offsets(context.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
         for tp, answer in answers.items():
             if answer.error is not ErrorCode.NONE:
                 raise error_for(int(answer.error), f"{tp.topic}-{tp.partition} does not tell its offsets")
@@ -197,26 +209,28 @@ def _bytes(row: partitions.PartitionRow | None, count: int) -> int:
 
 
 def _checks(
-    inputs: DeleteInputs, starts: Mapping[str, int], ends: Mapping[str, int], seen: Mapping[str, Json]
-) -> list[Check]:
+    inputs: DeleteInputs, starts: Mapping[str, int], ends: Mapping[str, int], seen: Mapping[str, JsonObject]
+) -> list[PlanCheck]:
     found = []
     compacted = sorted({b.topic for b in inputs.partitions if not seen[f"{b.topic}-{b.partition}"]["deletes"]})
     if compacted:
         text = f"{', '.join(compacted[:5])}: of a compacted topic no records can be deleted by offset. Leave it out."
-        found.append(Check("policy", Outcome.REFUSED, text))
+        found.append(PlanCheck("policy", CheckOutcome.REFUSED, text))
     above = [b for b in inputs.partitions if b.offset > ends[f"{b.topic}-{b.partition}"]]
     if above:
         b = above[0]
         key = f"{b.topic}-{b.partition}"
         text = f"{key} ends at {grouped(ends[key])}: choose an offset up to there."
-        found.append(Check("range", Outcome.REFUSED, text))
+        found.append(PlanCheck("range", CheckOutcome.REFUSED, text))
     if all(b.offset <= starts[f"{b.topic}-{b.partition}"] for b in inputs.partitions):
-        found.append(Check("change", Outcome.REFUSED, "The logs begin there already: there is nothing to delete."))
+        found.append(
+            PlanCheck("change", CheckOutcome.REFUSED, "The logs begin there already: there is nothing to delete.")
+        )
     whole = [f"{b.topic}-{b.partition}" for b in inputs.partitions if b.offset == ends[f"{b.topic}-{b.partition}"]]
     if whole and not found:
         text = f"{', '.join(whole[:5])}: nothing is left; of a tiered topic a new replica may then not be able to join."
-        found.append(Check("whole-log", Outcome.WARNING, text))
-    return found or [Check("change", Outcome.OK, "There is something to delete.")]
+        found.append(PlanCheck("whole-log", CheckOutcome.WARNING, text))
+    return found or [PlanCheck("change", CheckOutcome.OK, "There is something to delete.")]
 
 
 def cli(inputs: DeleteInputs) -> list[str]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.control.operations.config.config_change import BrokerConfig, TopicConfig
+from backend.control.operations.config.config_change import BrokerConfigKind, TopicConfigKind
 from backend.control.operations.config.toggle_bootstrap import ToggleBootstrap
-from backend.control.operations.operation_kind import Kind
+from backend.control.operations.operation_kind import OperationKind
 from backend.control.operations.reassign.clear_throttle import ClearThrottle
 from backend.control.operations.reassign.preferred_election import Elect
 from backend.control.operations.reassign.reassignment import Reassign
 from backend.control.operations.record_deletion import DeleteRecords
 
-_ALL: Final[tuple[Kind, ...]] = (
+_ALL: Final[tuple[OperationKind, ...]] = (
     ToggleBootstrap(),
     Reassign(),
     Elect(),
     DeleteRecords(),
-    TopicConfig(),
-    BrokerConfig(),
+    TopicConfigKind(),
+    BrokerConfigKind(),
     ClearThrottle(),
 )
-KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _ALL}
+KINDS: Final[dict[str, OperationKind]] = {kind.name: kind for kind in _ALL}

@@ -9,32 +9,36 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, record
-from backend.control.operations.lifecycle.execution_control import Wish, problem_of, store_wish
-from backend.control.operations.lifecycle.plan_claim import Confirmation, Taking
-from backend.control.operations.lifecycle.plan_draft import Draft, Json, differences, first_refusal, holding
-from backend.control.operations.lifecycle.plan_execution import Execution
+from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, append_entry
+from backend.control.operations.lifecycle.execution_control import PlanCommand, refusal_of, store_command
+from backend.control.operations.lifecycle.plan_claim import Confirmation, PlanClaim
+from backend.control.operations.lifecycle.plan_draft import Draft, JsonObject, differences, first_refusal, lasting_part
+from backend.control.operations.lifecycle.plan_execution import PlanExecutor
 from backend.control.operations.lifecycle.plan_states import REVERTIBLE, PlanState
-from backend.control.operations.lifecycle.plan_store import Records, object_of
+from backend.control.operations.lifecycle.plan_store import PlanStore, object_of
 from backend.control.operations.lifecycle.planner import Planner, parse
 from backend.control.operations.operation_errors import Conflict, OperationError
-from backend.control.operations.operation_kind import Kind, Site
+from backend.control.operations.operation_kind import OperationContext, OperationKind
 from backend.control.operations.registry import KINDS
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
 
 
-class Operations:
+class OperationService:
     """The operations of one cluster. Belongs to one event loop."""
 
     def __init__(
-        self, site: Site, *, kinds: Mapping[str, Kind] = KINDS, after_change: Callable[[], None] = lambda: None
+        self,
+        context: OperationContext,
+        *,
+        kinds: Mapping[str, OperationKind] = KINDS,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._site = site
-        self._records = Records(site)
-        self._planner = Planner(site, kinds, self._records)
-        self._taking = Taking(site, self._records)
-        self._execution = Execution(site, kinds, after_change)
+        self._context = context
+        self._records = PlanStore(context)
+        self._planner = Planner(context, kinds, self._records)
+        self._taking = PlanClaim(context, self._records)
+        self._execution = PlanExecutor(context, kinds, on_change)
         # From the look at the cluster to the request: what one plan changes, the look of the next one must see.
         self._turn = asyncio.Lock()
 
@@ -46,7 +50,7 @@ class Operations:
         await self._records.require_operator(actor, f"plan {kind}", kind)
         return await self._planner.plan(actor, kind, inputs, reason, reverts_id=None)
 
-    async def dry_run(self, actor: Actor, kind: str, inputs: Mapping[str, object]) -> tuple[Json, Draft]:
+    async def dry_run(self, actor: Actor, kind: str, inputs: Mapping[str, object]) -> tuple[JsonObject, Draft]:
         """Snapshot and draft that a plan would have; stores nothing, so a viewer may. Raises OperationError."""
         del actor  # any role
         found = self._planner.kind(kind)
@@ -80,7 +84,7 @@ class Operations:
         except OperationError as error:
             await self._records.audit_refusal(actor, action, row, str(error), confirmation.reason)
             raise
-        changed = differences(holding(row.snapshot), holding(snapshot_now))
+        changed = differences(lasting_part(row.snapshot), lasting_part(snapshot_now))
         if changed:
             text = f"The cluster has changed since plan {row.id} was made ({'; '.join(changed[:3])}): make a new plan."
             await self._taking.refuse_stale(actor, action, row, text, changed, confirmation)
@@ -88,7 +92,7 @@ class Operations:
         if refusal is not None:
             text = f"What plan {row.id} was checked for does not hold any more: {refusal}"
             await self._taking.refuse_stale(actor, action, row, text, [refusal], confirmation)
-        if not await self._taking.take(actor, row, confirmation, exclusive=kind.exclusive):
+        if not await self._taking.claim(actor, row, confirmation, exclusive=kind.exclusive):
             text = f"Plan {row.id} is being executed by another request; look at its result."
             await self._records.audit_refusal(actor, action, row, text, confirmation.reason)
             raise Conflict(text)
@@ -110,8 +114,8 @@ class Operations:
             raise Conflict(problem)
         return await self._planner.plan(actor, row.kind, inputs, reason, reverts_id=plan_id)
 
-    async def steer(
-        self, actor: Actor, plan_id: int, wish: Wish, *, throttle_bytes_per_s: int | None = None
+    async def send_command(
+        self, actor: Actor, plan_id: int, wish: PlanCommand, *, throttle_bytes_per_s: int | None = None
     ) -> OperationRow:
         """Pauses, resumes or stops a plan that is being carried out, or gives it another limit; the plan then.
 
@@ -120,11 +124,11 @@ class Operations:
         row = await self.get(plan_id)
         action = f"{wish.value} {row.kind}"
         await self._records.require_operator(actor, action, object_of(row), row)
-        problem = problem_of(row, self._planner.kind(row.kind), wish)
+        problem = refusal_of(row, self._planner.kind(row.kind), wish)
         if problem is not None:
             await self._records.audit_refusal(actor, action, row, problem, None)
             raise Conflict(problem)
-        await store_wish(self._site, self._records, actor, row, wish, throttle_bytes_per_s)
+        await store_command(self._context, self._records, actor, row, wish, throttle_bytes_per_s)
         return await self.get(plan_id)
 
     async def get(self, plan_id: int) -> OperationRow:
@@ -135,7 +139,7 @@ class Operations:
         self, limit: int, kinds: list[str] | None, states: list[str] | None, before_id: int | None = None
     ) -> list[OperationRow]:
         """Plans, newest first; `before_id` continues below the last one of the page before."""
-        cluster_id = self._site.cluster_id
+        cluster_id = self._context.cluster_id
         return await self._records.read(
             lambda c: queries.operations(c, cluster_id, kinds=kinds, states=states, limit=limit, before_id=before_id)
         )
@@ -150,7 +154,7 @@ class Operations:
     async def refused(self, actor: Actor, action: str, object_: str, detail: str) -> None:
         """Audits a call that was turned away before it reached an operation."""
         entry = AuditEntry(actor, action, object_, AuditResult.REFUSED, detail=detail)
-        await self._records.write(lambda c: record(c, self._site.cluster_id, entry))
+        await self._records.write(lambda c: append_entry(c, self._context.cluster_id, entry))
 
     async def close(self) -> None:
         """Waits a moment for running executions; they are stored step by step, so the next start goes on from there."""

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from backend.tiering.pending import PendingReason
-from backend.tiering.phase_inference import EXACT, INFERRED, Conclusion, ExactPhase, FollowerSight, Memory, conclude
+from backend.tiering.phase_inference import (
+    EXACT,
+    INFERRED,
+    ExactPhase,
+    FollowerMemory,
+    FollowerObservation,
+    PhaseConclusion,
+    infer_phase,
+)
 from backend.tiering.phases import FollowerPhase
 
-BASE = FollowerSight(
+BASE = FollowerObservation(
     at_ms=100_000,
     in_isr=False,
     reachable=True,
@@ -26,19 +34,19 @@ BASE = FollowerSight(
 )
 
 
-def watch(*sights: FollowerSight, memory: Memory | None = None) -> list[Conclusion]:
+def watch(*sights: FollowerObservation, memory: FollowerMemory | None = None) -> list[PhaseConclusion]:
     conclusions = []
-    for sight in sights:
-        memory, conclusion = conclude(memory, sight)
+    for observation in sights:
+        memory, conclusion = infer_phase(memory, observation)
         conclusions.append(conclusion)
     return conclusions
 
 
-def at(seconds: float, **changes: Any) -> FollowerSight:
+def at(seconds: float, **changes: Any) -> FollowerObservation:
     return replace(BASE, at_ms=BASE.at_ms + round(seconds * 1000), **changes)
 
 
-def phases(conclusions: list[Conclusion]) -> list[FollowerPhase | None]:
+def phases(conclusions: list[PhaseConclusion]) -> list[FollowerPhase | None]:
     return [c.phase for c in conclusions]
 
 

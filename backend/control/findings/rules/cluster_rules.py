@@ -11,7 +11,7 @@ from backend.control.findings.finding_context import (
     NOTICE,
     WARNING,
     Candidate,
-    Sight,
+    FindingContext,
     count,
     ids,
     name_of,
@@ -41,10 +41,10 @@ THROTTLE_HOLD_MS: Final = 15_000
 CATCHING_UP_HOLD_MS: Final = 10_000
 
 
-def brokers_away(sight: Sight) -> Iterable[Candidate]:
+def brokers_away(context: FindingContext) -> Iterable[Candidate]:
     """A broker does not answer, or the controller keeps it from leading."""
-    led = Counter(partition.leader for partition in sight.partitions)
-    for broker in sight.brokers:
+    led = Counter(partition.leader for partition in context.partitions)
+    for broker in context.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.reachable:
             lead = f" Leads {count(led[broker.broker_id], 'partition')}." if led[broker.broker_id] else ""
@@ -53,7 +53,7 @@ def brokers_away(sight: Sight) -> Iterable[Candidate]:
                 object=name,
                 severity=CRITICAL,
                 sentence=f"Broker {broker.broker_id} does not answer",
-                why=f"Silent for {in_time(sight.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
+                why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
                 action="Look whether its process runs and its listener can be reached, then start it again.",
                 facts={"seen_ms": broker.seen_ms, "leads": led[broker.broker_id]},
                 broker_id=broker.broker_id,
@@ -70,15 +70,17 @@ def brokers_away(sight: Sight) -> Iterable[Candidate]:
             )
 
 
-def offline(sight: Sight) -> Iterable[Candidate]:
+def offline(context: FindingContext) -> Iterable[Candidate]:
     """A partition without a leader."""
-    for row in sight.partitions:
+    for row in context.partitions:
         if row.leader >= 0:
             continue
-        named, last = _who_may_lead(sight, row)
+        named, last = _who_may_lead(context, row)
         partition = TopicPartition(row.topic, row.partition)
         unusable = {
-            one: sight.offline_logs[partition, one] for one in row.replicas if (partition, one) in sight.offline_logs
+            one: context.offline_logs[partition, one]
+            for one in row.replicas
+            if (partition, one) in context.offline_logs
         }
         damage = "".join(f" Broker {one} runs and cannot use its log: {why}." for one, why in unusable.items())
         yield Candidate(
@@ -87,7 +89,7 @@ def offline(sight: Sight) -> Iterable[Candidate]:
             severity=CRITICAL,
             sentence=f"No leader: {name_of(row)}",
             why=f"Nobody can read or write it. {last}{damage}",
-            action=f"{_return_of(sight, named, unusable)}; an unclean election may lose records.",
+            action=f"{_return_of(context, named, unusable)}; an unclean election may lose records.",
             facts={"isr": list(row.isr), "replicas": list(row.replicas), "waits_for": sorted(named)}
             | ({"unusable": {str(one): why for one, why in unusable.items()}} if unusable else {}),
             topic=row.topic,
@@ -95,11 +97,11 @@ def offline(sight: Sight) -> Iterable[Candidate]:
         )
 
 
-def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], str]:
+def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collection[int], str]:
     """The brokers whose return gives the partition a leader, and in words what is known of them."""
     if row.isr:
         return row.isr, f"Last in sync: broker {ids(row.isr)}."
-    eligible = sight.eligible.get(TopicPartition(row.topic, row.partition))
+    eligible = context.eligible.get(TopicPartition(row.topic, row.partition))
     if eligible is None:
         who = "an eligible replica leads once it is back, or the best log of those that were eligible"
         return row.replicas, f"Nobody is in sync; {who}."
@@ -118,10 +120,10 @@ def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], 
     return row.replicas, "No replica is known to have every acknowledged record."
 
 
-def _return_of(sight: Sight, named: Collection[int], unusable: Collection[int]) -> str:
+def _return_of(context: FindingContext, named: Collection[int], unusable: Collection[int]) -> str:
     """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
     one asked for, or are about to lead."""
-    running = {broker.broker_id for broker in sight.brokers if broker.reachable and not broker.fenced}
+    running = {broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced}
     away = [one for one in named if one not in running]
     if away:
         return f"Start broker {ids(away)}"
@@ -134,10 +136,10 @@ def _return_of(sight: Sight, named: Collection[int], unusable: Collection[int]) 
     return f"Look in the log of broker {ids(named)} whether the disk that held the partition is there"
 
 
-def without_elr(sight: Sight) -> Iterable[Candidate]:
+def without_elr(context: FindingContext) -> Iterable[Candidate]:
     """The cluster could keep eligible leader replicas (KIP-966) and does not: one lost disk may lose everything."""
-    feature = sight.feature_levels.get(ELIGIBLE_LEADER_REPLICAS)
-    if feature is None or feature.level >= 1 or feature.max_level < 1 or len(sight.brokers) < 2:
+    feature = context.feature_levels.get(ELIGIBLE_LEADER_REPLICAS)
+    if feature is None or feature.level >= 1 or feature.max_level < 1 or len(context.brokers) < 2:
         return
     yield Candidate(
         slug="elr-off",
@@ -151,9 +153,9 @@ def without_elr(sight: Sight) -> Iterable[Candidate]:
     )
 
 
-def voters_catching_up(sight: Sight) -> Iterable[Candidate]:
+def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:
     """A voter of the metadata quorum that lost its copy and does not count yet: the others are all there is."""
-    voters = [one for one in sight.quorum_replicas if one.role == "voter"]
+    voters = [one for one in context.quorum_replicas if one.role == "voter"]
     counted = sum(one.counted for one in voters)
     majority = len(voters) // 2 + 1
     for voter in voters:
@@ -172,13 +174,13 @@ def voters_catching_up(sight: Sight) -> Iterable[Candidate]:
             f" voter {voter.node_id} as caught up; if it does not move, look at its log.",
             facts={"voters": len(voters), "counted": counted, "log_end_offset": voter.log_end_offset},
             broker_id=voter.node_id,
-            hold_ms=CATCHING_UP_HOLD_MS,
+            for_ms=CATCHING_UP_HOLD_MS,
         )
 
 
-def disks(sight: Sight) -> Iterable[Candidate]:
+def disks(context: FindingContext) -> Iterable[Candidate]:
     """A log directory that is offline, nearly full, or full within hours at the present rate."""
-    for broker in sight.brokers:
+    for broker in context.brokers:
         for directory in broker.log_dirs or []:
             if directory.get("error"):
                 yield Candidate(
@@ -192,12 +194,12 @@ def disks(sight: Sight) -> Iterable[Candidate]:
                     broker_id=broker.broker_id,
                 )
             else:
-                yield from _full(sight, broker, directory)
+                yield from _full(context, broker, directory)
 
 
-def set_aside(sight: Sight) -> Iterable[Candidate]:
+def set_aside(context: FindingContext) -> Iterable[Candidate]:
     """Replica folders that a broker keeps although nobody uses them: they may be the only copy, and take room."""
-    for broker in sight.brokers:
+    for broker in context.brokers:
         kept = [
             (directory.get("path"), one)
             for directory in broker.log_dirs or []
@@ -209,7 +211,7 @@ def set_aside(sight: Sight) -> Iterable[Candidate]:
         folders = sum(directory.get("set_aside_count") or 0 for directory in broker.log_dirs or [])
         total_bytes = sum(directory.get("set_aside_bytes") or 0 for directory in broker.log_dirs or [])
         oldest = min((one for _, one in kept), key=lambda one: int(one["since_ms"]))
-        age_ms = max(0, sight.at_ms - int(oldest["since_ms"]))
+        age_ms = max(0, context.at_ms - int(oldest["since_ms"]))
         yield Candidate(
             slug="set-aside",
             object=f"broker {broker.broker_id}",
@@ -227,12 +229,12 @@ def set_aside(sight: Sight) -> Iterable[Candidate]:
 _NAMED_MAX: Final = 3
 
 
-def unclean_recoveries(sight: Sight) -> Iterable[Candidate]:
+def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
     """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
-    if not sight.recoveries:
+    if not context.recoveries:
         return
-    incomplete = [one for one in sight.recoveries if not one.complete]
-    shown = incomplete or sight.recoveries
+    incomplete = [one for one in context.recoveries if not one.complete]
+    shown = incomplete or context.recoveries
     named = ", ".join(f"{one.topic}-{one.partition}" for one in shown[:_NAMED_MAX])
     more = "" if len(shown) <= _NAMED_MAX else f" and {len(shown) - _NAMED_MAX} more"
     if incomplete:
@@ -243,24 +245,24 @@ def unclean_recoveries(sight: Sight) -> Iterable[Candidate]:
         why = f"Their logs were compared and the best leads ({named}{more}): nothing acknowledged is missing, but what"
         why += " no disk had yet would be after a power failure."
         action = "Find out why all brokers ended at once; nothing has to be done here."
-    at_least = " or more" if len(sight.recoveries) == RECOVERIES_MAX else ""
+    at_least = " or more" if len(context.recoveries) == RECOVERIES_MAX else ""
     yield Candidate(
         slug="unclean-recovery",
         object="cluster",
         severity=WARNING if incomplete else NOTICE,
-        sentence=f"{count(len(sight.recoveries), 'leader')}{at_least} elected by comparing logs",
+        sentence=f"{count(len(context.recoveries), 'leader')}{at_least} elected by comparing logs",
         why=why,
         action=action,
-        facts={"partitions": len(sight.recoveries), "incomplete": len(incomplete)},
+        facts={"partitions": len(context.recoveries), "incomplete": len(incomplete)},
     )
 
 
-def _full(sight: Sight, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
+def _full(context: FindingContext, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
     total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
     if not total or usable is None:
         return
     share = 1 - usable / total
-    rate = sight.disk_rates.get((broker.broker_id, str(directory.get("path"))))
+    rate = context.disk_rates.get((broker.broker_id, str(directory.get("path"))))
     runway_ms = round(usable / rate * 3_600_000) if rate and rate > 0 else None
     soon = runway_ms is not None and runway_ms < RUNWAY_MS
     if share < DISK_WARNING and not soon:
@@ -282,17 +284,17 @@ def _full(sight: Sight, broker: BrokerRow, directory: Mapping[str, Any]) -> Iter
     )
 
 
-def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
+def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
     """The remote tier's map must outlive a broker: replication, in-sync replicas, unlimited retention (KIP-405)."""
-    topic = sight.topic(METADATA_TOPIC)
+    topic = context.topic(METADATA_TOPIC)
     if topic is None:
-        yield from _metadata_gone(sight)
+        yield from _metadata_gone(context)
         return
-    wanted = min(METADATA_REPLICATION, len(sight.brokers))
+    wanted = min(METADATA_REPLICATION, len(context.brokers))
     reasons = []
     if topic.replication_factor < wanted:
         reasons.append(f"{topic.replication_factor} of {wanted} replicas")
-    own = [row for row in sight.partitions if row.topic == METADATA_TOPIC]
+    own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
     behind = sum(len(row.isr) < len(row.replicas) for row in own)
     if behind:
         reasons.append(f"{count(behind, 'partition')} under-replicated")
@@ -311,18 +313,18 @@ def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
             action="Bring all its replicas in sync; give it 3 replicas and unlimited retention.",
             facts={"replication_factor": topic.replication_factor, "under_replicated": behind},
             topic=METADATA_TOPIC,
-            hold_ms=5_000 if lasting else 0,
+            for_ms=5_000 if lasting else 0,
         )
 
 
-def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
+def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
     """The topic was deleted: running brokers have its records in memory, a restarted one does not.
 
     Apache Kafka lets a client delete it, and creates it again, empty, at a broker's next start. An attached cluster
     may keep this metadata elsewhere.
     """
-    lost = sum((row.latest_tiered_offset or -1) >= 0 for row in sight.tiered)
-    if not sight.topics or not lost or sight.kafka_rules:
+    lost = sum((row.latest_tiered_offset or -1) >= 0 for row in context.tiered)
+    if not context.topics or not lost or context.kafka_rules:
         return
     yield Candidate(
         slug="metadata-unsafe",
@@ -334,14 +336,14 @@ def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        hold_ms=METADATA_GONE_MS,
+        for_ms=METADATA_GONE_MS,
     )
 
 
-def metadata_loading(sight: Sight) -> Iterable[Candidate]:
+def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
     """Leaders that do not know what is in the remote tier: after a start for a while, or for good."""
     unknowing = Counter(
-        row.leader for row in sight.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
+        row.leader for row in context.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
     )
     for broker_id, partitions in sorted(unknowing.items()):
         known = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
@@ -364,16 +366,16 @@ def metadata_loading(sight: Sight) -> Iterable[Candidate]:
             sentence=f"Broker {broker_id} does not get the remote log's metadata",
             why=f"For more than {in_time(METADATA_FAILED_MS)}. {known}; it copies nothing.",
             action=f"Look at its log for errors of {METADATA_TOPIC}; when the topic is in order, restart the broker.",
-            hold_ms=METADATA_FAILED_MS,
+            for_ms=METADATA_FAILED_MS,
             replaces="metadata-loading",
             **about,
         )
 
 
-def throttles_left(sight: Sight) -> Iterable[Candidate]:
+def throttles_left(context: FindingContext) -> Iterable[Candidate]:
     """A replication throttle that no move uses slows ordinary replication down."""
-    moving = {row.topic for row in sight.partitions if row.adding_replicas or row.removing_replicas}
-    for throttle in sight.throttles:
+    moving = {row.topic for row in context.partitions if row.adding_replicas or row.removing_replicas}
+    for throttle in context.throttles:
         if throttle.topic in moving or (throttle.topic is None and moving):
             continue
         where = throttle.topic or (f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers")
@@ -387,5 +389,5 @@ def throttles_left(sight: Sight) -> Iterable[Candidate]:
             facts={"name": throttle.name, "value": throttle.value[:200]},
             topic=throttle.topic,
             broker_id=None if throttle.broker_id == -1 else throttle.broker_id,
-            hold_ms=THROTTLE_HOLD_MS,
+            for_ms=THROTTLE_HOLD_MS,
         )

@@ -11,7 +11,7 @@ from backend.control.findings.finding_context import (
     NOTICE,
     WARNING,
     Candidate,
-    Sight,
+    FindingContext,
     count,
     local_retention_bytes,
     name_of,
@@ -38,21 +38,21 @@ SLOW_HOLD_MS: Final = 10_000
 ERROR_CHARS_MAX: Final = 1_000
 
 
-def open_copies(sight: Sight) -> Iterable[Candidate]:
+def open_copies(context: FindingContext) -> Iterable[Candidate]:
     """Copies that take far too long: hung with their leader, or dangling because their author leads no more."""
-    if sight.ledger_ms is None:
+    if context.ledger_ms is None:
         return
-    leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in sight.partitions}
-    for segment in sight.open_segments:
+    leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in context.partitions}
+    for segment in context.open_segments:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
             continue
         key = (segment.topic, segment.partition)
-        age_ms, leader = sight.ledger_ms - segment.copy_started_ms, leaders.get(key)
+        age_ms, leader = context.ledger_ms - segment.copy_started_ms, leaders.get(key)
         if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
             if age_ms > HUNG_MS_MIN:
                 yield _dangling(segment, age_ms, None if leader is None else leader[0])
-        elif age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * sight.p99_ms.get(key, 0)):
-            yield _hung(segment, age_ms, sight.p99_ms.get(key))
+        elif age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * context.p99_ms.get(key, 0)):
+            yield _hung(segment, age_ms, context.p99_ms.get(key))
 
 
 def _dangling(segment: SegmentRow, age_ms: int, leader: int | None) -> Candidate:
@@ -87,13 +87,13 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
     )
 
 
-def failing_copies(sight: Sight) -> Iterable[Candidate]:
+def failing_copies(context: FindingContext) -> Iterable[Candidate]:
     """The newest copies of a partition failed, none has finished since. Told by the embedded engine only."""
     newest: dict[tuple[str, int], list[CopyEvent]] = defaultdict(list)
-    for event in sight.copy_events:
+    for event in context.copy_events:
         if event.outcome in ("finished", "failed"):
             newest[event.topic, event.partition].append(event)
-    led = {(row.topic, row.partition): row.leader for row in sight.partitions}
+    led = {(row.topic, row.partition): row.leader for row in context.partitions}
     for (topic, partition), events in sorted(newest.items()):
         failures = _failures(events)
         if not failures or led.get((topic, partition)) != failures[0].broker_id:
@@ -129,10 +129,10 @@ def _failures(newest_first: Sequence[CopyEvent]) -> list[CopyEvent]:
     return found
 
 
-def slow_copies(sight: Sight) -> Iterable[Candidate]:
+def slow_copies(context: FindingContext) -> Iterable[Candidate]:
     """More waits for its upload than local retention allows, so nothing local can be deleted."""
-    for row in sight.tiered:
-        topic = sight.topic(row.topic)
+    for row in context.tiered:
+        topic = context.topic(row.topic)
         pending, limit = pending_bytes(row), local_retention_bytes(topic)
         if pending is None or limit is None or pending < limit:
             continue
@@ -149,18 +149,18 @@ def slow_copies(sight: Sight) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            hold_ms=SLOW_HOLD_MS,
+            for_ms=SLOW_HOLD_MS,
         )
 
 
-def late_deletes(sight: Sight) -> Iterable[Candidate]:
+def late_deletes(context: FindingContext) -> Iterable[Candidate]:
     """Deletions from the remote tier that were begun and do not end."""
-    if sight.ledger_ms is None:
+    if context.ledger_ms is None:
         return
-    for segment in sight.open_segments:
+    for segment in context.open_segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
             continue
-        age_ms = sight.ledger_ms - segment.delete_started_ms
+        age_ms = context.ledger_ms - segment.delete_started_ms
         if age_ms > DELETE_OVERDUE_MS:
             yield Candidate(
                 slug="delete-lag",
@@ -176,10 +176,10 @@ def late_deletes(sight: Sight) -> Iterable[Candidate]:
             )
 
 
-def local_debt(sight: Sight) -> Iterable[Candidate]:
+def local_debt(context: FindingContext) -> Iterable[Candidate]:
     """Copied data that local retention should have removed from the leader's disk."""
-    for row in sight.tiered:
-        topic = sight.topic(row.topic)
+    for row in context.tiered:
+        topic = context.topic(row.topic)
         pending, limit, segment = pending_bytes(row), local_retention_bytes(topic), setting(topic, "segment.bytes")
         if pending is None or limit is None or segment is None or row.local_log_bytes is None:
             continue
@@ -199,23 +199,23 @@ def local_debt(sight: Sight) -> Iterable[Candidate]:
                 topic=row.topic,
                 partition=row.partition,
                 broker_id=row.leader,
-                hold_ms=LOCAL_DEBT_HOLD_MS,
+                for_ms=LOCAL_DEBT_HOLD_MS,
             )
 
 
-def leaked_segments(sight: Sight) -> Iterable[Candidate]:
+def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
     """Remote segments that retention never counts: outside the leader's epochs, or forgotten by its index."""
-    if sight.finished is None:
+    if context.finished is None:
         return
-    chains = {(r.topic, r.partition): r for r in sight.replicas if r.role == "leader" and _chain_known(r)}
+    chains = {(r.topic, r.partition): r for r in context.replicas if r.role == "leader" and _chain_known(r)}
     by_partition: dict[tuple[str, int], list[FinishedSegment]] = defaultdict(list)
-    for segment in sight.finished:
+    for segment in context.finished:
         by_partition[segment.topic, segment.partition].append(segment)
     for key, segments in sorted(by_partition.items()):
         if key not in chains:
             continue
         outside, why = _outside(segments, chains[key])
-        orphaned = _replaced(segments) if sight.kafka_rules else []
+        orphaned = _replaced(segments) if context.kafka_rules else []
         lost = {s.segment_id: s for s in (*outside, *orphaned)}
         if not lost:
             continue

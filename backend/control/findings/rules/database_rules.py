@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, Sight
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
 
 # So long it is said that the database was put back; what it lacks is asked for on the next working day.
 SAID_MS: Final = 86_400_000
 
 
-def lost_databases(sight: Sight) -> Iterable[Candidate]:
+def lost_databases(context: FindingContext) -> Iterable[Candidate]:
     """The file was lost within the last day, and this is what stands in its place."""
-    recent = [one for one in sight.restored if sight.at_ms - one.at_ms < SAID_MS]
+    recent = [one for one in context.restored if context.at_ms - one.at_ms < SAID_MS]
     if not recent:
         return
     worst = max(recent, key=lambda one: (bool(one.missing), one.at_ms))

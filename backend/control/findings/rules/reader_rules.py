@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, GroupOffset, Sight, count, ids
+from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
 from backend.control.formatting import in_bytes
 from backend.store.samples import PartitionSample
 
@@ -64,17 +64,17 @@ def _bytes(row: PartitionSample, offsets: int) -> int | None:
     return round(row.remote_log_bytes * min(1.0, offsets / (tiered + 1 - start)))
 
 
-def remote_read_storms(sight: Sight) -> Iterable[Candidate]:
+def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
     """A group reads from the remote tier while reads wait for a reader there.
 
     Where the brokers do not tell how many wait, only that the group reads and goes on is known: a notice, inferred.
     """
     by_group: dict[str, list[RemoteReads]] = defaultdict(list)
-    for reads in remote_reads(sight.group_offsets, sight.partitions):
+    for reads in remote_reads(context.group_offsets, context.partitions):
         by_group[reads.group].append(reads)
     for group, rows in by_group.items():
         leaders = {row.leader for row in rows}
-        queues = {leader: sight.reader_queues[leader] for leader in leaders if leader in sight.reader_queues}
+        queues = {leader: context.reader_queues[leader] for leader in leaders if leader in context.reader_queues}
         busy = {leader: queue for leader, queue in queues.items() if queue > 0}
         if busy or (len(queues) < len(leaders) and any(row.moved for row in rows if row.leader not in queues)):
             yield _storm(group, rows, busy)
@@ -106,5 +106,5 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
             "source": "exact" if busy else "inferred",
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
-        hold_ms=STORM_HOLD_MS,
+        for_ms=STORM_HOLD_MS,
     )

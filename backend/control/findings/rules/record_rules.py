@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.control.findings.finding_context import WARNING, Candidate, Sight
+from backend.control.findings.finding_context import WARNING, Candidate, FindingContext
 
 _EVENTS: Final = "events"
 EVENTS_TOPIC: Final = "__ebbline_events"
 
 
-def unreadable_records(sight: Sight) -> Iterable[Candidate]:
+def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
     """Somebody wrote what is no record, or says nothing, into an internal topic: its readers passed it over."""
-    for reader, number in sight.passed_over.items():
+    for reader, number in context.passed_over.items():
         own = reader == _EVENTS
         log = "the backend's log" if own else "the broker's log"
         yield Candidate(

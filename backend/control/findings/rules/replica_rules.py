@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, Sight, ids, name_of
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids, name_of
 from backend.control.formatting import in_time
 from backend.store.samples import PartitionSample, ReplicaSample
-from backend.tiering.phase_inference import never_joins
+from backend.tiering.phase_inference import bootstrap_trap
 from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
@@ -22,18 +22,18 @@ THIN_HOLD_MS: Final = 5_000
 THIN_RECORDS_MIN: Final = 100
 
 
-def stuck_followers(sight: Sight) -> Iterable[Candidate]:
+def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
     """A replica outside the ISR without progress; names the traps of Kafka 4.3.1 and the way out."""
-    partitions = {(row.topic, row.partition): row for row in sight.partitions}
-    for replica in sight.replicas:
+    partitions = {(row.topic, row.partition): row for row in context.partitions}
+    for replica in context.replicas:
         partition = partitions.get((replica.topic, replica.partition))
-        if partition is None or replica.phase is None or not _still(sight, partition, replica):
+        if partition is None or replica.phase is None or not _still(context, partition, replica):
             continue
         if _keeps_acknowledged(replica):
             continue  # below
-        since_ms = sight.at_ms - _moved_ms(sight, replica)
+        since_ms = context.at_ms - _moved_ms(context, replica)
         name = f"{name_of(replica)} on broker {replica.broker_id}"
-        rule, why, action = _why_stuck(sight, partition, replica)
+        rule, why, action = _why_stuck(context, partition, replica)
         yield Candidate(
             slug="follower-stuck",
             object=name,
@@ -45,11 +45,11 @@ def stuck_followers(sight: Sight) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            hold_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
+            for_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
         )
 
 
-def _still(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> bool:
+def _still(context: FindingContext, partition: PartitionSample, replica: ReplicaSample) -> bool:
     """Outside the ISR, behind, and its log end did not move since the round before.
 
     Its phase would not do: a fetcher that tries again every second goes through all of them each time.
@@ -57,19 +57,19 @@ def _still(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> 
     if replica.in_isr or partition.log_end_offset is None or partition.leader == replica.broker_id:
         return False
     behind = (replica.log_end_offset or 0) < partition.log_end_offset
-    return behind and _moved_ms(sight, replica) < sight.at_ms
+    return behind and _moved_ms(context, replica) < context.at_ms
 
 
-def _moved_ms(sight: Sight, replica: ReplicaSample) -> int:
-    return sight.moved_ms.get((replica.topic, replica.partition, replica.broker_id), sight.at_ms)
+def _moved_ms(context: FindingContext, replica: ReplicaSample) -> int:
+    return context.moved_ms.get((replica.topic, replica.partition, replica.broker_id), context.at_ms)
 
 
-def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
+def _why_stuck(context: FindingContext, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
     """(rule, evidence, action)."""
     told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
     if partition.tiered and not replica.log_end_offset and partition.local_log_start_offset:
-        trap = never_joins(
-            sight.flags.get(replica.broker_id),
+        trap = bootstrap_trap(
+            context.flags.get(replica.broker_id),
             partition.pending_reason,
             partition.log_start_offset,
             partition.local_log_start_offset,
@@ -90,13 +90,13 @@ def _keeps_acknowledged(replica: ReplicaSample) -> bool:
     return replica.phase == FollowerPhase.FAILED and told.get("rule") == KEEPS_ACKNOWLEDGED
 
 
-def refused_truncations(sight: Sight) -> Iterable[Candidate]:
+def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
     """A follower that would have to give up acknowledged records to follow its leader, and does not.
 
     Told by the embedded engine only: Kafka's followers cut their logs.
     """
-    leaders = {(row.topic, row.partition): row.leader for row in sight.partitions}
-    for replica in sight.replicas:
+    leaders = {(row.topic, row.partition): row.leader for row in context.partitions}
+    for replica in context.replicas:
         if replica.in_isr or not _keeps_acknowledged(replica):
             continue
         leader = leaders.get((replica.topic, replica.partition), -1)
@@ -117,16 +117,16 @@ def refused_truncations(sight: Sight) -> Iterable[Candidate]:
         )
 
 
-def stalled_moves(sight: Sight) -> Iterable[Candidate]:
+def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
     """A reassignment whose new replica makes no progress, or which was asked to go back and cannot."""
-    replicas = {(r.topic, r.partition, r.broker_id): r for r in sight.replicas}
-    for row in sight.partitions:
+    replicas = {(r.topic, r.partition, r.broker_id): r for r in context.replicas}
+    for row in context.partitions:
         going_back = sorted(set(row.adding_replicas) & set(row.removing_replicas))
         stalled = [
             replica
             for broker_id in row.adding_replicas
             if (replica := replicas.get((row.topic, row.partition, broker_id))) is not None
-            and (replica.error is not None or _still(sight, row, replica))
+            and (replica.error is not None or _still(context, row, replica))
         ]
         if not stalled and not going_back:
             continue
@@ -154,22 +154,22 @@ def stalled_moves(sight: Sight) -> Iterable[Candidate]:
             },
             topic=row.topic,
             partition=row.partition,
-            hold_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
+            for_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
         )
 
 
-def thin_leaders(sight: Sight) -> Iterable[Candidate]:
+def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
     """A leader that holds less than half of what an in-sync follower holds locally: its readers go to the remote tier.
 
     That is a replica which was bootstrapped from the tiered offset (KIP-1023) and then became leader (KIP-1303).
     """
     depths: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
-    for replica in sight.replicas:
+    for replica in context.replicas:
         if replica.in_isr and replica.error is None:
             start, end = replica.local_log_start_offset, replica.log_end_offset
             if start is not None and end is not None:
                 depths[replica.topic, replica.partition][replica.broker_id] = end - start
-    for row in sight.tiered:
+    for row in context.tiered:
         found = depths[row.topic, row.partition]
         own = found.get(row.leader)
         if own is None:
@@ -189,13 +189,13 @@ def thin_leaders(sight: Sight) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            hold_ms=THIN_HOLD_MS,
+            for_ms=THIN_HOLD_MS,
         )
 
 
-def divergence(sight: Sight) -> Iterable[Candidate]:
+def divergence(context: FindingContext) -> Iterable[Candidate]:
     """Logs that contradict each other: an in-sync replica of another epoch, or an upload that nobody holds any more."""
-    for replica in sight.replicas:
+    for replica in context.replicas:
         told = replica.evidence if isinstance(replica.evidence, dict) else {}
         at = told.get("disagrees_with_leader_at")
         if at is None or not replica.in_isr or replica.error is not None:
@@ -212,9 +212,9 @@ def divergence(sight: Sight) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            hold_ms=DIVERGENCE_HOLD_MS,
+            for_ms=DIVERGENCE_HOLD_MS,
         )
-    for row in sight.tiered:
+    for row in context.tiered:
         pending, local = row.earliest_pending_upload_offset, row.local_log_start_offset
         if row.pending_reason is not None or pending is None or local is None or not 0 <= pending < local:
             continue
@@ -229,5 +229,5 @@ def divergence(sight: Sight) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            hold_ms=DIVERGENCE_HOLD_MS,
+            for_ms=DIVERGENCE_HOLD_MS,
         )

@@ -63,7 +63,7 @@ class AlterOp(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class ConfigSynonym:
     """One level a value could come from; the winner stands first."""
 
     name: str
@@ -81,7 +81,7 @@ class ConfigEntry:
     config_type: ConfigType
     read_only: bool
     sensitive: bool
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ConfigSynonym, ...]
 
     def at(self, source: ConfigSource) -> str | None:
         """The value that one level gives; None when it is not set there."""
@@ -98,7 +98,7 @@ class ConfigChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ConfigResource:
     """A topic by name, a broker by id, or the brokers' cluster-wide default (BROKER, "")."""
 
     type: int
@@ -117,7 +117,7 @@ async def describe_broker(
     gateway: Gateway, node_id: int, *, names: Sequence[str] | None = None, lane: Lane = Lane.SAMPLE
 ) -> Entries:
     """Settings of one broker as it has them in effect, by name. Raises GatewayError or KafkaError."""
-    resource = Resource(BROKER, str(node_id))
+    resource = ConfigResource(BROKER, str(node_id))
     request = _describe_request([resource], names)
     answer, _ = await gateway.ask_node(node_id, request, m.DescribeConfigsResponse, at_least=1, lane=lane)
     return _one(answer, resource)
@@ -125,7 +125,7 @@ async def describe_broker(
 
 async def describe_cluster_default(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> Entries:
     """Settings given to all brokers dynamically. Raises GatewayError or KafkaError."""
-    resource = Resource(BROKER, CLUSTER_DEFAULT)
+    resource = ConfigResource(BROKER, CLUSTER_DEFAULT)
     answer = await gateway.ask_any(
         _describe_request([resource], None), m.DescribeConfigsResponse, at_least=1, lane=lane
     )
@@ -146,7 +146,7 @@ class TopicSettings:
         begins = range(0, len(topics), TOPICS_PER_REQUEST)
         self._last = {begin: self._last.get(begin) or LastAnswer() for begin in begins}
         for begin in begins:
-            resources = [Resource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
+            resources = [ConfigResource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
             request, last = _describe_request(resources, self._names), self._last[begin]
             answer = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane, last=last)
             found |= last.made(answer, _by_topic)
@@ -164,7 +164,7 @@ def _by_topic(answer: m.DescribeConfigsResponse) -> dict[str, Entries]:
     return {result.resource_name: _entries(result) for result in answer.results if not result.error_code}
 
 
-def _describe_request(resources: Sequence[Resource], names: Sequence[str] | None) -> m.DescribeConfigsRequest:
+def _describe_request(resources: Sequence[ConfigResource], names: Sequence[str] | None) -> m.DescribeConfigsRequest:
     keys = None if names is None else list(names)
     return m.DescribeConfigsRequest(
         include_synonyms=True,
@@ -176,7 +176,7 @@ def _describe_request(resources: Sequence[Resource], names: Sequence[str] | None
     )
 
 
-def _one(answer: m.DescribeConfigsResponse, resource: Resource) -> Entries:
+def _one(answer: m.DescribeConfigsResponse, resource: ConfigResource) -> Entries:
     for result in answer.results:
         if result.resource_name == resource.name:
             if result.error_code:
@@ -194,7 +194,7 @@ def _entries(result: m.DescribeConfigsResponse.Results) -> Entries:
             config_type=ConfigType(c.config_type) if 0 <= c.config_type <= 9 else ConfigType.UNKNOWN,
             read_only=c.read_only,
             sensitive=c.is_sensitive,
-            synonyms=tuple(Synonym(s.name, s.value, _source(s.source)) for s in c.synonyms),
+            synonyms=tuple(ConfigSynonym(s.name, s.value, _source(s.source)) for s in c.synonyms),
         )
         for c in result.configs
     }
@@ -206,7 +206,7 @@ def _source(number: int) -> ConfigSource:
 
 async def alter_configs(
     gateway: Gateway,
-    resource: Resource,
+    resource: ConfigResource,
     changes: Sequence[ConfigChange],
     *,
     validate_only: bool = False,
@@ -252,12 +252,12 @@ __all__ = [
     "AlterOp",
     "ConfigChange",
     "ConfigEntry",
+    "ConfigResource",
     "ConfigSource",
+    "ConfigSynonym",
     "ConfigType",
     "Entries",
     "KafkaError",
-    "Resource",
-    "Synonym",
     "TopicSettings",
     "alter_configs",
     "describe_broker",

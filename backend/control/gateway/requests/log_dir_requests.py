@@ -15,7 +15,7 @@ from backend.tiering.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAsideReplica:
     """A replica's folder that a broker keeps although nobody uses it; since when and why. Told by our engine only."""
 
     name: str
@@ -34,14 +34,14 @@ class OfflineLog:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirDescription:
     """One log directory; the sizes of its volume are None where the broker does not say."""
 
     path: str
     total_bytes: int | None
     usable_bytes: int | None
     error: ErrorCode
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[SetAsideReplica, ...] = ()
     offline_logs: tuple[OfflineLog, ...] = ()
 
 
@@ -58,7 +58,7 @@ class ReplicaSize:
 class BrokerDisk:
     """All log directories of a broker and what lies in them, without replicas that move between directories."""
 
-    log_dirs: tuple[LogDir, ...]
+    log_dirs: tuple[LogDirDescription, ...]
     replicas: dict[TopicPartition, ReplicaSize]
 
     @property
@@ -88,12 +88,12 @@ async def describe_log_dirs(
     replicas: dict[TopicPartition, ReplicaSize] = {}
     for result in answer.results:
         dirs.append(
-            LogDir(
+            LogDirDescription(
                 result.log_dir,
                 result.total_bytes if result.total_bytes >= 0 else None,
                 result.usable_bytes if result.usable_bytes >= 0 else None,
                 error_code(result.error_code),
-                tuple(SetAside(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
+                tuple(SetAsideReplica(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
                 tuple(
                     OfflineLog(TopicPartition(one.topic, one.partition_index), printable(one.reason))
                     for one in result.offline_logs

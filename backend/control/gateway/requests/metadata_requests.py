@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from backend.control.gateway.broker_connection import Address, LastAnswer
+from backend.control.gateway.broker_connection import BrokerAddress, LastAnswer
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
@@ -13,17 +13,17 @@ from backend.tiering.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerMetadata:
     """A registered broker."""
 
     broker_id: int
-    address: Address
+    address: BrokerAddress
     rack: str | None
     fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionMetadata:
     """A partition's assignment; `leader` is -1 while there is none, `error` is Kafka's code of the partition."""
 
     topic: str
@@ -43,24 +43,24 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicMetadata:
     """A topic with all its partitions, in order."""
 
     topic: str
     topic_id: bytes
     internal: bool
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[PartitionMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterMetadata:
     """The answer to one Metadata request."""
 
     cluster_id: str
     controller_id: int | None
-    brokers: tuple[BrokerView, ...]
-    topics: tuple[TopicView, ...]
-    partitions: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+    brokers: tuple[BrokerMetadata, ...]
+    topics: tuple[TopicMetadata, ...]
+    partitions: tuple[PartitionMetadata, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", tuple(p for topic in self.topics for p in topic.partitions))
@@ -70,8 +70,8 @@ async def fetch_cluster(
     gateway: Gateway,
     *,
     lane: Lane = Lane.SAMPLE,
-    last: LastAnswer[m.MetadataResponse, ClusterView] | None = None,
-) -> ClusterView:
+    last: LastAnswer[m.MetadataResponse, ClusterMetadata] | None = None,
+) -> ClusterMetadata:
     """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable.
 
     While nothing changes, the same `last` gives the same view.
@@ -85,7 +85,7 @@ async def fetch_cluster(
     return view
 
 
-async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE) -> TopicView:
+async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE) -> TopicMetadata:
     """One topic. Raises ClusterUnavailable, KafkaError for a topic that is not there."""
     request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)], allow_auto_topic_creation=False)
     answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
@@ -96,20 +96,20 @@ async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
 
 
-def _cluster_view(answer: m.MetadataResponse) -> ClusterView:
+def _cluster_view(answer: m.MetadataResponse) -> ClusterMetadata:
     topics = [_topic_view(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
-    return ClusterView(
+    return ClusterMetadata(
         cluster_id=answer.cluster_id or "",
         controller_id=answer.controller_id if answer.controller_id >= 0 else None,
-        brokers=tuple(BrokerView(b.node_id, Address(b.host, b.port), b.rack) for b in answer.brokers),
+        brokers=tuple(BrokerMetadata(b.node_id, BrokerAddress(b.host, b.port), b.rack) for b in answer.brokers),
         topics=tuple(sorted(topics, key=lambda topic: topic.topic)),
     )
 
 
-def _topic_view(topic: m.MetadataResponse.Topics) -> TopicView:
+def _topic_view(topic: m.MetadataResponse.Topics) -> TopicMetadata:
     name = topic.name or ""
     partitions = (
-        PartitionView(
+        PartitionMetadata(
             topic=name,
             topic_id=topic.topic_id,
             partition=p.partition_index,
@@ -123,17 +123,17 @@ def _topic_view(topic: m.MetadataResponse.Topics) -> TopicView:
         for p in topic.partitions
     )
     ordered = tuple(sorted(partitions, key=lambda p: p.partition))
-    return TopicView(name, topic.topic_id, topic.is_internal, ordered)
+    return TopicMetadata(name, topic.topic_id, topic.is_internal, ordered)
 
 
-async def fetch_brokers(gateway: Gateway) -> tuple[BrokerView, ...]:
+async def fetch_brokers(gateway: Gateway) -> tuple[BrokerMetadata, ...]:
     """All registered brokers, fenced ones too where the cluster can tell (DescribeCluster v2, KIP-1073)."""
     request = m.DescribeClusterRequest(include_fenced_brokers=True)
     answer = await gateway.ask_any(request, m.DescribeClusterResponse)
     if answer.error_code:
         raise error_for(answer.error_code, answer.error_message)
     return tuple(
-        BrokerView(b.broker_id, Address(b.host, b.port), b.rack, fenced=b.is_fenced)
+        BrokerMetadata(b.broker_id, BrokerAddress(b.host, b.port), b.rack, fenced=b.is_fenced)
         for b in sorted(answer.brokers, key=lambda b: b.broker_id)
     )
 

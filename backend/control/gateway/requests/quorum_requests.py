@@ -11,7 +11,7 @@ from backend.tiering.ids import uuid_text
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumReplica:
+class QuorumReplicaState:
     """A node that follows the metadata log; `role` is voter or observer. Times in ms since the epoch, -1: never.
 
     `directory_id`: as Kafka's tools write it; None where the quorum knows its voters by their ids alone. A voter that
@@ -29,21 +29,21 @@ class QuorumReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
+class QuorumInfo:
     """The quorum as its leader tells it."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    replicas: tuple[QuorumReplica, ...]
+    replicas: tuple[QuorumReplicaState, ...]
 
-    def lag(self, replica: QuorumReplica) -> int:
+    def lag(self, replica: QuorumReplicaState) -> int:
         """Records that the replica lacks of what the leader has."""
         ends = [one.log_end_offset for one in self.replicas if one.node_id == self.leader_id and one.role == "voter"]
         return max(0, max(ends, default=self.high_watermark) - max(0, replica.log_end_offset))
 
 
-async def fetch_quorum(gateway: Gateway) -> Quorum | None:
+async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
     """The quorum; None when the cluster does not tell or has no leader. Raises GatewayError."""
     topic = m.DescribeQuorumRequest.Topics
     request = m.DescribeQuorumRequest(
@@ -60,14 +60,14 @@ async def fetch_quorum(gateway: Gateway) -> Quorum | None:
     return None
 
 
-def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> Quorum:
+def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> QuorumInfo:
     voters = {one.replica_id: one for one in partition.current_voters}
     joining = {one.replica_id: one for one in partition.observers if one.replica_id in voters}
     replicas = [
         _replica(joining.get(voter, one), "voter", counted=voter not in joining) for voter, one in voters.items()
     ]
     replicas += [_replica(one, "observer") for one in partition.observers if one.replica_id not in voters]
-    return Quorum(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(replicas))
+    return QuorumInfo(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(replicas))
 
 
 def _replica(
@@ -76,9 +76,9 @@ def _replica(
     role: str,
     *,
     counted: bool = True,
-) -> QuorumReplica:
+) -> QuorumReplicaState:
     directory_id = bytes(told.replica_directory_id)
-    return QuorumReplica(
+    return QuorumReplicaState(
         told.replica_id,
         role,
         told.log_end_offset,

@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PartitionReassignment:
     """A partition whose replicas change; `replicas` holds the added and the leaving ones too."""
 
     replicas: tuple[int, ...]
@@ -25,14 +25,16 @@ class Move:
     removing: tuple[int, ...]
 
 
-async def list_reassignments(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> dict[TopicPartition, Move]:
+async def list_reassignments(
+    gateway: Gateway, *, lane: Lane = Lane.SAMPLE
+) -> dict[TopicPartition, PartitionReassignment]:
     """All moves in progress. Raises GatewayError or KafkaError."""
     request = m.ListPartitionReassignmentsRequest(timeout_ms=10_000, topics=None)
     answer = await gateway.ask_any(request, m.ListPartitionReassignmentsResponse, lane=lane)
     if answer.error_code:
         raise error_for(answer.error_code, answer.error_message)
     return {
-        TopicPartition(topic.name, p.partition_index): Move(
+        TopicPartition(topic.name, p.partition_index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
         for topic in answer.topics

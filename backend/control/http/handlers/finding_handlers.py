@@ -18,7 +18,7 @@ from backend.control.http.api_models import (
 )
 from backend.control.http.call import Call
 from backend.control.http.problems import Problem
-from backend.control.operations.audit_entries import AuditEntry, AuditResult, record
+from backend.control.operations.audit_entries import AuditEntry, AuditResult, append_entry
 from backend.control.wall_clock import now_ms
 from backend.store.queries import findings as queries
 from backend.store.queries.findings import Finding
@@ -106,7 +106,7 @@ async def _change(
             reason=reason,
             diff=None if refusal or after is None else _diff(before, after),
         )
-        record(connection, cluster_id, entry)
+        append_entry(connection, cluster_id, entry)
         data_changed(connection, cluster_id, "backend")
         return after, refusal
 

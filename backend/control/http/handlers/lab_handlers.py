@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from backend.control.formatting import in_bytes
 from backend.control.http.api_models import BootstrapAnswer, BootstrapBody, FaultBody, FaultsAnswer
-from backend.control.http.call import Answer, Call
+from backend.control.http.call import Call, HandlerResult
 from backend.control.lab.faults.fault_scripts import TAKES_BROKER
 from backend.control.lab.faults.scenarios import SCENARIOS
-from backend.control.operations.audit_entries import AuditEntry, AuditResult, record
+from backend.control.operations.audit_entries import AuditEntry, AuditResult, append_entry
 from backend.control.operations.operation_errors import OperationError
 
 
-async def start_bootstrap(call: Call) -> Answer:
+async def start_bootstrap(call: Call) -> HandlerResult:
     """Begins a race; 202 with the run, whose progress `get_bootstrap` tells."""
     body: BootstrapBody = call.body
     asked = f"{in_bytes(body.size_bytes)}, {body.tiered_percent} % tiered"
@@ -21,7 +21,7 @@ async def start_bootstrap(call: Call) -> Answer:
         await _audit(call, "start bootstrap race", AuditResult.REFUSED, str(error))
         raise
     await _audit(call, "start bootstrap race", AuditResult.ACCEPTED, asked)
-    return Answer(BootstrapAnswer(run=run), 202)
+    return HandlerResult(BootstrapAnswer(run=run), 202)
 
 
 async def get_bootstrap(call: Call) -> BootstrapAnswer:
@@ -29,7 +29,7 @@ async def get_bootstrap(call: Call) -> BootstrapAnswer:
     return BootstrapAnswer(run=call.control.bootstrap_lab.run)
 
 
-async def cancel_bootstrap(call: Call) -> Answer:
+async def cancel_bootstrap(call: Call) -> HandlerResult:
     """Ends the race that is going on."""
     try:
         run = call.control.bootstrap_lab.cancel()
@@ -37,7 +37,7 @@ async def cancel_bootstrap(call: Call) -> Answer:
         await _audit(call, "cancel bootstrap race", AuditResult.REFUSED, str(error))
         raise
     await _audit(call, "cancel bootstrap race", AuditResult.ACCEPTED, None)
-    return Answer(BootstrapAnswer(run=run), 202)
+    return HandlerResult(BootstrapAnswer(run=run), 202)
 
 
 async def get_faults(call: Call) -> FaultsAnswer:
@@ -52,28 +52,28 @@ async def get_faults(call: Call) -> FaultsAnswer:
     )
 
 
-async def break_it(call: Call) -> Answer:
+async def inject(call: Call) -> HandlerResult:
     """Begins a scenario; 202, its progress is told by `get_faults`."""
     body: FaultBody = call.body
     asked = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
     try:
-        call.control.fault_lab.break_it(body.scenario, body.broker, call.actor.name)
+        call.control.fault_lab.inject(body.scenario, body.broker, call.actor.name)
     except OperationError as error:
         await _audit(call, "break", AuditResult.REFUSED, f"{asked}: {error}", "lab scenario")
         raise
     await _audit(call, "break", AuditResult.ACCEPTED, asked, "lab scenario")
-    return Answer(await get_faults(call), 202)
+    return HandlerResult(await get_faults(call), 202)
 
 
-async def heal(call: Call) -> Answer:
+async def clear(call: Call) -> HandlerResult:
     """Mends what the lab broke."""
     try:
-        run = call.control.fault_lab.heal()
+        run = call.control.fault_lab.clear()
     except OperationError as error:
         await _audit(call, "heal", AuditResult.REFUSED, str(error), "lab scenario")
         raise
     await _audit(call, "heal", AuditResult.ACCEPTED, run.slug, "lab scenario")
-    return Answer(await get_faults(call), 202)
+    return HandlerResult(await get_faults(call), 202)
 
 
 async def _audit(
@@ -81,4 +81,4 @@ async def _audit(
 ) -> None:
     entry = AuditEntry(call.actor, action, what, result, detail=detail)
     control = call.control
-    await control.deferred.write(control.database, lambda c: record(c, control.settings.cluster_id, entry))
+    await control.deferred.write(control.database, lambda c: append_entry(c, control.settings.cluster_id, entry))

@@ -7,6 +7,7 @@ from typing import Final
 
 from backend.control.http.api_models import (
     DryRunAnswer,
+    EmptyBody,
     ExecuteBody,
     LimitBody,
     PlanAnswer,
@@ -15,11 +16,10 @@ from backend.control.http.api_models import (
     PlansAnswer,
     PlansQuery,
     RevertBody,
-    SteerBody,
 )
-from backend.control.http.call import Answer, Call
-from backend.control.http.plan_events import Feed
-from backend.control.operations.lifecycle.execution_control import Wish
+from backend.control.http.call import Call, HandlerResult
+from backend.control.http.plan_events import PlanEventStream
+from backend.control.operations.lifecycle.execution_control import PlanCommand
 from backend.control.operations.lifecycle.plan_claim import Confirmation
 from backend.control.operations.lifecycle.plan_states import FINISHED, PlanState
 from backend.control.operations.lifecycle.plan_store import version_of
@@ -29,13 +29,13 @@ IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 IF_MATCH: Final = "If-Match"
 
 
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> HandlerResult:
     """Plans a change. 201 with the stored plan, also when its checks refuse it; 200 for a dry run."""
     body: PlanBody = call.body
     operations = call.control.operations
     if body.dry_run:
         snapshot, draft = await operations.dry_run(call.actor, body.kind, body.inputs)
-        return Answer(
+        return HandlerResult(
             DryRunAnswer(
                 kind=body.kind,
                 refused=draft.refused,
@@ -61,23 +61,23 @@ async def list_plans(call: Call) -> PlansAnswer:
     return PlansAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> HandlerResult:
     """One plan as it is now; its ETag can be given with the execution."""
     path: PlanPath = call.path
     return _answer(await call.control.operations.get(path.plan_id))
 
 
-async def events(call: Call) -> Answer:
+async def events(call: Call) -> HandlerResult:
     """The plan each time it changes, as server-sent events `plan`, until it has ended or ten minutes have passed."""
     path: PlanPath = call.path
     operations = call.control.operations
     first = await operations.get(path.plan_id)
-    feed = Feed(lambda: operations.get(path.plan_id), first, call.actor)
+    feed = PlanEventStream(lambda: operations.get(path.plan_id), first, call.actor)
     stream: AsyncIterator[bytes] = feed.stream()
-    return Answer(stream, media_type="text/event-stream")
+    return HandlerResult(stream, media_type="text/event-stream")
 
 
-async def execute(call: Call) -> Answer:
+async def execute(call: Call) -> HandlerResult:
     """Executes a plan once. 200 when it has ended, 202 while it still runs; the plan's state tells how."""
     path: PlanPath = call.path
     body: ExecuteBody = call.body
@@ -87,50 +87,50 @@ async def execute(call: Call) -> Answer:
     return _answer(row, 200 if PlanState(row.state) in FINISHED else 202)
 
 
-async def pause(call: Call) -> Answer:
+async def pause(call: Call) -> HandlerResult:
     """Begins no further batch; what moves comes to its end."""
-    return await _steer(call, Wish.PAUSE)
+    return await _steer(call, PlanCommand.PAUSE)
 
 
-async def resume(call: Call) -> Answer:
+async def resume(call: Call) -> HandlerResult:
     """Goes on with a paused plan."""
-    return await _steer(call, Wish.RESUME)
+    return await _steer(call, PlanCommand.RESUME)
 
 
-async def stop(call: Call) -> Answer:
+async def stop(call: Call) -> HandlerResult:
     """Ends the plan: finished parts stay, what moves goes back, what waits is left as it is."""
-    return await _steer(call, Wish.STOP)
+    return await _steer(call, PlanCommand.STOP)
 
 
-async def limit(call: Call) -> Answer:
+async def limit(call: Call) -> HandlerResult:
     """Gives a plan that is being carried out another limit."""
     body: LimitBody = call.body
     path: PlanPath = call.path
-    row = await call.control.operations.steer(
-        call.actor, path.plan_id, Wish.LIMIT, throttle_bytes_per_s=body.throttle_bytes_per_s
+    row = await call.control.operations.send_command(
+        call.actor, path.plan_id, PlanCommand.LIMIT, throttle_bytes_per_s=body.throttle_bytes_per_s
     )
     return _answer(row)
 
 
-async def _steer(call: Call, wish: Wish) -> Answer:
+async def _steer(call: Call, wish: PlanCommand) -> HandlerResult:
     path: PlanPath = call.path
-    body: SteerBody = call.body
+    body: EmptyBody = call.body
     del body  # takes nothing
-    return _answer(await call.control.operations.steer(call.actor, path.plan_id, wish))
+    return _answer(await call.control.operations.send_command(call.actor, path.plan_id, wish))
 
 
-async def revert(call: Call) -> Answer:
+async def revert(call: Call) -> HandlerResult:
     """Plans the way back; the new plan is executed like any other."""
     path: PlanPath = call.path
     body: RevertBody = call.body
     return await _created(call, await call.control.operations.revert(call.actor, path.plan_id, reason=body.reason))
 
 
-async def _created(call: Call, plan_id: int) -> Answer:
+async def _created(call: Call, plan_id: int) -> HandlerResult:
     plan = await call.control.operations.get(plan_id)
     answer = _answer(plan, 201)
-    return Answer(answer.body, 201, {**answer.headers, "Location": f"/v1/plans/{plan_id}"})
+    return HandlerResult(answer.body, 201, {**answer.headers, "Location": f"/v1/plans/{plan_id}"})
 
 
-def _answer(plan: OperationRow, status: int = 200) -> Answer:
-    return Answer(PlanAnswer(plan=plan), status, {"ETag": f'"{version_of(plan)}"'})
+def _answer(plan: OperationRow, status: int = 200) -> HandlerResult:
+    return HandlerResult(PlanAnswer(plan=plan), status, {"ETag": f'"{version_of(plan)}"'})

@@ -20,7 +20,7 @@ from backend.control.http.api_models import (
     QuorumSeen,
     ReadersAnswer,
 )
-from backend.control.http.call import Answer, Call
+from backend.control.http.call import Call, HandlerResult
 from backend.control.http.problems import Problem
 from backend.control.observer.watches.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.control.wall_clock import now_ms
@@ -96,10 +96,10 @@ async def remote_readers(call: Call) -> ReadersAnswer:
     )
 
 
-async def alert_rules(call: Call) -> Answer:
+async def alert_rules(call: Call) -> HandlerResult:
     """The rules file for Prometheus."""
     del call
-    return Answer(rules_file().encode(), media_type=MEDIA_TYPE)
+    return HandlerResult(rules_file().encode(), media_type=MEDIA_TYPE)
 
 
 async def list_partitions(call: Call) -> PartitionsAnswer:

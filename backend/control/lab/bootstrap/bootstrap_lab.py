@@ -17,11 +17,11 @@ from typing import Any, Final
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.formatting import in_bytes
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan, refusal
-from backend.control.lab.bootstrap.race_run import BootstrapRun, PhaseSeen, Racing, RunState, Step
+from backend.control.lab.bootstrap.race_run import BootstrapRun, PhaseSeen, RaceStage, Racing, RunState
 from backend.control.lab.bootstrap.race_steps import build, own_flag, race, remove_replica, set_flag
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.operations.operation_errors import ClusterAway, Conflict, InvalidInput
@@ -83,13 +83,15 @@ class BootstrapLab:
         except OSError as error:
             raise ClusterAway(f"{self._note_path} cannot be written: {error.strerror or error}.") from error
         except (GatewayError, KafkaError) as error:
-            raise ClusterAway(f"The cluster cannot be asked now, nothing was begun. {sentence(error)}") from error
+            raise ClusterAway(
+                f"The cluster cannot be asked now, nothing was begun. {describe_failure(error)}"
+            ) from error
         finally:
             self._starting = False
         self.run = BootstrapRun(
-            RunState.RUNNING, Step.CREATE, now_ms(), None, size_bytes, tiered_percent, TOPIC, leader, broker, 0,
+            RunState.RUNNING, RaceStage.CREATE, now_ms(), None, size_bytes, tiered_percent, TOPIC, leader, broker, 0,
             plan.total_bytes,
-        ).at(Step.CREATE, now_ms())  # fmt: skip
+        ).at(RaceStage.CREATE, now_ms())  # fmt: skip
         self._task = asyncio.create_task(self._run(plan, leader, note), name="lab-bootstrap")
         return self.run
 
@@ -139,12 +141,12 @@ class BootstrapLab:
         except asyncio.CancelledError:
             state, message = RunState.CANCELLED, f"It was about to {self._at}."
         except (LabFailed, GatewayError, KafkaError) as error:
-            cause = str(error) if isinstance(error, LabFailed) else sentence(error)
+            cause = str(error) if isinstance(error, LabFailed) else describe_failure(error)
             state, message = RunState.FAILED, f"It could not {self._at}. {cause}"
         except Exception as error:
             _log.exception("The bootstrap race failed")
             state, message = RunState.FAILED, f"It could not {self._at}, by a fault of this program: {error!r}."
-        self._begin(Step.CLEAN_UP)
+        self._begin(RaceStage.CLEAN_UP)
         left = await self._clean_up(note)
         if left is not None:
             message = " ".join(filter(None, (message, left)))
@@ -155,9 +157,9 @@ class BootstrapLab:
     async def _steps(self, plan: BootstrapPlan, leader: int, broker: int) -> None:
         topic = self._topic
         await topic.delete()
-        produced_bytes = dict.fromkeys((Step.HEAD, Step.TIERED, Step.REST), 0)
+        produced_bytes = dict.fromkeys((RaceStage.HEAD, RaceStage.TIERED, RaceStage.REST), 0)
 
-        def tell(step: Step, done_bytes: int) -> None:
+        def tell(step: RaceStage, done_bytes: int) -> None:
             if step in produced_bytes:
                 produced_bytes[step] = max(produced_bytes[step], done_bytes)
             # A producer's last word may come late, when the run is further on.
@@ -166,11 +168,11 @@ class BootstrapLab:
             self._tell(produced_bytes=min(sum(produced_bytes.values()), plan.total_bytes))
 
         self._tell(leader_log=await build(topic, plan, leader, tell))
-        self._begin(Step.FLAG_OFF)
+        self._begin(RaceStage.FLAG_OFF)
         await self._race(leader, broker, flag=False)
-        self._begin(Step.REMOVE)
+        self._begin(RaceStage.REMOVE)
         await remove_replica(topic, leader, broker)
-        self._begin(Step.FLAG_ON)
+        self._begin(RaceStage.FLAG_ON)
         await self._race(leader, broker, flag=True)
 
     async def _race(self, leader: int, broker: int, *, flag: bool) -> None:
@@ -222,7 +224,7 @@ class BootstrapLab:
         """What the run is about."""
         return "begin" if self.run is None else self.run.step.value
 
-    def _begin(self, step: Step) -> None:
+    def _begin(self, step: RaceStage) -> None:
         if self.run is not None:
             self.run = self.run.at(step, now_ms())
 

@@ -15,7 +15,7 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Step(StrEnum):
+class RaceStage(StrEnum):
     """What a run is about, in this order."""
 
     CREATE = "create the topic"
@@ -32,11 +32,11 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StepBegun:
+class StageBegun:
     """When a run came to a step."""
 
     at_ms: int
-    step: Step
+    step: RaceStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class BootstrapRun:
     """
 
     state: RunState
-    step: Step
+    step: RaceStage
     started_ms: int
     ended_ms: int | None
     size_bytes: int
@@ -125,10 +125,10 @@ class BootstrapRun:
     leader_log: LeaderLog | None = None
     races: tuple[Race, ...] = ()
     message: str | None = None
-    steps: tuple[StepBegun, ...] = ()
+    steps: tuple[StageBegun, ...] = ()
     racing: Racing | None = None
 
-    def at(self, step: Step, at_ms: int) -> BootstrapRun:
+    def at(self, step: RaceStage, at_ms: int) -> BootstrapRun:
         """The run in `step`, which it came to at `at_ms` unless it was in it before."""
-        steps = self.steps if self.steps and self.step is step else (*self.steps, StepBegun(at_ms, step))
+        steps = self.steps if self.steps and self.step is step else (*self.steps, StageBegun(at_ms, step))
         return replace(self, step=step, steps=steps)

@@ -15,14 +15,14 @@ from backend.control.gateway.requests.config_requests import (
     BROKER,
     AlterOp,
     ConfigChange,
+    ConfigResource,
     ConfigSource,
-    Resource,
     alter_configs,
     describe_broker,
 )
 from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
-from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Position, Race, Racing, Step
+from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Position, Race, RaceStage, Racing
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.wall_clock import now_ms
 from backend.tiering.phases import FollowerPhase
@@ -38,7 +38,7 @@ POSITIONS_MAX: Final = 500
 # Of a segment: with less than this not tiered, only the active segment is.
 TAIL_PERCENT: Final = 90
 
-Tell = Callable[[Step, int], None]
+ReportStage = Callable[[RaceStage, int], None]
 """(what it is about, bytes produced in this step so far)."""
 Phases = Callable[[int], Awaitable[tuple[PhaseSeen, ...]]]
 """The new replica's phases since a time in ms; asked once it is in sync."""
@@ -46,9 +46,9 @@ Watch = Callable[[Racing], None]
 """Told whenever the new replica was seen to have moved."""
 
 
-async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: Tell) -> LeaderLog:
+async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: ReportStage) -> LeaderLog:
     """Makes the topic and fills it until the leader's log is as planned. Raises LabFailed, KafkaError, GatewayError."""
-    tell(Step.CREATE, 0)
+    tell(RaceStage.CREATE, 0)
     await topic.create(
         leader,
         {
@@ -61,10 +61,10 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: Tell) -
             "file.delete.delay.ms": "1000",
         },
     )
-    await _fill(topic, plan, plan.head_bytes, Step.HEAD, tell)
-    tell(Step.COPY_HEAD, 0)
+    await _fill(topic, plan, plan.head_bytes, RaceStage.HEAD, tell)
+    tell(RaceStage.COPY_HEAD, 0)
     copied = await _copied(topic, plan, leader)
-    tell(Step.TRIM, 0)
+    tell(RaceStage.TRIM, 0)
     await topic.configure(local_retention_bytes="1")
 
     async def trimmed() -> bool | None:
@@ -72,15 +72,15 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: Tell) -
 
     await until(f"the local log of {topic.name} begins at {copied}", trimmed, WAIT_S)
     await topic.configure(local_retention_bytes=None)
-    await _fill(topic, plan, plan.tiered_bytes, Step.TIERED, tell)
-    tell(Step.COPY_TIERED, 0)
+    await _fill(topic, plan, plan.tiered_bytes, RaceStage.TIERED, tell)
+    tell(RaceStage.COPY_TIERED, 0)
     copied = await _copied(topic, plan, leader)
     await topic.configure(remote_log_copy_disable="true")
-    await _fill(topic, plan, plan.rest_bytes, Step.REST, tell)
+    await _fill(topic, plan, plan.rest_bytes, RaceStage.REST, tell)
     return await leader_log(topic, leader, copied)
 
 
-async def _fill(topic: LabTopic, plan: BootstrapPlan, size_bytes: int, step: Step, tell: Tell) -> None:
+async def _fill(topic: LabTopic, plan: BootstrapPlan, size_bytes: int, step: RaceStage, tell: ReportStage) -> None:
     loop = asyncio.get_running_loop()
 
     def produced(done_bytes: int) -> None:
@@ -202,7 +202,7 @@ async def own_flag(gateway: Gateway, broker: int) -> str | None:
 async def set_flag(gateway: Gateway, broker: int, value: str | None) -> None:
     """Gives the broker its own value (None: takes it away); in effect when this returns. Raises as `own_flag`."""
     change = ConfigChange(FLAG, AlterOp.DELETE if value is None else AlterOp.SET, value)
-    await alter_configs(gateway, Resource(BROKER, str(broker)), [change])
+    await alter_configs(gateway, ConfigResource(BROKER, str(broker)), [change])
 
     async def effective() -> bool | None:
         return await own_flag(gateway, broker) == value or None

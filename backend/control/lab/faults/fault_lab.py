@@ -1,7 +1,7 @@
-"""Breaks the embedded cluster on purpose, one scenario at a time, and mends it: by a button, by itself, or in time.
+"""Injects faults into the embedded cluster, one at a time, and clears them: by a button, by itself, or in time.
 
-The lab knows the cluster by the Kafka protocol and by the :class:`Machine` of the process that runs the brokers; where
-there is none (attached, or a process for each broker) it refuses. Every start is undone when the process stops.
+The lab knows the cluster by the Kafka protocol and by the :class:`FaultTarget` of the process that runs the brokers;
+where there is none (attached, or a process for each broker) it refuses. Every start is undone when the process stops.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.lab.faults import fault_scripts as scripts
-from backend.control.lab.faults.fault_target import Machine, Trouble
-from backend.control.lab.faults.scenarios import BY_SLUG, ENDED, FaultRun, FaultState, Scenario, Told
+from backend.control.lab.faults.fault_target import FaultTarget, InjectedStoreFault
+from backend.control.lab.faults.scenarios import BY_SLUG, ENDED, FaultRun, FaultState, FaultStep, Scenario
 from backend.control.lab.lab_topic import LabFailed, LabTopic
 from backend.control.operations.operation_errors import Conflict, InvalidInput
 from backend.control.wall_clock import now_ms
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class FaultLab:
     """Belongs to one event loop."""
 
-    def __init__(self, gateway: Gateway, machine: Machine | None, *, busy: Callable[[], bool]) -> None:
+    def __init__(self, gateway: Gateway, machine: FaultTarget | None, *, busy: Callable[[], bool]) -> None:
         """`busy`: whether the bootstrap race runs, which this would disturb."""
         self._gateway = gateway
         self._machine = machine
@@ -50,7 +50,7 @@ class FaultLab:
     def killable(self) -> list[int]:
         return [] if self._machine is None else sorted(self._machine.brokers - self._machine.needed)
 
-    def break_it(self, slug: str, broker: int | None, by: str) -> FaultRun:
+    def inject(self, slug: str, broker: int | None, by: str) -> FaultRun:
         """Begins a scenario and returns at once. Raises OperationError with one sentence; nothing was done then."""
         scenario = BY_SLUG.get(slug)
         if scenario is None:
@@ -71,7 +71,7 @@ class FaultLab:
         self._task = asyncio.create_task(self._carry_out(machine, scenario, wanted), name=f"lab-{slug}")
         return self.run
 
-    def _target(self, machine: Machine, scenario: Scenario, broker: int | None) -> int | None:
+    def _target(self, machine: FaultTarget, scenario: Scenario, broker: int | None) -> int | None:
         need = scripts.BROKERS_NEEDED.get(scenario.slug, 0)
         if len(machine.running) < len(machine.brokers):
             away = ", ".join(str(node) for node in sorted(machine.brokers - machine.running))
@@ -87,7 +87,7 @@ class FaultLab:
             raise InvalidInput(f"Broker {wanted} cannot be killed: choose one of {self.killable}.")
         return wanted
 
-    def heal(self) -> FaultRun:
+    def clear(self) -> FaultRun:
         """Begins to mend what is broken; returns at once. Raises Conflict when nothing is."""
         if self._task is None or self.run is None:
             raise Conflict("Nothing is broken by the lab: there is nothing to heal.")
@@ -104,19 +104,19 @@ class FaultLab:
 
     # --- one run
 
-    async def _carry_out(self, machine: Machine, scenario: Scenario, broker: int | None) -> None:
-        stage = scripts.Stage(self._gateway, machine, self._tell)
+    async def _carry_out(self, machine: FaultTarget, scenario: Scenario, broker: int | None) -> None:
+        stage = scripts.ScriptContext(self._gateway, machine, self._tell)
         limit_s = scenario.heals_after_s
         try:
             async with asyncio.timeout(limit_s) as limit:
-                await self._unless_healed(scripts.BREAK[scenario.slug](stage, broker))
+                await self._unless_healed(scripts.INJECT[scenario.slug](stage, broker))
                 if not self._heal.is_set() and scenario.slug not in scripts.ENDS_BY_ITSELF:
                     self._say(FaultState.BROKEN)
                     await self._heal.wait()
         except TimeoutError:
             self._tell(f"Not healed within {limit_s} s: the lab mends it now." if limit.expired() else "Took too long.")
         except (LabFailed, GatewayError, KafkaError, OSError) as error:
-            text = str(error) if isinstance(error, LabFailed) else sentence(error)
+            text = str(error) if isinstance(error, LabFailed) else describe_failure(error)
             await self._mended(machine, FaultState.FAILED, text)
             return
         except asyncio.CancelledError:
@@ -141,7 +141,7 @@ class FaultLab:
                 task.cancel()
             await asyncio.gather(work, healed, return_exceptions=True)
 
-    async def _mended(self, machine: Machine, state: FaultState, message: str | None) -> None:
+    async def _mended(self, machine: FaultTarget, state: FaultState, message: str | None) -> None:
         """Whatever the scenario was: store, brokers and topics are as before."""
         self._say(FaultState.HEALING)
         self._store("none")
@@ -157,7 +157,7 @@ class FaultLab:
             try:
                 await LabTopic(self._gateway, topic).delete()
             except (GatewayError, KafkaError) as error:
-                left.append(f"{topic} could not be deleted: {sentence(error)}")
+                left.append(f"{topic} could not be deleted: {describe_failure(error)}")
         if left:
             state, message = FaultState.FAILED, " ".join([*filter(None, [message]), *left])
         self._task = None
@@ -165,10 +165,10 @@ class FaultLab:
             self.run = replace(self.run, state=state, message=message, ended_ms=now_ms())
             _log.warning("Scenario %s of the lab is %s", self.run.slug, state)
 
-    def _store(self, trouble: Trouble) -> None:
+    def _store(self, trouble: InjectedStoreFault) -> None:
         if self._machine is not None:
             for node_id in self._machine.brokers:
-                self._machine.trouble_store(node_id, trouble)
+                self._machine.inject_store_fault(node_id, trouble)
 
     def _say(self, state: FaultState) -> None:
         if self.run is not None and self.run.state not in ENDED:
@@ -177,4 +177,4 @@ class FaultLab:
     def _tell(self, text: str) -> None:
         if self.run is not None:
             _log.warning("Scenario %s of the lab: %s", self.run.slug, text)
-            self.run = replace(self.run, told=(*self.run.told, Told(now_ms(), text))[-TOLD_MAX:])
+            self.run = replace(self.run, told=(*self.run.told, FaultStep(now_ms(), text))[-TOLD_MAX:])

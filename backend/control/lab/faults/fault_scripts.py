@@ -13,7 +13,7 @@ from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
 from backend.control.lab.bootstrap.race_run import PhaseSeen
 from backend.control.lab.bootstrap.race_steps import build, own_flag, race, set_flag
-from backend.control.lab.faults.fault_target import Machine
+from backend.control.lab.faults.fault_target import FaultTarget
 from backend.control.lab.lab_topic import RECORD_BYTES, LabFailed, LabTopic, until
 
 Script = Coroutine[Any, Any, None]
@@ -35,47 +35,47 @@ BATCH_BYTES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ScriptContext:
     """What a script may use."""
 
     gateway: Gateway
-    machine: Machine
+    machine: FaultTarget
     tell: Callable[[str], None]
 
 
-async def _stuck(stage: Stage, _broker: int | None) -> None:
+async def _stuck(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
-        stage.machine.trouble_store(node_id, "held")
+        stage.machine.inject_store_fault(node_id, "held")
     stage.tell("Uploads of every broker are held back.")
 
 
-async def _away(stage: Stage, _broker: int | None) -> None:
+async def _away(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
-        stage.machine.trouble_store(node_id, "unreachable")
+        stage.machine.inject_store_fault(node_id, "unreachable")
     stage.tell("The object store refuses every call.")
 
 
-async def _slow(stage: Stage, _broker: int | None) -> None:
+async def _slow(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
-        stage.machine.trouble_store(node_id, "slow")
+        stage.machine.inject_store_fault(node_id, "slow")
     stage.tell("Every call of the object store takes two seconds more.")
 
 
-async def _kill(stage: Stage, broker: int | None) -> None:
+async def _kill(stage: ScriptContext, broker: int | None) -> None:
     assert broker is not None
     await stage.machine.kill(broker)
     stage.tell(f"Broker {broker} is killed.")
 
 
-async def _dangling(stage: Stage, broker: int | None) -> None:
+async def _dangling(stage: ScriptContext, broker: int | None) -> None:
     """Kills the broker while an upload of its is held, so that its copy stays started for ever."""
     assert broker is not None
     machine = stage.machine
-    machine.trouble_store(broker, "held")
+    machine.inject_store_fault(broker, "held")
     stage.tell(f"Uploads of broker {broker} are held back; waiting for one.")
 
     async def held() -> bool | None:
-        return machine.held_uploads(broker) > 0 or None
+        return machine.paused_uploads(broker) > 0 or None
 
     await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", held, UPLOAD_WAIT_S)
     await machine.kill(broker)
@@ -85,7 +85,7 @@ async def _dangling(stage: Stage, broker: int | None) -> None:
     stage.tell(f"Broker {broker} runs again; the copy stays open in the ledger.")
 
 
-async def _left(stage: Stage, broker: int) -> None:
+async def _left(stage: ScriptContext, broker: int) -> None:
     """Waits until nobody takes the broker for alive, so that others lead what it led."""
 
     async def gone() -> bool | None:
@@ -97,7 +97,7 @@ async def _left(stage: Stage, broker: int) -> None:
     stage.tell(f"Others lead what broker {broker} led.")
 
 
-async def _thin(stage: Stage, _broker: int | None) -> None:
+async def _thin(stage: ScriptContext, _broker: int | None) -> None:
     """The second half of the bootstrap race, and then the new replica leads."""
     machine, gateway = stage.machine, stage.gateway
     leader, broker = min(machine.brokers), max(machine.brokers)
@@ -128,7 +128,7 @@ async def _thin(stage: Stage, _broker: int | None) -> None:
     stage.tell(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
 
 
-async def _unclean(stage: Stage, _broker: int | None) -> None:
+async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     """A follower that missed records leads; the old leader returns and truncates."""
     machine, gateway = stage.machine, stage.gateway
     old, new = sorted(machine.brokers - machine.needed)[-2:]
@@ -175,7 +175,7 @@ async def _fill(topic: LabTopic, records: int) -> None:
     await topic.fill(records * RECORD_BYTES, BATCH_BYTES, lambda _bytes: None)
 
 
-BREAK: Final[dict[str, Callable[[Stage, int | None], Script]]] = {
+INJECT: Final[dict[str, Callable[[ScriptContext, int | None], Script]]] = {
     "stuck-copy": _stuck,
     "store-away": _away,
     "store-slow": _slow,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Trouble = Literal["none", "unreachable", "slow", "held"]
+InjectedStoreFault = Literal["none", "unreachable", "slow", "held"]
 """``held``: uploads wait until the trouble is over; all else is served."""
 
 
-class Machine(Protocol):
+class FaultTarget(Protocol):
     """The embedded brokers as the process that runs them can break them."""
 
     @property
@@ -28,6 +28,6 @@ class Machine(Protocol):
         """Raises an error whose message is a sentence."""
         ...
 
-    def trouble_store(self, node_id: int, trouble: Trouble) -> None: ...
+    def inject_store_fault(self, node_id: int, trouble: InjectedStoreFault) -> None: ...
 
-    def held_uploads(self, node_id: int) -> int: ...
+    def paused_uploads(self, node_id: int) -> int: ...

@@ -128,7 +128,7 @@ ENDED: Final = (FaultState.HEALED, FaultState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FaultStep:
     """One thing that was done or seen."""
 
     at_ms: int
@@ -147,4 +147,4 @@ class FaultRun:
     heals_by_ms: int
     ended_ms: int | None = None
     message: str | None = None
-    told: tuple[Told, ...] = ()
+    told: tuple[FaultStep, ...] = ()

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.control.gateway.gateway_errors import GatewayError, UnsupportedByBroker
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.log_dir_requests import BrokerDisk, ReplicaSize, describe_log_dirs
-from backend.control.gateway.requests.metadata_requests import PartitionView
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, OffsetAnswer, OffsetQuestion, Sentinel
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import EpochPoint, ReplicaFacts
@@ -49,7 +49,7 @@ class _Asked:
     led_tiered: list[TopicPartition]
 
     @staticmethod
-    def of(broker_id: int, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> _Asked:
+    def of(broker_id: int, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> _Asked:
         """`tiered` holds the ids of tiered topics."""
         own = [p for p in partitions if broker_id in p.replicas]
         led = [p for p in own if p.leader == broker_id]
@@ -74,11 +74,11 @@ class BrokerSampler:
         self._high_watermark = OffsetQuestion(broker_id, Sentinel.LATEST, CONSUMER)
         self._latest = OffsetQuestion(broker_id, Sentinel.LATEST)
         self._disk: BrokerDisk | None = None
-        self._view: tuple[Sequence[PartitionView], frozenset[bytes]] | None = None
+        self._view: tuple[Sequence[PartitionMetadata], frozenset[bytes]] | None = None
         self._asked = _Asked([], [], [], [])
         self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
 
-    async def sample(self, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> BrokerSample:
+    async def sample(self, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> BrokerSample:
         """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
         if self._view is None or self._view[0] is not partitions or self._view[1] != tiered:
             self._view = partitions, tiered
@@ -128,7 +128,7 @@ class BrokerSampler:
         try:
             return await describe_log_dirs(self._gateway, self._broker_id, known=self._disk)
         except (UnsupportedByBroker, KafkaError) as error:
-            _log.debug("broker %d tells no log sizes: %s", self._broker_id, sentence(error))
+            _log.debug("broker %d tells no log sizes: %s", self._broker_id, describe_failure(error))
             return None
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backend.control.gateway.requests.eligible_replica_requests import EligibleAnswer
-from backend.control.gateway.requests.log_dir_requests import LogDir
-from backend.control.gateway.requests.metadata_requests import BrokerView, PartitionView
-from backend.control.gateway.requests.reassignment_requests import Move
+from backend.control.gateway.requests.log_dir_requests import LogDirDescription
+from backend.control.gateway.requests.metadata_requests import BrokerMetadata, PartitionMetadata
+from backend.control.gateway.requests.reassignment_requests import PartitionReassignment
 from backend.tiering.ids import TopicPartition
 from backend.tiering.lineage import EpochEntry
 
@@ -20,10 +20,10 @@ from backend.tiering.lineage import EpochEntry
 class BrokerFacts:
     """A registered broker and whether it answered."""
 
-    view: BrokerView
+    view: BrokerMetadata
     reachable: bool
     error: str | None = None
-    log_dirs: tuple[LogDir, ...] | None = None
+    log_dirs: tuple[LogDirDescription, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ReplicaFacts:
 class PartitionFacts:
     """A partition: its metadata, what only the leader says, and its replicas."""
 
-    view: PartitionView
+    view: PartitionMetadata
     tiered: bool
     compacted: bool
     replicas: Mapping[int, ReplicaFacts]
@@ -61,7 +61,7 @@ class PartitionFacts:
     high_watermark: int | None = None
     epochs: tuple[EpochEntry, ...] | None = None
     epochs_complete: bool = True
-    move: Move | None = None
+    move: PartitionReassignment | None = None
     error: str | None = None
 
     @property
@@ -129,7 +129,7 @@ class RemoteFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerSums:
     """The ledger's sums by (topic id text, partition), and the copies and deletions that are open."""
 
     partitions: Mapping[tuple[str, int], RemoteFacts] = field(default_factory=dict)

@@ -13,21 +13,21 @@ from collections.abc import Mapping
 
 from backend.control.gateway.broker_connection import LastAnswer
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.eligible_replica_requests import EligibleAnswer, EligibleReplicas, fetch_eligible
 from backend.control.gateway.requests.epoch_requests import EpochChain
 from backend.control.gateway.requests.metadata_requests import (
-    BrokerView,
-    ClusterView,
-    PartitionView,
-    TopicView,
+    BrokerMetadata,
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
     fetch_brokers,
     fetch_cluster,
     fetch_features,
 )
 from backend.control.gateway.requests.offset_requests import OffsetAnswer
 from backend.control.gateway.requests.quorum_requests import fetch_controller_id
-from backend.control.gateway.requests.reassignment_requests import Move, list_reassignments
+from backend.control.gateway.requests.reassignment_requests import PartitionReassignment, list_reassignments
 from backend.control.memo import Memo
 from backend.control.observer.sampling.broker_sampler import BrokerSample, BrokerSampler
 from backend.control.observer.sampling.cluster_facts import (
@@ -48,17 +48,17 @@ from backend.tiering.ids import TopicPartition
 _log = logging.getLogger(__name__)
 
 
-class Sampler:
+class ClusterSampler:
     """Keeps what does not have to be asked each round."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self.settings = SettingsWatch(gateway)
         self._leader_chains = ChainWatch(gateway)
-        self._registered: dict[int, BrokerView] = {}
+        self._registered: dict[int, BrokerMetadata] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
-        self._cluster: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
+        self._cluster: LastAnswer[m.MetadataResponse, ClusterMetadata] = LastAnswer()
         self._samplers: dict[int, BrokerSampler] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
 
@@ -93,16 +93,16 @@ class Sampler:
             eligible=eligible,
         )
 
-    async def _refresh(self, view: ClusterView) -> None:
+    async def _refresh(self, view: ClusterMetadata) -> None:
         try:
             self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
             self._controller_id = await fetch_controller_id(self._gateway)
             if view.brokers:
                 self._features = await fetch_features(self._gateway, view.brokers[0].broker_id)
         except (GatewayError, KafkaError) as error:
-            _log.debug("the cluster's brokers cannot be described: %s", sentence(error))
+            _log.debug("the cluster's brokers cannot be described: %s", describe_failure(error))
 
-    def _topic(self, topic: TopicView) -> TopicFacts:
+    def _topic(self, topic: TopicMetadata) -> TopicFacts:
         return TopicFacts(
             topic=topic.topic,
             topic_id=topic.topic_id,
@@ -112,14 +112,14 @@ class Sampler:
             config=topic_config(self.settings.newest.topics.get(topic.topic)),
         )
 
-    async def _moves(self) -> dict[TopicPartition, Move]:
+    async def _moves(self) -> dict[TopicPartition, PartitionReassignment]:
         try:
             return await list_reassignments(self._gateway)
         except (GatewayError, KafkaError) as error:
-            _log.debug("moves in progress cannot be listed: %s", sentence(error))
+            _log.debug("moves in progress cannot be listed: %s", describe_failure(error))
             return {}
 
-    async def _eligible(self, view: ClusterView, topics: Mapping[str, TopicFacts]) -> EligibleAnswer:
+    async def _eligible(self, view: ClusterMetadata, topics: Mapping[str, TopicFacts]) -> EligibleAnswer:
         """Of all partitions for which the cluster may keep them; those without a leader first, as answers have a limit.
 
         The others' lists are empty by definition: in a healthy cluster nothing is asked.
@@ -135,17 +135,17 @@ class Sampler:
                     told |= found.told
                     complete &= found.complete
         except (GatewayError, KafkaError) as error:
-            _log.debug("eligible leader replicas cannot be asked for: %s", sentence(error))
-            return EligibleAnswer(told, complete=False, cause=sentence(error))
+            _log.debug("eligible leader replicas cannot be asked for: %s", describe_failure(error))
+            return EligibleAnswer(told, complete=False, cause=describe_failure(error))
         return EligibleAnswer(told, complete)
 
-    async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
+    async def _sample_brokers(self, view: ClusterMetadata, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]
         self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
         asked = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
         return {sample.broker_id: sample for sample in await asyncio.gather(*asked)}
 
-    def _brokers(self, view: ClusterView, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
+    def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""
         alive = {b.broker_id: b for b in view.brokers}
         found: dict[int, BrokerFacts] = {}
@@ -156,7 +156,7 @@ class Sampler:
                 found[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
                 continue
             known = self._registered.get(broker_id)
-            facts = BrokerView(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
+            facts = BrokerMetadata(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
             log_dirs = sample.disk.log_dirs if sample.disk is not None else None
             found[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
         return found
@@ -164,11 +164,11 @@ class Sampler:
 
 def _partition(
     memo: Memo[TopicPartition, PartitionFacts],
-    view: PartitionView,
+    view: PartitionMetadata,
     topic: TopicFacts,
     samples: Mapping[int, BrokerSample],
     chain: EpochChain | None,
-    moves: Mapping[TopicPartition, Move],
+    moves: Mapping[TopicPartition, PartitionReassignment],
 ) -> PartitionFacts:
     tp = view.topic_partition
     leader = samples.get(view.leader)
@@ -187,14 +187,14 @@ def _partition(
 
 
 def _facts(
-    view: PartitionView,
+    view: PartitionMetadata,
     tiered: bool,
     compacted: bool,
     replicas: tuple[ReplicaFacts, ...],
     pending: OffsetAnswer | None,
     high_watermark: OffsetAnswer | None,
     chain: EpochChain | None,
-    move: Move | None,
+    move: PartitionReassignment | None,
 ) -> PartitionFacts:
     return PartitionFacts(
         view=view,
@@ -210,7 +210,7 @@ def _facts(
     )
 
 
-def _replica(view: PartitionView, broker_id: int, sample: BrokerSample | None) -> ReplicaFacts:
+def _replica(view: PartitionMetadata, broker_id: int, sample: BrokerSample | None) -> ReplicaFacts:
     if sample is None:
         return ReplicaFacts(broker_id, error=f"Broker {broker_id} is not alive.")
     if sample.error is not None:
@@ -225,7 +225,7 @@ def _offset(answer: OffsetAnswer | None) -> int | None:
     return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
 
 
-def _error(view: PartitionView) -> str | None:
+def _error(view: PartitionMetadata) -> str | None:
     if view.leader < 0:
         return f"{view.topic_partition} has no leader: none of its in-sync replicas {list(view.isr)} is alive."
     return None

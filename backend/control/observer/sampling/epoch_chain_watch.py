@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.epoch_requests import EpochChain, EpochQuestion, fetch_chains, from_log_start
-from backend.control.gateway.requests.metadata_requests import ClusterView, PartitionView
+from backend.control.gateway.requests.metadata_requests import ClusterMetadata, PartitionMetadata
 from backend.control.observer.sampling.broker_sampler import BrokerSample
 from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicPartition
@@ -36,9 +36,11 @@ class ChainWatch:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._chains: dict[TopicPartition, _Chain] = {}
-        self._view: ClusterView | None = None  # of the last call
+        self._view: ClusterMetadata | None = None  # of the last call
 
-    async def chains(self, view: ClusterView, samples: Mapping[int, BrokerSample]) -> dict[TopicPartition, EpochChain]:
+    async def chains(
+        self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]
+    ) -> dict[TopicPartition, EpochChain]:
         """Of every partition whose leader answered. Never raises."""
         questions: dict[int, dict[TopicPartition, EpochQuestion]] = defaultdict(dict)
         chains: dict[TopicPartition, EpochChain] = {}
@@ -73,11 +75,11 @@ class ChainWatch:
         try:
             return await fetch_chains(self._gateway, leader, questions)
         except (GatewayError, KafkaError) as error:
-            _log.debug("broker %d tells no leader epochs: %s", leader, sentence(error))
+            _log.debug("broker %d tells no leader epochs: %s", leader, describe_failure(error))
             return {}
 
 
-def _is_current(known: _Chain, p: PartitionView) -> bool:
+def _is_current(known: _Chain, p: PartitionMetadata) -> bool:
     """The newest entry is that of the leader's own epoch: nothing can be added before the next election."""
     entries = known.chain.entries
     newest = entries[-1][0] if entries else -1

@@ -22,7 +22,7 @@ def round_interval_ms(wanted_ms: int, partitions: int, replicas: int) -> int:
     return max(wanted_ms, partitions * MS_PER_PARTITION + replicas * MS_PER_REPLICA)
 
 
-class Pace:
+class SamplingInterval:
     """How long to wait for the next round: the interval, or a part of it when topics have just come or gone."""
 
     def __init__(self, wanted_ms: int) -> None:
@@ -34,7 +34,7 @@ class Pace:
         """The interval for a cluster of that size."""
         return round_interval_ms(self._wanted_ms, partitions, replicas)
 
-    def saw(self, topics: frozenset[bytes]) -> None:
+    def observe_topics(self, topics: frozenset[bytes]) -> None:
         """The ids of the topics that a round has found."""
         self._sooner = self._topics is not None and topics != self._topics
         self._topics = topics

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.config_requests import (
     CLUSTER_DEFAULT,
     ConfigEntry,
@@ -74,11 +74,11 @@ async def sample_settings(
         try:
             sample.brokers[broker_id] = await describe_broker(gateway, broker_id)
         except (GatewayError, KafkaError) as error:
-            _log.debug("broker %d does not describe its settings: %s", broker_id, sentence(error))
+            _log.debug("broker %d does not describe its settings: %s", broker_id, describe_failure(error))
     try:
         sample.cluster_default = await describe_cluster_default(gateway)
     except (GatewayError, KafkaError) as error:
-        _log.debug("the brokers' cluster default cannot be described: %s", sentence(error))
+        _log.debug("the brokers' cluster default cannot be described: %s", describe_failure(error))
     sample.topics = await sample_topic_settings(gateway, topics, question)
     return sample
 
@@ -88,7 +88,7 @@ async def sample_topic_settings(gateway: Gateway, topics: Iterable[str], questio
     try:
         return await question.ask(gateway, sorted(topics))
     except (GatewayError, KafkaError) as error:
-        _log.debug("topic settings cannot be described: %s", sentence(error))
+        _log.debug("topic settings cannot be described: %s", describe_failure(error))
         return {}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests.config_requests import TopicSettings
-from backend.control.gateway.requests.metadata_requests import ClusterView
+from backend.control.gateway.requests.metadata_requests import ClusterMetadata
 from backend.control.observer.sampling.sampling_interval import settings_interval_ms
 from backend.control.observer.sampling.settings_sample import (
     TOPIC_SETTINGS,
@@ -33,27 +33,27 @@ class SettingsWatch:
         told, self._told = self._told, None
         return told
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """The next round asks for all settings whatever their age: somebody has just changed one."""
         self._looked_ms = None
 
     def forget(self) -> None:
         """What was told is not of our cluster."""
         self.newest, self._told, self._known = SettingsSample(), None, {}
-        self.look_again()
+        self.refresh()
 
-    def is_due(self, view: ClusterView, now_ms: int) -> bool:
+    def is_due(self, view: ClusterMetadata, now_ms: int) -> bool:
         """Whether it is time to ask for all of them."""
         return self._looked_ms is None or now_ms - self._looked_ms >= settings_interval_ms(len(view.topics))
 
-    async def look(self, view: ClusterView, now_ms: int) -> None:
+    async def look(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for all of them. A topic that does not answer now has what it had."""
         self._looked_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
         ids = {topic.topic: topic.topic_id for topic in view.topics}
         try:
             told = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], ids, self._question)
         except BaseException:
-            self.look_again()
+            self.refresh()
             raise
         before = self.newest.topics
         kept = {name: before[name] for name in before.keys() & ids.keys() if self._known.get(name) == ids[name]}
@@ -61,7 +61,7 @@ class SettingsWatch:
         self._known = {name: ids[name] for name in self.newest.topics}
         self._told = replace(told, at_ms=now_ms)
 
-    async def look_at_new(self, view: ClusterView, now_ms: int) -> None:
+    async def look_at_new(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for those of topics that are new, or were made again, or have not answered yet."""
         new = {t.topic: t.topic_id for t in view.topics if self._known.get(t.topic) != t.topic_id}
         if not new:

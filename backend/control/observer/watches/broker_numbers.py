@@ -53,12 +53,12 @@ OWN_FAMILIES: Final = (
 )
 
 
-class Source(Protocol):
+class BrokerMetricSource(Protocol):
     """A broker's meters."""
 
     def collect(self) -> Iterable[Metric]: ...
 
-    def only(self, names: Collection[str], /) -> Source:
+    def only(self, names: Collection[str], /) -> BrokerMetricSource:
         """Those of these names: a page of all has lines for every partition."""
         ...
 

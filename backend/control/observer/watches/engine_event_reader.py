@@ -18,8 +18,8 @@ from sqlalchemy.exc import DataError, IntegrityError
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
-from backend.control.gateway.requests.metadata_requests import PartitionView
+from backend.control.gateway.kafka_client import Gateway, describe_failure
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.offset_requests import CONSUMER, Sentinel, list_offsets
 from backend.control.gateway.requests.record_requests import fetch_records
 from backend.protocol import events
@@ -47,7 +47,7 @@ PhaseKey = tuple[str, int, int]
 _log = logging.getLogger(__name__)
 
 
-class EventFollower:
+class EngineEventReader:
     """Reads the topic when there is one. Belongs to one event loop."""
 
     def __init__(self, gateway: Gateway, database: Database, cluster_id: str, now_ms: Callable[[], int]) -> None:
@@ -55,7 +55,7 @@ class EventFollower:
         self._database = database
         self._cluster_id = cluster_id
         self._now_ms = now_ms
-        self._partitions: tuple[PartitionView, ...] = ()
+        self._partitions: tuple[PartitionMetadata, ...] = ()
         self._changed = asyncio.Event()
         self._next: dict[int, int] = {}
         self._asked: set[int] = set()  # partitions that a leader is being asked about
@@ -64,14 +64,14 @@ class EventFollower:
         self.events_read = 0
         self.unreadable = 0
 
-    def follow(self, partitions: Iterable[PartitionView]) -> None:
+    def follow(self, partitions: Iterable[PartitionMetadata]) -> None:
         """Where the topic is now, as Metadata says; none: the cluster tells nothing."""
         found = tuple(partitions)
         if found != self._partitions:
             self._partitions = found
             self._changed.set()
 
-    def forget_others(self, partitions: Iterable[PartitionView]) -> None:
+    def forget_others(self, partitions: Iterable[PartitionMetadata]) -> None:
         """Drops phases of replicas that are not assigned there: the memory follows the cluster's size."""
         if self.phases:
             known = {(uuid_text(p.topic_id), p.partition, broker_id) for p in partitions for broker_id in p.replicas}
@@ -103,7 +103,7 @@ class EventFollower:
                     await self._load()
                 await self._follow(leader, free)
             except (GatewayError, KafkaError, DatabaseAway) as error:
-                reason = str(error) if isinstance(error, DatabaseAway) else sentence(error)
+                reason = str(error) if isinstance(error, DatabaseAway) else describe_failure(error)
                 _log.info("Events of %s on broker %d wait: %s", TOPIC, leader, reason)
                 await asyncio.sleep(RETRY_S)
             finally:
@@ -124,7 +124,7 @@ class EventFollower:
         for event in stored:
             self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)
 
-    async def _follow(self, leader: int, partitions: list[PartitionView]) -> None:
+    async def _follow(self, leader: int, partitions: list[PartitionMetadata]) -> None:
         """One fetch from one leader; with nothing to ask about it waits a moment."""
         if not partitions:
             await asyncio.sleep(RETRY_S)

@@ -17,17 +17,24 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import Event, Notice, notices, open_counts
+from backend.control.alerts.notices import Notice, NoticeEvent, notices, open_counts
 from backend.control.control_database import Database, DatabaseAway
-from backend.control.findings.disk_rates import History, rates, remember
+from backend.control.findings.disk_rates import DiskHistory, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
-from backend.control.findings.finding_context import CRITICAL, Candidate, GroupOffset, Key, Sight, Throttle
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    Candidate,
+    FindingContext,
+    FindingKey,
+    GroupOffset,
+    ThrottleSetting,
+)
 from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplica
+from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.observer.sampling.settings_sample import SettingsSample
-from backend.control.observer.sampling_round import FLAG, Round
+from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.store import writes, writes_findings
 from backend.store.engine import reading, writing
 from backend.store.queries import findings as queries
@@ -61,10 +68,10 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedRound:
     """One round as the observer hands it over; `brokers` and `topics` are rows of the tables."""
 
-    round: Round
+    round: SamplingRound
     brokers: Sequence[Row]
     topics: Sequence[Row]
     settings: SettingsSample
@@ -72,7 +79,7 @@ class Seen:
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    quorum_replicas: Sequence[QuorumReplica] = ()
+    quorum_replicas: Sequence[QuorumReplicaState] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
 
@@ -93,10 +100,10 @@ class FindingWatch:
         self._database = database
         self._cluster_id = cluster_id
         self._attached = attached
-        self._newest: Seen | None = None
+        self._newest: ObservedRound | None = None
         self._arrived = asyncio.Event()
-        self._waiting: Mapping[Key, int] = {}
-        self._disks: History = {}
+        self._waiting: Mapping[FindingKey, int] = {}
+        self._disks: DiskHistory = {}
         self._lineage_ms = 0
         self._finished: list[FinishedSegment] | None = None
         self._pruned_ms = 0
@@ -104,7 +111,7 @@ class FindingWatch:
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
 
-    def submit(self, seen: Seen) -> None:
+    def submit(self, seen: ObservedRound) -> None:
         """The newest round; never waits."""
         self._newest = seen
         self._arrived.set()
@@ -138,10 +145,24 @@ class FindingWatch:
         self._told_of = self._database.openings
         sentence, action = self._database.lost, "Put the file back; else it is restored by itself."
         self._tell(
-            [Notice(Event.OPENED, at_ms, "database-lost", "database", CRITICAL, sentence, action, {}, None, None, None)]
+            [
+                Notice(
+                    NoticeEvent.OPENED,
+                    at_ms,
+                    "database-lost",
+                    "database",
+                    CRITICAL,
+                    sentence,
+                    action,
+                    {},
+                    None,
+                    None,
+                    None,
+                )
+            ]
         )
 
-    def _judge(self, seen: Seen) -> list[Notice]:
+    def _judge(self, seen: ObservedRound) -> list[Notice]:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
         at_ms = seen.round.at_ms
         with reading(self._database.engine) as connection:
@@ -160,7 +181,7 @@ class FindingWatch:
         self.open_counts = open_counts(known, changes, muted, at_ms)
         return notices(changes, muted, at_ms)
 
-    def _write(self, connection: Connection, changes: Changes, muted: Mapping[Key, int], at_ms: int) -> None:
+    def _write(self, connection: Connection, changes: Changes, muted: Mapping[FindingKey, int], at_ms: int) -> None:
         writes_findings.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
         writes_findings.refresh_findings(
             connection,
@@ -200,7 +221,7 @@ class FindingWatch:
             "muted_until_ms": muted_until_ms,
         }
 
-    def _sight(self, connection: Connection, seen: Seen) -> Sight:
+    def _sight(self, connection: Connection, seen: ObservedRound) -> FindingContext:
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
         brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
         self._disks = remember(self._disks, brokers, at_ms)
@@ -209,7 +230,7 @@ class FindingWatch:
             self._finished = finished_segments(connection, cluster_id)
             self._lineage_ms = at_ms
         copying = {(s.topic, s.partition) for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED}
-        return Sight(
+        return FindingContext(
             at_ms=at_ms,
             brokers=brokers,
             topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
@@ -249,23 +270,23 @@ def _ledger_ms(connection: Connection, cluster_id: str, at_ms: int, open_segment
     return max((segment.last_event_ms for segment in open_segments), default=None)
 
 
-def throttles(settings: SettingsSample, topics: Sequence[Row]) -> list[Throttle]:
+def throttles(settings: SettingsSample, topics: Sequence[Row]) -> list[ThrottleSetting]:
     """Every replication throttle that somebody has set."""
     found = []
     for topic in topics:
         for name in THROTTLED_REPLICAS:
             value = (topic["config"] or {}).get(name)
             if value:
-                found.append(Throttle(name, value, topic=topic["topic"]))
+                found.append(ThrottleSetting(name, value, topic=topic["topic"]))
     for broker_id, entries in sorted(settings.brokers.items()):
         for name in THROTTLE_RATES:
             entry = entries.get(name)
             if entry is not None and _is_set(entry) and entry.source.name == "DYNAMIC_BROKER_CONFIG":
-                found.append(Throttle(name, entry.value or HIDDEN, broker_id=broker_id))
+                found.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=broker_id))
     for name in THROTTLE_RATES:
         entry = (settings.cluster_default or {}).get(name)
         if entry is not None and _is_set(entry):
-            found.append(Throttle(name, entry.value or HIDDEN, broker_id=-1))
+            found.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=-1))
     return found
 
 

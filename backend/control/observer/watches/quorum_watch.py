@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel, fetch_features
-from backend.control.gateway.requests.quorum_requests import Quorum, QuorumReplica, fetch_quorum
-from backend.control.observer.watches.broker_numbers import Source
+from backend.control.gateway.requests.quorum_requests import QuorumInfo, QuorumReplicaState, fetch_quorum
+from backend.control.observer.watches.broker_numbers import BrokerMetricSource
 from backend.protocol.errors import KafkaError
 
 AGE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedagems"
@@ -29,7 +29,7 @@ NONE_WRITTEN: Final = "The leader has written no snapshot yet."
 _log = logging.getLogger(__name__)
 
 
-def quorum_facts(quorum: Quorum, now_ms: int) -> dict[str, Any]:
+def quorum_facts(quorum: QuorumInfo, now_ms: int) -> dict[str, Any]:
     """The look as JSON. Times in ms since the epoch, None: never; lags in records."""
     return {
         "seen_ms": now_ms,
@@ -52,7 +52,7 @@ def quorum_facts(quorum: Quorum, now_ms: int) -> dict[str, Any]:
     }
 
 
-def snapshot_facts(sources: Iterable[Source], leader_id: int, now_ms: int) -> dict[str, Any]:
+def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms: int) -> dict[str, Any]:
     """When the leader wrote its last snapshot and how large it is; a cause where that is not known."""
     found: dict[str, float] = {}
     for source in sources:
@@ -71,13 +71,13 @@ def snapshot_facts(sources: Iterable[Source], leader_id: int, now_ms: int) -> di
 class QuorumWatch:
     """Belongs to one event loop. `meters` None: a cluster that is only watched, which tells no meters."""
 
-    def __init__(self, gateway: Gateway, meters: Callable[[], Iterable[Source]] | None) -> None:
+    def __init__(self, gateway: Gateway, meters: Callable[[], Iterable[BrokerMetricSource]] | None) -> None:
         self._gateway = gateway
         self._meters = meters
         self._snapshot: dict[str, Any] = {}
         self._snapshot_ms = 0
         self.levels: Mapping[str, FeatureLevel] = {}
-        self.replicas: tuple[QuorumReplica, ...] = ()
+        self.replicas: tuple[QuorumReplicaState, ...] = ()
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
@@ -86,7 +86,7 @@ class QuorumWatch:
         try:
             quorum = await fetch_quorum(self._gateway)
         except (GatewayError, KafkaError) as error:
-            self.facts = {**(self.facts or {}), "cause": sentence(error)}
+            self.facts = {**(self.facts or {}), "cause": describe_failure(error)}
             return
         if quorum is None:
             self.facts = {**(self.facts or {}), "cause": NOT_TOLD}

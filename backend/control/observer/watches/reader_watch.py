@@ -17,14 +17,14 @@ from prometheus_client.exposition import generate_latest
 from backend.control.findings.finding_context import GroupOffset
 from backend.control.findings.rules.reader_rules import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import Gateway, sentence
+from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.group_requests import Committed, committed_offsets
 from backend.control.observer.watches.broker_numbers import (
     INTERVAL_S,
     OWN_FAMILIES,
+    BrokerMetricSource,
     BrokerNumbers,
     BrokerPages,
-    Source,
     parse,
 )
 from backend.control.wall_clock import now_ms
@@ -48,7 +48,7 @@ class ReaderWatch:
         self,
         gateway: Gateway,
         template: str | None,
-        local: Callable[[], Iterable[Source]] | None = None,
+        local: Callable[[], Iterable[BrokerMetricSource]] | None = None,
     ) -> None:
         self._gateway = gateway
         self._pages = BrokerPages(template)
@@ -101,7 +101,7 @@ class ReaderWatch:
             found = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:
             # Not known is not the same as none: what was seen before stays with its time.
-            self.error = f"The groups' offsets cannot be asked. {sentence(error)}"
+            self.error = f"The groups' offsets cannot be asked. {describe_failure(error)}"
             _log.debug("%s", self.error)
             return
         self.offsets, self.asked_ms, self.error = _moved(found, self.offsets), at_ms, None
@@ -117,7 +117,7 @@ def reads_told(
     return {"seen_ms": seen_ms, "count": len(found), "rows": rows}
 
 
-def _own_numbers(local: Callable[[], Iterable[Source]], at_ms: int) -> dict[int, BrokerNumbers]:
+def _own_numbers(local: Callable[[], Iterable[BrokerMetricSource]], at_ms: int) -> dict[int, BrokerNumbers]:
     """Of brokers whose registries can be read here; on a thread, as they may be asked over the network."""
     found: dict[int, BrokerNumbers] = {}
     for source in local():

@@ -8,48 +8,48 @@ from typing import Final
 
 from backend.control.gateway.requests.config_requests import ConfigEntry, ConfigSource
 
-ORDER: Final = (
+PRECEDENCE: Final = (
     ConfigSource.DYNAMIC_BROKER_CONFIG,
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     ConfigSource.STATIC_BROKER_CONFIG,
     ConfigSource.DEFAULT_CONFIG,
 )
 """The first of these that is set wins."""
-NAMES: Final = {
+SOURCE_NAMES: Final = {
     ConfigSource.DYNAMIC_BROKER_CONFIG: "this broker",
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "cluster default",
     ConfigSource.STATIC_BROKER_CONFIG: "broker's file",
     ConfigSource.DEFAULT_CONFIG: "default",
 }
-Levels = Mapping[str, str | None]
+ValuesBySource = Mapping[str, str | None]
 """Value by name of ConfigSource; None or absent: not set there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveValue:
     """The value in effect and the level it comes from."""
 
     value: str | None
     source: ConfigSource
 
     def __str__(self) -> str:
-        return f"{self.value} ({NAMES[self.source]})"
+        return f"{self.value} ({SOURCE_NAMES[self.source]})"
 
 
-def levels_of(entry: ConfigEntry) -> dict[str, str | None]:
+def values_by_source(entry: ConfigEntry) -> dict[str, str | None]:
     """Every level of a setting as DescribeConfigs tells them by its synonyms."""
-    return {source.name: entry.at(source) for source in ORDER}
+    return {source.name: entry.at(source) for source in PRECEDENCE}
 
 
-def effective(levels: Levels) -> Effective:
+def effective(levels: ValuesBySource) -> EffectiveValue:
     """Which value wins; the default when nothing is set."""
-    for source in ORDER:
+    for source in PRECEDENCE:
         value = levels.get(source.name)
         if value is not None:
-            return Effective(value, source)
-    return Effective(None, ConfigSource.DEFAULT_CONFIG)
+            return EffectiveValue(value, source)
+    return EffectiveValue(None, ConfigSource.DEFAULT_CONFIG)
 
 
-def changed(levels: Levels, source: ConfigSource, value: str | None) -> dict[str, str | None]:
+def with_change(levels: ValuesBySource, source: ConfigSource, value: str | None) -> dict[str, str | None]:
     """The levels after `value` was set at one of them; None: the setting is removed there."""
     return {**levels, source.name: value}

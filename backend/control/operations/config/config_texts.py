@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 from backend.control.formatting import in_bytes
 from backend.control.operations.config.topic_config_rules import COPY_OFF, deletes_remote
-from backend.control.operations.lifecycle.plan_draft import Json, Words
+from backend.control.operations.lifecycle.plan_draft import DialogTexts, JsonObject
 
-Settings = Mapping[str, str | None]
+ConfigValues = Mapping[str, str | None]
 
 
-def words(cluster_name: str, object_: str, settings: Settings, remote_bytes: int | None) -> Words:
+def dialog_texts(cluster_name: str, object_: str, settings: ConfigValues, remote_bytes: int | None) -> DialogTexts:
     """The dialog's texts; those of tiering are the design's."""
     where = f"Cluster {cluster_name}."
     if deletes_remote(settings):
         size = "all its" if remote_bytes is None else f"{in_bytes(remote_bytes)} of"
-        return Words(
+        return DialogTexts(
             title=f"Turn off tiering on {object_}",
             intro=where,
             effect=f"Deletes {size} remote data; records that are only there become unreadable.",
@@ -25,7 +25,7 @@ def words(cluster_name: str, object_: str, settings: Settings, remote_bytes: int
             act="Turn off and delete",
         )
     if settings.get(COPY_OFF) == "true":
-        return Words(
+        return DialogTexts(
             title=f"Pause copying on {object_}",
             intro=where,
             effect="New segments stay local. While paused, local retention follows total retention.",
@@ -34,7 +34,7 @@ def words(cluster_name: str, object_: str, settings: Settings, remote_bytes: int
             act="Pause copying",
         )
     if COPY_OFF in settings:
-        return Words(
+        return DialogTexts(
             title=f"Resume copying on {object_}",
             intro=where,
             effect="Segments are copied again from where copying stopped; the backlog goes at the copy limit.",
@@ -42,7 +42,7 @@ def words(cluster_name: str, object_: str, settings: Settings, remote_bytes: int
             act="Resume copying",
         )
     names = ", ".join(settings)
-    return Words(
+    return DialogTexts(
         title=f"Change {len(settings)} setting{'' if len(settings) == 1 else 's'} of {object_}",
         intro=where,
         effect=f"{names}: in effect at once, without a restart.",
@@ -51,7 +51,7 @@ def words(cluster_name: str, object_: str, settings: Settings, remote_bytes: int
     )
 
 
-def lines(settings: Settings, snapshot: Json) -> list[str]:
+def lines(settings: ConfigValues, snapshot: JsonObject) -> list[str]:
     """The difference in lines."""
     found = []
     for name, value in settings.items():

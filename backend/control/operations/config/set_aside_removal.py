@@ -8,8 +8,8 @@ from typing import Final
 from backend.control.formatting import in_bytes
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.gateway.requests.log_dir_requests import SetAside, describe_log_dirs
-from backend.control.operations.lifecycle.plan_draft import Check, Outcome, Words
+from backend.control.gateway.requests.log_dir_requests import SetAsideReplica, describe_log_dirs
+from backend.control.operations.lifecycle.plan_draft import CheckOutcome, DialogTexts, PlanCheck
 from backend.redact import printable
 
 SETTING: Final = "ebbline.remove.set.aside"
@@ -17,36 +17,38 @@ SETTING: Final = "ebbline.remove.set.aside"
 _NAMED_MAX: Final = 5
 
 
-def named(settings: Mapping[str, str | None]) -> tuple[str, ...]:
+def removed_folders(settings: Mapping[str, str | None]) -> tuple[str, ...]:
     """The folders that the change removes; none when it is about something else."""
     return tuple(name.strip() for name in (settings.get(SETTING) or "").split(",") if name.strip())
 
 
-async def kept_by(gateway: Gateway, broker_id: int) -> list[SetAside]:
+async def kept_by(gateway: Gateway, broker_id: int) -> list[SetAsideReplica]:
     """What the broker keeps in all its log directories, asked of it. Raises GatewayError, KafkaError."""
     disk = await describe_log_dirs(gateway, broker_id, lane=Lane.ACT)
     return [one for directory in disk.log_dirs for one in directory.set_aside]
 
 
-def check(names: Sequence[str], broker_id: int, kept: Iterable[SetAside]) -> Check:
+def check(names: Sequence[str], broker_id: int, kept: Iterable[SetAsideReplica]) -> PlanCheck:
     """Refused when the broker has none of them, a warning when some are missing."""
     there = {one.name for one in kept}
     missing = [name for name in names if name not in there]
     if not missing:
-        return Check("set-aside", Outcome.OK, f"Broker {broker_id} keeps what is named, and nobody uses it.")
-    outcome = Outcome.REFUSED if len(missing) == len(names) else Outcome.WARNING
+        return PlanCheck("set-aside", CheckOutcome.OK, f"Broker {broker_id} keeps what is named, and nobody uses it.")
+    outcome = CheckOutcome.REFUSED if len(missing) == len(names) else CheckOutcome.WARNING
     text = f"Broker {broker_id} keeps no folder {_listed(missing)}: ebbline set-aside lists what there is."
-    return Check("set-aside", outcome, text)
+    return PlanCheck("set-aside", outcome, text)
 
 
-def words(cluster_name: str, broker_id: int, names: Sequence[str], kept: Iterable[SetAside]) -> Words:
+def dialog_texts(
+    cluster_name: str, broker_id: int, names: Sequence[str], kept: Iterable[SetAsideReplica]
+) -> DialogTexts:
     """The dialog's texts."""
     going = [one for one in kept if one.name in names]
     size = in_bytes(sum(one.size_bytes for one in going))
     folders = "folder" if len(going) == 1 else "folders"
     why = "; ".join(printable(f"{one.name}: {one.reason}") for one in going[:_NAMED_MAX])
     more = f"; {len(going) - _NAMED_MAX} more" if len(going) > _NAMED_MAX else ""
-    return Words(
+    return DialogTexts(
         title=f"Remove {len(going)} set-aside {folders} of broker {broker_id}",
         intro=f"Cluster {cluster_name}.",
         effect=f"Deletes {len(going)} {folders}, {size}. {why}{more}.",
@@ -57,7 +59,7 @@ def words(cluster_name: str, broker_id: int, names: Sequence[str], kept: Iterabl
     )
 
 
-def left(names: Sequence[str], kept: Iterable[SetAside]) -> str | None:
+def left(names: Sequence[str], kept: Iterable[SetAsideReplica]) -> str | None:
     """Which of them are still there, in words; None: all are gone."""
     still = [one.name for one in kept if one.name in names]
     return f"Not deleted yet: {_listed(still)}; the broker's log says why." if still else None

@@ -14,16 +14,23 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
+from backend.control.gateway.kafka_client import describe_failure
 from backend.control.gateway.requests import config_requests
-from backend.control.gateway.requests.config_requests import AlterOp, ConfigChange, ConfigSource, Resource
+from backend.control.gateway.requests.config_requests import AlterOp, ConfigChange, ConfigResource, ConfigSource
 from backend.control.gateway.requests.metadata_requests import fetch_brokers, fetch_cluster
 from backend.control.operations.config import toggle_texts
-from backend.control.operations.config.config_precedence import NAMES, changed, effective, levels_of
+from backend.control.operations.config.config_precedence import SOURCE_NAMES, effective, values_by_source, with_change
 from backend.control.operations.estimate_rows import read_estimate
-from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification
+from backend.control.operations.lifecycle.plan_draft import (
+    Change,
+    CheckOutcome,
+    Draft,
+    JsonObject,
+    PlanCheck,
+    PlanVerification,
+)
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OneRequest, Site
+from backend.control.operations.operation_kind import OperationContext, SingleRequest
 from backend.protocol.errors import KafkaError
 
 SETTING: Final = "follower.fetch.last.tiered.offset.enable"
@@ -57,8 +64,8 @@ class ToggleInputs(BaseModel):
         return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
     @property
-    def resource(self) -> Resource:
-        return Resource(
+    def resource(self) -> ConfigResource:
+        return ConfigResource(
             config_requests.BROKER, config_requests.CLUSTER_DEFAULT if self.broker_id is None else str(self.broker_id)
         )
 
@@ -67,28 +74,28 @@ class ToggleInputs(BaseModel):
         return "brokers (cluster default)" if self.broker_id is None else f"broker {self.broker_id}"
 
 
-class ToggleBootstrap(OneRequest):
+class ToggleBootstrap(SingleRequest):
     """See `kinds.Kind`."""
 
     name = "toggle_bootstrap"
     inputs: type[BaseModel] = ToggleInputs
 
-    async def snapshot(self, site: Site, inputs: ToggleInputs) -> Json:
+    async def snapshot(self, context: OperationContext, inputs: ToggleInputs) -> JsonObject:
         """Every level of the setting on every registered broker, and what is set for all of them."""
-        await fetch_cluster(site.gateway, lane=Lane.ACT)
-        registered = await fetch_brokers(site.gateway)
+        await fetch_cluster(context.gateway, lane=Lane.ACT)
+        registered = await fetch_brokers(context.gateway)
         if inputs.broker_id is not None and inputs.broker_id not in {b.broker_id for b in registered}:
             known = ", ".join(str(b.broker_id) for b in registered)
             raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {known}.")
-        looks = await asyncio.gather(*(_look(site, broker.broker_id) for broker in registered))
-        default = (await config_requests.describe_cluster_default(site.gateway, lane=Lane.ACT)).get(SETTING)
+        looks = await asyncio.gather(*(_look(context, broker.broker_id) for broker in registered))
+        default = (await config_requests.describe_cluster_default(context.gateway, lane=Lane.ACT)).get(SETTING)
         return {
             "cluster_default": None if default is None else default.value,
             "brokers": {str(broker.broker_id): look for broker, look in zip(registered, looks, strict=True)},
         }
 
-    async def draft(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> Draft:
-        estimate = await read_estimate(site, kafka_rules=not site.embedded or _compat(snapshot))
+    async def draft(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> Draft:
+        estimate = await read_estimate(context, kafka_rules=not context.embedded or _compat(snapshot))
         matrix = effective_matrix(inputs, snapshot)
         before = level_now(inputs, snapshot)
         return Draft(
@@ -96,19 +103,21 @@ class ToggleBootstrap(OneRequest):
             changes=(Change(inputs.object, SETTING, before, inputs.value),),
             checks=tuple(checks(inputs, snapshot, matrix, estimate)),
             cli=(cli(inputs),),
-            words=toggle_texts.words(site.cluster_name, inputs.enable, inputs.broker_id, matrix, estimate),
+            words=toggle_texts.dialog_texts(context.cluster_name, inputs.enable, inputs.broker_id, matrix, estimate),
             estimate=estimate,
             extra={"matrix": matrix, "lines": diff_lines(inputs, before, matrix)},
         )
 
-    async def apply(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> None:
+    async def apply(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> None:
         op = AlterOp.DELETE if inputs.value is None else AlterOp.SET
-        await config_requests.alter_configs(site.gateway, inputs.resource, [ConfigChange(SETTING, op, inputs.value)])
+        await config_requests.alter_configs(context.gateway, inputs.resource, [ConfigChange(SETTING, op, inputs.value)])
 
-    async def verify(self, site: Site, inputs: ToggleInputs, snapshot: Json) -> Verification:
+    async def verify(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> PlanVerification:
         """In effect when every broker that answers shows the levels that the plan foresees."""
         wanted = {row["broker_id"]: row["after"] for row in effective_matrix(inputs, snapshot)}
-        looks = dict(zip(wanted, await asyncio.gather(*(_look(site, broker_id) for broker_id in wanted)), strict=True))
+        looks = dict(
+            zip(wanted, await asyncio.gather(*(_look(context, broker_id) for broker_id in wanted)), strict=True)
+        )
         shown = {broker_id: look.get("levels") for broker_id, look in looks.items()}
         found = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
         silent = [b for b, levels in shown.items() if levels is None]
@@ -118,13 +127,13 @@ class ToggleBootstrap(OneRequest):
             if levels is not None and (effective(levels).value != wanted[b] or not _level_is(inputs, b, levels))
         ]
         if wrong:
-            return Verification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": found})
+            return PlanVerification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": found})
         if silent:
             note = f"Broker {_ids(silent)} did not answer; all others show it."
-            return Verification(len(silent) < len(shown), note, {"effective": found, "silent": silent})
-        return Verification(True, "Every broker shows it.", {"effective": found})
+            return PlanVerification(len(silent) < len(shown), note, {"effective": found, "silent": silent})
+        return PlanVerification(True, "Every broker shows it.", {"effective": found})
 
-    def revert_inputs(self, inputs: ToggleInputs, snapshot: Json) -> Mapping[str, object]:
+    def revert_inputs(self, inputs: ToggleInputs, snapshot: JsonObject) -> Mapping[str, object]:
         before = level_now(inputs, snapshot)
         return {
             "scope": inputs.scope,
@@ -133,26 +142,26 @@ class ToggleBootstrap(OneRequest):
         }
 
 
-async def _look(site: Site, broker_id: int) -> Json:
+async def _look(context: OperationContext, broker_id: int) -> JsonObject:
     try:
         entries = await config_requests.describe_broker(
-            site.gateway, broker_id, names=[SETTING, COMPAT_SETTING], lane=Lane.ACT
+            context.gateway, broker_id, names=[SETTING, COMPAT_SETTING], lane=Lane.ACT
         )
     except (GatewayError, KafkaError) as error:
-        _log.info("Broker %d does not tell its settings: %s", broker_id, sentence(error))
+        _log.info("Broker %d does not tell its settings: %s", broker_id, describe_failure(error))
         return {"levels": None, "problem": "unreachable"}
     entry = entries.get(SETTING)
     if entry is None:
         return {"levels": None, "problem": "unsupported"}
     compat = entries.get(COMPAT_SETTING)
-    return {"levels": levels_of(entry)} | ({} if compat is None else {"compat": compat.value})
+    return {"levels": values_by_source(entry)} | ({} if compat is None else {"compat": compat.value})
 
 
-def _compat(snapshot: Json) -> bool:
+def _compat(snapshot: JsonObject) -> bool:
     return any(look.get("compat") == "kafka" for look in snapshot["brokers"].values())
 
 
-def level_now(inputs: ToggleInputs, snapshot: Json) -> str | None:
+def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
     """What is set now at the level that the plan changes."""
     if inputs.broker_id is None:
         value: str | None = snapshot["cluster_default"]
@@ -167,7 +176,7 @@ def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | N
     return not concerned or levels.get(inputs.level.name) == inputs.value
 
 
-def effective_matrix(inputs: ToggleInputs, snapshot: Json) -> list[Json]:
+def effective_matrix(inputs: ToggleInputs, snapshot: JsonObject) -> list[JsonObject]:
     """One row per broker: every level, and the value in effect before and after. `before` None: not known."""
     rows = []
     for key, look in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
@@ -177,7 +186,7 @@ def effective_matrix(inputs: ToggleInputs, snapshot: Json) -> list[Json]:
             rows.append(row | {"before": None, "before_source": None, "after": None, "after_source": None})
             continue
         concerned = inputs.broker_id is None or inputs.broker_id == broker_id
-        then = changed(levels, inputs.level, inputs.value) if concerned else levels
+        then = with_change(levels, inputs.level, inputs.value) if concerned else levels
         before, after = effective(levels), effective(then)
         rows.append(
             row
@@ -191,7 +200,9 @@ def effective_matrix(inputs: ToggleInputs, snapshot: Json) -> list[Json]:
     return rows
 
 
-def checks(inputs: ToggleInputs, snapshot: Json, matrix: list[Json], estimate: Json) -> list[Check]:
+def checks(
+    inputs: ToggleInputs, snapshot: JsonObject, matrix: list[JsonObject], estimate: JsonObject
+) -> list[PlanCheck]:
     """What speaks against the change, worst first; a plan without refusals can be confirmed."""
     found = [_check_support(inputs, matrix), _check_reach(inputs, matrix), _check_change(inputs, snapshot)]
     own = [
@@ -201,7 +212,7 @@ def checks(inputs: ToggleInputs, snapshot: Json, matrix: list[Json], estimate: J
     ]
     if own:
         text = f"Broker {_ids(own)} keeps its own value, which wins over the cluster default."
-        found.append(Check("own-values", Outcome.WARNING, text))
+        found.append(PlanCheck("own-values", CheckOutcome.WARNING, text))
     turns_on = any(row["after"] == "true" for row in matrix)
     blocked = estimate.get("blocked", 0)
     if turns_on and blocked:
@@ -209,56 +220,64 @@ def checks(inputs: ToggleInputs, snapshot: Json, matrix: list[Json], estimate: J
             f"{blocked} tiered partitions could not take a new replica while it is on: see which, and why, "
             "under the estimate."
         )
-        found.append(Check("blocked-partitions", Outcome.WARNING, text))
+        found.append(PlanCheck("blocked-partitions", CheckOutcome.WARNING, text))
     if estimate.get("stale"):
-        found.append(Check("estimate-age", Outcome.WARNING, "The estimate rests on old samples; look at their age."))
-    order = [Outcome.REFUSED, Outcome.WARNING, Outcome.OK]
+        found.append(
+            PlanCheck("estimate-age", CheckOutcome.WARNING, "The estimate rests on old samples; look at their age.")
+        )
+    order = [CheckOutcome.REFUSED, CheckOutcome.WARNING, CheckOutcome.OK]
     return sorted(found, key=lambda check: order.index(check.outcome))
 
 
-def _check_support(inputs: ToggleInputs, matrix: list[Json]) -> Check:
+def _check_support(inputs: ToggleInputs, matrix: list[JsonObject]) -> PlanCheck:
     old = [row["broker_id"] for row in matrix if row["problem"] == "unsupported"]
     concerned = [b for b in old if inputs.broker_id in (None, b)]
     if concerned and (inputs.broker_id is not None or len(old) == len(matrix)):
-        return Check("support", Outcome.REFUSED, f"Broker {_ids(concerned)} does not have {SETTING}: needs Kafka 4.3.")
+        return PlanCheck(
+            "support", CheckOutcome.REFUSED, f"Broker {_ids(concerned)} does not have {SETTING}: needs Kafka 4.3."
+        )
     if concerned:
         text = f"Broker {_ids(concerned)} does not have {SETTING} and ignores it: needs Kafka 4.3."
-        return Check("support", Outcome.WARNING, text)
-    return Check("support", Outcome.OK, f"Every broker concerned has {SETTING}.")
+        return PlanCheck("support", CheckOutcome.WARNING, text)
+    return PlanCheck("support", CheckOutcome.OK, f"Every broker concerned has {SETTING}.")
 
 
-def _check_reach(inputs: ToggleInputs, matrix: list[Json]) -> Check:
+def _check_reach(inputs: ToggleInputs, matrix: list[JsonObject]) -> PlanCheck:
     silent = [row["broker_id"] for row in matrix if row["problem"] == "unreachable"]
     if inputs.broker_id is not None and inputs.broker_id in silent:
         text = f"Broker {inputs.broker_id} does not answer; only it can change its own value. Start it first."
-        return Check("reach", Outcome.REFUSED, text)
+        return PlanCheck("reach", CheckOutcome.REFUSED, text)
     if silent:
         text = f"Broker {_ids(silent)} does not answer; it takes the change when it is back, unverified."
-        return Check("reach", Outcome.WARNING, text)
-    return Check("reach", Outcome.OK, "Every broker answers.")
+        return PlanCheck("reach", CheckOutcome.WARNING, text)
+    return PlanCheck("reach", CheckOutcome.OK, "Every broker answers.")
 
 
-def _check_change(inputs: ToggleInputs, snapshot: Json) -> Check:
+def _check_change(inputs: ToggleInputs, snapshot: JsonObject) -> PlanCheck:
     before = level_now(inputs, snapshot)
     if before == inputs.value:
         text = f"{SETTING} is {before or 'not set'} for {inputs.object} already: there is nothing to change."
-        return Check("change", Outcome.REFUSED, text)
-    return Check(
+        return PlanCheck("change", CheckOutcome.REFUSED, text)
+    return PlanCheck(
         "change",
-        Outcome.OK,
+        CheckOutcome.OK,
         f"There is something to change: {before or 'not set'} becomes {inputs.value or 'not set'}.",
     )
 
 
-def diff_lines(inputs: ToggleInputs, before: str | None, matrix: list[Json]) -> list[str]:
+def diff_lines(inputs: ToggleInputs, before: str | None, matrix: list[JsonObject]) -> list[str]:
     """The two lines of the dialog."""
     row = next((r for r in matrix if inputs.broker_id in (None, r["broker_id"]) and r["before_source"]), None)
-    now = f"{before} ({NAMES[inputs.level]})" if before is not None else "not set"
+    now = f"{before} ({SOURCE_NAMES[inputs.level]})" if before is not None else "not set"
     if before is None and row is not None:
-        now = f"{row['before']} ({NAMES[ConfigSource[row['before_source']]]})"
-    then = f"{inputs.value} ({NAMES[inputs.level]}, no restart)"
+        now = f"{row['before']} ({SOURCE_NAMES[ConfigSource[row['before_source']]]})"
+    then = f"{inputs.value} ({SOURCE_NAMES[inputs.level]}, no restart)"
     if inputs.value is None:
-        below = "not set" if row is None else f"{row['after']} ({NAMES[ConfigSource[row['after_source']]]}, no restart)"
+        below = (
+            "not set"
+            if row is None
+            else f"{row['after']} ({SOURCE_NAMES[ConfigSource[row['after_source']]]}, no restart)"
+        )
         then = below
     return [f"− {SETTING} = {now}", f"+ {SETTING} = {then}"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backend.control.formatting import grouped, in_bytes
-from backend.control.operations.lifecycle.plan_draft import Json, Words
+from backend.control.operations.lifecycle.plan_draft import DialogTexts, JsonObject
 
 
-def words(
-    cluster_name: str, enable: bool | None, broker_id: int | None, matrix: Sequence[Json], estimate: Json
-) -> Words:
+def dialog_texts(
+    cluster_name: str, enable: bool | None, broker_id: int | None, matrix: Sequence[JsonObject], estimate: JsonObject
+) -> DialogTexts:
     """Title, effect, risk and buttons for turning the flag on or off, or removing its value at one level."""
     on = any(row["after"] == "true" for row in matrix) if enable is None else enable
     where = f"Cluster {cluster_name}." if broker_id is None else f"Cluster {cluster_name}, broker {broker_id}."
@@ -22,7 +22,7 @@ def words(
         unchanged += f" Broker {own} keeps its own value."
     if on:
         qualify = f"{grouped(estimate['qualifies'])} of {grouped(estimate['tiered_partitions'])}"
-        return Words(
+        return DialogTexts(
             title="Turn on bootstrap from the tiered offset",
             intro=f"{where} A new, empty follower will start at the first offset not yet uploaded instead of the "
             "leader's local start.",
@@ -34,7 +34,7 @@ def words(
             keep="Keep off",
             act="Turn on",
         )
-    return Words(
+    return DialogTexts(
         title="Turn off bootstrap from the tiered offset",
         intro=f"{where} New, empty followers will copy the leader's whole local log.",
         effect=f"{off_bytes} instead of {on_bytes} for one replica of each tiered partition.",

@@ -8,19 +8,19 @@ from typing import Final
 from sqlalchemy import Connection
 
 from backend.control.formatting import in_bytes
-from backend.control.operations.audit_entries import Actor, AuditResult, record
+from backend.control.operations.audit_entries import Actor, AuditResult, append_entry
 from backend.control.operations.lifecycle.long_running import lasting_kind
-from backend.control.operations.lifecycle.plan_draft import Json
+from backend.control.operations.lifecycle.plan_draft import JsonObject
 from backend.control.operations.lifecycle.plan_states import PlanState
-from backend.control.operations.lifecycle.plan_store import Records, entry_of
+from backend.control.operations.lifecycle.plan_store import PlanStore, entry_of
 from backend.control.operations.operation_errors import Conflict
-from backend.control.operations.operation_kind import Kind, Site
+from backend.control.operations.operation_kind import OperationContext, OperationKind
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
 from backend.store.writes_operations import advance_operation
 
 
-class Wish(Enum):
+class PlanCommand(Enum):
     """What a person may ask of a plan that is being carried out."""
 
     PAUSE = "pause"
@@ -31,14 +31,14 @@ class Wish(Enum):
 
 _UNDER_WAY: Final = frozenset({PlanState.ACCEPTED, PlanState.RUNNING, PlanState.PAUSED})
 _ALLOWED: Final = {
-    Wish.PAUSE: frozenset({PlanState.RUNNING}),
-    Wish.RESUME: frozenset({PlanState.PAUSED}),
-    Wish.STOP: _UNDER_WAY,
-    Wish.LIMIT: _UNDER_WAY,
+    PlanCommand.PAUSE: frozenset({PlanState.RUNNING}),
+    PlanCommand.RESUME: frozenset({PlanState.PAUSED}),
+    PlanCommand.STOP: _UNDER_WAY,
+    PlanCommand.LIMIT: _UNDER_WAY,
 }
 
 
-def problem_of(row: OperationRow, kind: Kind, wish: Wish) -> str | None:
+def refusal_of(row: OperationRow, kind: OperationKind, wish: PlanCommand) -> str | None:
     """Why this cannot be asked of the plan now; None: it can."""
     if lasting_kind(kind) is None:
         return f"Plan {row.id} is one request to Kafka: there is nothing to {wish.value}."
@@ -49,30 +49,37 @@ def problem_of(row: OperationRow, kind: Kind, wish: Wish) -> str | None:
     return None
 
 
-async def store_wish(
-    site: Site, records: Records, actor: Actor, row: OperationRow, wish: Wish, throttle_bytes_per_s: int | None
+async def store_command(
+    context: OperationContext,
+    records: PlanStore,
+    actor: Actor,
+    row: OperationRow,
+    wish: PlanCommand,
+    throttle_bytes_per_s: int | None,
 ) -> None:
     """Stores the wish with its audit; who carries the plan out finds it there. Raises Conflict, ClusterAway."""
     detail = None if throttle_bytes_per_s is None else f"{in_bytes(throttle_bytes_per_s)}/s"
 
     def job(connection: Connection) -> bool:
-        taken = advance_operation(connection, site.cluster_id, row.id, {row.state}, _values(wish, throttle_bytes_per_s))
+        taken = advance_operation(
+            connection, context.cluster_id, row.id, {row.state}, _values(wish, throttle_bytes_per_s)
+        )
         if taken:
             entry = entry_of(actor, f"{wish.value} {row.kind}", row, AuditResult.ACCEPTED, detail, row.reason)
-            record(connection, site.cluster_id, entry)
+            append_entry(connection, context.cluster_id, entry)
         return taken
 
     if not await records.write(job):
         raise Conflict(f"Plan {row.id} has just changed; look at it again.")
 
 
-def _values(wish: Wish, throttle_bytes_per_s: int | None) -> Json:
-    values: Json = {"updated_ms": now_ms()}
-    if wish is Wish.PAUSE:
+def _values(wish: PlanCommand, throttle_bytes_per_s: int | None) -> JsonObject:
+    values: JsonObject = {"updated_ms": now_ms()}
+    if wish is PlanCommand.PAUSE:
         values["state"] = PlanState.PAUSED.value
-    elif wish is Wish.RESUME:
+    elif wish is PlanCommand.RESUME:
         values["state"] = PlanState.RUNNING.value
-    elif wish is Wish.STOP:
+    elif wish is PlanCommand.STOP:
         values["intent"] = "stop"
     else:
         values["throttle_bytes_per_s"] = throttle_bytes_per_s

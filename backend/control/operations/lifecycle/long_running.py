@@ -12,10 +12,16 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
-from backend.control.operations.lifecycle.plan_journal import Journal
+from backend.control.gateway.kafka_client import describe_failure
+from backend.control.operations.lifecycle.plan_journal import PlanJournal
 from backend.control.operations.lifecycle.plan_states import PlanState
-from backend.control.operations.operation_kind import Course, Kind, LastingKind, Site, Step
+from backend.control.operations.operation_kind import (
+    ExecutionControl,
+    LongRunningKind,
+    OperationContext,
+    OperationKind,
+    StepResult,
+)
 from backend.protocol.errors import KafkaError
 from backend.store.queries.audit import OperationRow
 
@@ -25,19 +31,21 @@ RETRY_MAX_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-def lasting_kind(kind: Kind) -> LastingKind | None:
+def lasting_kind(kind: OperationKind) -> LongRunningKind | None:
     """The kind, when it is carried out in steps."""
-    return cast(LastingKind, kind) if hasattr(kind, "step") else None
+    return cast(LongRunningKind, kind) if hasattr(kind, "step") else None
 
 
-class Lasting:
+class LongRunningExecution:
     """One execution."""
 
-    def __init__(self, site: Site, kind: LastingKind, journal: Journal, after_change: Callable[[], None]) -> None:
-        self._site = site
+    def __init__(
+        self, context: OperationContext, kind: LongRunningKind, journal: PlanJournal, on_change: Callable[[], None]
+    ) -> None:
+        self._context = context
         self._kind = kind
         self._journal = journal
-        self._after_change = after_change
+        self._on_change = on_change
         self._row = journal.row
         self._inputs: Any = kind.inputs.model_validate(self._row.inputs)
 
@@ -55,36 +63,36 @@ class Lasting:
             state, text = state if clean else PlanState.FAILED, f"{text} {left}"
         await self._enter_running()
         await self._journal.move(state, text, detail)
-        self._after_change()
+        self._on_change()
 
     async def _steps(self) -> tuple[PlanState, str, Any]:
         pause_s = STEP_INTERVAL_S
         while True:
             self._row = await self._journal.now()
-            course = _course(self._row)
+            control = _course(self._row)
             try:
-                step = await self._kind.step(self._site, self._inputs, self._row.snapshot, course)
+                step = await self._kind.step(self._context, self._inputs, self._row.snapshot, control)
             except KafkaError as error:
                 if not error.retriable:
-                    return PlanState.FAILED, f"Kafka refused the change. {sentence(error)}", course.progress
-                step, pause_s = _waits(course, sentence(error)), min(RETRY_MAX_S, pause_s * 2)
+                    return PlanState.FAILED, f"Kafka refused the change. {describe_failure(error)}", control.progress
+                step, pause_s = _waits(control, describe_failure(error)), min(RETRY_MAX_S, pause_s * 2)
             except GatewayError as error:
-                step, pause_s = _waits(course, sentence(error)), min(RETRY_MAX_S, pause_s * 2)
+                step, pause_s = _waits(control, describe_failure(error)), min(RETRY_MAX_S, pause_s * 2)
             else:
                 pause_s = STEP_INTERVAL_S
                 await self._accepted(step)
             if step.progress != self._row.progress:
                 await self._journal.progress(step.progress)
             if step.finished:
-                if course.stopping:
+                if control.stopping:
                     return PlanState.STOPPED, step.sentence, step.progress
                 return (PlanState.VERIFIED if step.done else PlanState.FAILED), step.sentence, step.progress
             await asyncio.sleep(pause_s)
 
-    async def _accepted(self, step: Step) -> None:
+    async def _accepted(self, step: StepResult) -> None:
         if self._row.state == PlanState.REQUESTED:
             await self._journal.move(PlanState.ACCEPTED, "Kafka accepted the change.")
-            self._after_change()
+            self._on_change()
         if self._row.state in (PlanState.REQUESTED, PlanState.ACCEPTED):
             await self._journal.move(PlanState.RUNNING, step.sentence)
 
@@ -98,15 +106,15 @@ class Lasting:
         pause_s = STEP_INTERVAL_S
         while True:
             try:
-                return True, await self._kind.clean(self._site, self._inputs, self._row.snapshot)
+                return True, await self._kind.clean(self._context, self._inputs, self._row.snapshot)
             except KafkaError as error:
                 if not error.retriable:
-                    _log.error("Plan %d cannot clean up: %s", self._row.id, sentence(error))
-                    text = f"Its limits could not be removed: {sentence(error)}"
+                    _log.error("Plan %d cannot clean up: %s", self._row.id, describe_failure(error))
+                    text = f"Its limits could not be removed: {describe_failure(error)}"
                     return False, f"{text} Remove them with a plan of clear_throttle."
-                reason = sentence(error)
+                reason = describe_failure(error)
             except GatewayError as error:
-                reason = sentence(error)
+                reason = describe_failure(error)
             except Exception:  # a plan has an end, or no other move could ever begin
                 _log.exception("Plan %d cannot clean up", self._row.id)
                 text = "Its limits could not be removed by a fault of this program; see the backend's log."
@@ -116,8 +124,8 @@ class Lasting:
             pause_s = min(RETRY_MAX_S, pause_s * 2)
 
 
-def _course(row: OperationRow) -> Course:
-    return Course(
+def _course(row: OperationRow) -> ExecutionControl:
+    return ExecutionControl(
         paused=row.state == PlanState.PAUSED,
         stopping=row.intent == "stop",
         throttle_bytes_per_s=row.throttle_bytes_per_s,
@@ -125,5 +133,5 @@ def _course(row: OperationRow) -> Course:
     )
 
 
-def _waits(course: Course, problem: str) -> Step:
-    return Step({**course.progress, "problem": problem}, finished=False, done=False, sentence=problem)
+def _waits(control: ExecutionControl, problem: str) -> StepResult:
+    return StepResult({**control.progress, "problem": problem}, finished=False, done=False, sentence=problem)

@@ -10,10 +10,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from backend.control.operations.audit_entries import Actor, AuditResult, record
-from backend.control.operations.lifecycle.plan_draft import Json
+from backend.control.operations.audit_entries import Actor, AuditResult, append_entry
+from backend.control.operations.lifecycle.plan_draft import JsonObject
 from backend.control.operations.lifecycle.plan_states import OPEN, PlanState, sources
-from backend.control.operations.lifecycle.plan_store import Records, entry_of, version_of
+from backend.control.operations.lifecycle.plan_store import PlanStore, entry_of, version_of
 from backend.control.operations.operation_errors import (
     Conflict,
     InvalidInput,
@@ -22,7 +22,7 @@ from backend.control.operations.operation_errors import (
     ReadOnly,
     StalePlan,
 )
-from backend.control.operations.operation_kind import Kind, Site
+from backend.control.operations.operation_kind import OperationContext, OperationKind
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
 from backend.store.writes_operations import (
@@ -48,14 +48,14 @@ class Confirmation:
     """Version of the plan that the person has seen; None: whichever it is."""
 
 
-class Taking:
+class PlanClaim:
     """Guards the step from a plan to its execution."""
 
-    def __init__(self, site: Site, records: Records) -> None:
-        self._site = site
+    def __init__(self, context: OperationContext, records: PlanStore) -> None:
+        self._context = context
         self._records = records
 
-    async def check(self, row: OperationRow, confirmation: Confirmation, kind: Kind) -> None:
+    async def check(self, row: OperationRow, confirmation: Confirmation, kind: OperationKind) -> None:
         """Raises OperationError for what cannot be executed so; asks only the database."""
         self._check_allowed()
         self._check_confirmation(confirmation)
@@ -65,8 +65,8 @@ class Taking:
             await self._check_alone(row)
 
     def _check_confirmation(self, confirmation: Confirmation) -> None:
-        if confirmation.cluster_name != self._site.cluster_name:
-            raise NotConfirmed(f"Type the cluster's name, {self._site.cluster_name}, to confirm.")
+        if confirmation.cluster_name != self._context.cluster_name:
+            raise NotConfirmed(f"Type the cluster's name, {self._context.cluster_name}, to confirm.")
         if not confirmation.reason.strip():
             raise NotConfirmed("Give a reason: it stands in the audit.")
         if len(confirmation.reason) > REASON_CHARS_MAX:
@@ -75,12 +75,12 @@ class Taking:
             raise InvalidInput(f"Give an Idempotency-Key of 1 to {KEY_CHARS_MAX} characters.")
 
     async def _check_key(self, key: str, plan_id: int) -> None:
-        other = await self._records.read(lambda c: operation_of_key(c, self._site.cluster_id, key))
+        other = await self._records.read(lambda c: operation_of_key(c, self._context.cluster_id, key))
         if other is not None and other != plan_id:
             raise Conflict(f"This Idempotency-Key was used for plan {other}; give each execution a key of its own.")
 
     def _check_allowed(self) -> None:
-        if not self._site.changes_allowed:
+        if not self._context.changes_allowed:
             raise ReadOnly("This ebbline only looks at the cluster: start it with --allow-changes to change something.")
 
     def _check_executable(self, row: OperationRow, confirmation: Confirmation) -> None:
@@ -102,16 +102,16 @@ class Taking:
         values = _moved(PlanState.REFUSED) | {"result": {"refused": text, "changed": changed[:50]}}
 
         def store(connection: Connection) -> None:
-            cluster_id = self._site.cluster_id
+            cluster_id = self._context.cluster_id
             if advance_operation(connection, cluster_id, row.id, {PlanState.CHECKED.value}, values):
-                record(
+                append_entry(
                     connection, cluster_id, entry_of(actor, action, row, AuditResult.REFUSED, text, confirmation.reason)
                 )
 
         await self._records.write(store)
         raise StalePlan(text)
 
-    async def take(self, actor: Actor, row: OperationRow, confirmation: Confirmation, *, exclusive: bool) -> bool:
+    async def claim(self, actor: Actor, row: OperationRow, confirmation: Confirmation, *, exclusive: bool) -> bool:
         """Takes the plan for this execution, durably, before anything is sent; False when another was faster."""
         values = {
             "state": PlanState.REQUESTED.value,
@@ -122,7 +122,7 @@ class Taking:
             "result": {"executed_by": actor.name},
         }
         states = {state.value for state in sources(PlanState.REQUESTED)}
-        cluster_id = self._site.cluster_id
+        cluster_id = self._context.cluster_id
 
         def job(connection: Connection) -> bool | int:
             if exclusive:
@@ -147,7 +147,7 @@ class Taking:
     async def _check_alone(self, row: OperationRow) -> None:
         """Asked before the cluster is: what another plan of the kind changes there would make this one stale."""
         states = {state.value for state in OPEN}
-        other = await self._records.read(lambda c: open_operation(c, self._site.cluster_id, row.kind, states))
+        other = await self._records.read(lambda c: open_operation(c, self._context.cluster_id, row.kind, states))
         if other is not None and other != row.id:
             raise Conflict(_busy(other))
 
@@ -156,6 +156,6 @@ def _busy(plan_id: int) -> str:
     return f"Plan {plan_id} of the same kind is being carried out: wait for its end, or stop it."
 
 
-def _moved(state: PlanState) -> Json:
+def _moved(state: PlanState) -> JsonObject:
     at_ms = now_ms()
     return {"state": state.value, "updated_ms": at_ms, "finished_ms": at_ms}

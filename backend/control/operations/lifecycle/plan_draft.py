@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What a check means for the plan."""
 
     OK = "ok"
@@ -19,11 +19,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PlanCheck:
     """One question that was asked before the change; the sentence says what was found and what to do."""
 
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     sentence: str
 
 
@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DialogTexts:
     """The texts of the dialog, as the design gives them."""
 
     title: str
@@ -56,17 +56,17 @@ class Draft:
 
     object: str
     changes: tuple[Change, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[PlanCheck, ...]
     cli: tuple[str, ...]
-    words: Words
-    estimate: Json | None = None
-    extra: Json = field(default_factory=dict)  # tables of the kind, such as the matrix of effective values
+    words: DialogTexts
+    estimate: JsonObject | None = None
+    extra: JsonObject = field(default_factory=dict)  # tables of the kind, such as the matrix of effective values
 
     @property
     def refused(self) -> bool:
-        return any(check.outcome is Outcome.REFUSED for check in self.checks)
+        return any(check.outcome is CheckOutcome.REFUSED for check in self.checks)
 
-    def diff(self) -> Json:
+    def diff(self) -> JsonObject:
         """The `diff` column: what changes, in words and lines."""
         return {
             "object": self.object,
@@ -75,23 +75,23 @@ class Draft:
             **self.extra,
         }
 
-    def checks_json(self) -> list[Json]:
+    def checks_json(self) -> list[JsonObject]:
         return [asdict(check) | {"outcome": check.outcome.value} for check in self.checks]
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class PlanVerification:
     """What a look at the cluster showed after the change. `done` False: not in effect yet, or not everywhere."""
 
     done: bool
     sentence: str
-    detail: Json = field(default_factory=dict)
+    detail: JsonObject = field(default_factory=dict)
 
 
 SEEN: Final = "seen"
 
 
-def holding(snapshot: Json) -> Json:
+def lasting_part(snapshot: JsonObject) -> JsonObject:
     """The part of a snapshot that must still hold when the plan is executed."""
     return {name: value for name, value in snapshot.items() if name != SEEN}
 
@@ -113,6 +113,6 @@ def _text(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def first_refusal(checks: Iterable[Check]) -> str | None:
+def first_refusal(checks: Iterable[PlanCheck]) -> str | None:
     """The sentence of the first check that refuses."""
-    return next((check.sentence for check in checks if check.outcome is Outcome.REFUSED), None)
+    return next((check.sentence for check in checks if check.outcome is CheckOutcome.REFUSED), None)

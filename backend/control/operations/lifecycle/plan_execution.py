@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
-from backend.control.operations.audit_entries import Actor, Role
-from backend.control.operations.lifecycle.long_running import Lasting, lasting_kind
-from backend.control.operations.lifecycle.plan_draft import Verification
-from backend.control.operations.lifecycle.plan_journal import Journal
+from backend.control.gateway.kafka_client import describe_failure
+from backend.control.operations.audit_entries import Actor, ActorRole
+from backend.control.operations.lifecycle.long_running import LongRunningExecution, lasting_kind
+from backend.control.operations.lifecycle.plan_draft import PlanVerification
+from backend.control.operations.lifecycle.plan_journal import PlanJournal
 from backend.control.operations.lifecycle.plan_states import OPEN, PlanState
 from backend.control.operations.operation_errors import OperationError
-from backend.control.operations.operation_kind import Kind, RequestKind, Site
+from backend.control.operations.operation_kind import OperationContext, OperationKind, SingleRequestKind
 from backend.protocol.errors import KafkaError
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
@@ -34,24 +34,26 @@ CLOSE_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Execution:
+class PlanExecutor:
     """The executions in progress in this process."""
 
-    def __init__(self, site: Site, kinds: Mapping[str, Kind], after_change: Callable[[], None]) -> None:
-        self._site = site
+    def __init__(
+        self, context: OperationContext, kinds: Mapping[str, OperationKind], on_change: Callable[[], None]
+    ) -> None:
+        self._context = context
         self._kinds = kinds
-        self._after_change = after_change
+        self._on_change = on_change
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._lasting: set[int] = set()
 
     def start(self, row: OperationRow, actor: Actor) -> None:
         """Begins, or goes on with, the execution of a plan that was taken for it."""
-        journal = Journal(self._site, row, actor)
+        journal = PlanJournal(self._context, row, actor)
         lasting = lasting_kind(self._kinds[row.kind])
         if lasting is None:
             run = self._run(row, journal)
         else:
-            run = Lasting(self._site, lasting, journal, self._after_change).run()
+            run = LongRunningExecution(self._context, lasting, journal, self._on_change).run()
             self._lasting.add(row.id)
         task = asyncio.create_task(run, name=f"plan-{row.id}")
         self._tasks[row.id] = task
@@ -86,44 +88,44 @@ class Execution:
     async def recover(self, before_ms: int) -> int:
         """Looks after plans requested before `before_ms` that are still open; how many. Raises DatabaseAway."""
         states = [state.value for state in OPEN]
-        cluster_id = self._site.cluster_id
-        left = await self._site.database.read(lambda c: queries.operations(c, cluster_id, states=states))
+        cluster_id = self._context.cluster_id
+        left = await self._context.database.read(lambda c: queries.operations(c, cluster_id, states=states))
         stopped = [row for row in left if row.id not in self._tasks and (row.requested_ms or 0) < before_ms]
         for row in stopped:
             await self._recover(row)
         return len(stopped)
 
-    async def _run(self, row: OperationRow, journal: Journal) -> None:
+    async def _run(self, row: OperationRow, journal: PlanJournal) -> None:
         # `start` gives the others to `lasting`.
-        kind = cast(RequestKind, self._kinds[row.kind])
+        kind = cast(SingleRequestKind, self._kinds[row.kind])
         try:
-            await kind.apply(self._site, kind.inputs.model_validate(row.inputs), row.snapshot)
+            await kind.apply(self._context, kind.inputs.model_validate(row.inputs), row.snapshot)
         except KafkaError as error:
-            await journal.move(PlanState.FAILED, f"Kafka refused the change. {sentence(error)}")
+            await journal.move(PlanState.FAILED, f"Kafka refused the change. {describe_failure(error)}")
             return
         except OperationError as error:  # a topic or a leader that went after the checks
             await journal.move(PlanState.FAILED, str(error))
             return
         except GatewayError as error:
             # Whether Kafka took it is not known: the cluster itself tells.
-            journal.note("unanswered", sentence(error))
+            journal.note("unanswered", describe_failure(error))
         except Exception:
             _log.exception("Plan %d (%s) failed while it was sent", row.id, row.kind)
             await journal.move(PlanState.FAILED, "A fault of this program; see the backend's log.")
             return
         else:
             await journal.move(PlanState.ACCEPTED, "Kafka accepted the change.")
-        self._after_change()
+        self._on_change()
         verification = await self._verify(row, kind)
-        self._after_change()
+        self._on_change()
         state = PlanState.VERIFIED if verification.done else PlanState.FAILED
         await journal.move(state, verification.sentence, verification.detail)
 
     async def _recover(self, row: OperationRow) -> None:
         """One look at the cluster decides. A single request is never sent again: a person plans anew."""
         kind = self._kinds.get(row.kind)
-        who = Actor(str((row.result or {}).get("executed_by", row.author)), Role.OPERATOR)
-        journal = Journal(self._site, row, who)
+        who = Actor(str((row.result or {}).get("executed_by", row.author)), ActorRole.OPERATOR)
+        journal = PlanJournal(self._context, row, who)
         if kind is None:
             await journal.move(PlanState.FAILED, f"This version does not know the kind {row.kind}.")
             return
@@ -139,19 +141,21 @@ class Execution:
             text = f"The backend was stopped in the middle. {text} Make a new plan to go on, or revert this one."
         await journal.move(state, text, verification.detail)
 
-    async def _verify(self, row: OperationRow, kind: Kind) -> Verification:
+    async def _verify(self, row: OperationRow, kind: OperationKind) -> PlanVerification:
         """Looks until the change is in effect everywhere, at most VERIFY_TIMEOUT_S. Never raises: a plan has an end."""
         deadline_s = time.monotonic() + VERIFY_TIMEOUT_S
         while True:
             try:
-                found = await kind.verify(self._site, kind.inputs.model_validate(row.inputs), row.snapshot)
+                found = await kind.verify(self._context, kind.inputs.model_validate(row.inputs), row.snapshot)
             except (GatewayError, KafkaError) as error:
-                found = Verification(False, f"The cluster cannot be asked whether it is in effect. {sentence(error)}")
+                found = PlanVerification(
+                    False, f"The cluster cannot be asked whether it is in effect. {describe_failure(error)}"
+                )
             except OperationError as error:  # what it is about is gone
-                found = Verification(False, str(error))
+                found = PlanVerification(False, str(error))
             except Exception:
                 _log.exception("Plan %d (%s) cannot be verified", row.id, row.kind)
-                return Verification(False, "A fault of this program; see the backend's log.")
+                return PlanVerification(False, "A fault of this program; see the backend's log.")
             if found.done or time.monotonic() + VERIFY_INTERVAL_S > deadline_s:
                 return found
             await asyncio.sleep(VERIFY_INTERVAL_S)

@@ -10,9 +10,9 @@ from pydantic_core import to_json
 from sqlalchemy import Connection
 
 from backend.control.control_database import DatabaseAway
-from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, Role, record
+from backend.control.operations.audit_entries import Actor, ActorRole, AuditEntry, AuditResult, append_entry
 from backend.control.operations.operation_errors import ClusterAway, NotAllowed, NotFound
-from backend.control.operations.operation_kind import Site
+from backend.control.operations.operation_kind import OperationContext
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
 
@@ -36,22 +36,22 @@ def entry_of(
     return AuditEntry(actor, action, object_of(row), result, detail, reason or None, row.id, row.diff, row.cli)
 
 
-class Records:
+class PlanStore:
     """The stored plans of one cluster."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: OperationContext) -> None:
+        self._context = context
 
     async def get(self, plan_id: int) -> OperationRow:
         """A plan as it is now. Raises NotFound, ClusterAway when the database is away."""
-        row = await self.read(lambda c: queries.operation(c, self._site.cluster_id, plan_id))
+        row = await self.read(lambda c: queries.operation(c, self._context.cluster_id, plan_id))
         if row is None:
             raise NotFound(f"There is no plan {plan_id} of this cluster.")
         return row
 
     async def require_operator(self, actor: Actor, action: str, object_: str, row: OperationRow | None = None) -> None:
         """Raises NotAllowed for anyone else, after it stands in the audit."""
-        if actor.role is Role.OPERATOR:
+        if actor.role is ActorRole.OPERATOR:
             return
         text = "Read-only: ask for the operator role."
         entry = AuditEntry(
@@ -62,7 +62,7 @@ class Records:
             detail=text,
             operation_id=None if row is None else row.id,
         )
-        await self.write(lambda c: record(c, self._site.cluster_id, entry))
+        await self.write(lambda c: append_entry(c, self._context.cluster_id, entry))
         raise NotAllowed(text)
 
     async def audit_refusal(
@@ -70,18 +70,18 @@ class Records:
     ) -> None:
         """Notes that the attempt was turned away, and why."""
         entry = entry_of(actor, action, row, AuditResult.REFUSED, detail, reason)
-        await self.write(lambda c: record(c, self._site.cluster_id, entry))
+        await self.write(lambda c: append_entry(c, self._context.cluster_id, entry))
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Raises ClusterAway when the database is away."""
         try:
-            return await self._site.database.read(query)
+            return await self._context.database.read(query)
         except DatabaseAway as error:
             raise ClusterAway(str(error)) from error
 
     async def write(self, change: Callable[[Connection], T]) -> T:
         """In one transaction. Raises ClusterAway when the database is away."""
         try:
-            return await self._site.database.write(change)
+            return await self._context.database.write(change)
         except DatabaseAway as error:
             raise ClusterAway(str(error)) from error

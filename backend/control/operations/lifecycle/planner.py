@@ -8,21 +8,21 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
 from backend.control.control_database import DatabaseAway
-from backend.control.formatting import misfit
+from backend.control.formatting import describe_invalid
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
-from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, record
-from backend.control.operations.lifecycle.plan_draft import Draft, Json, first_refusal
+from backend.control.gateway.kafka_client import describe_failure
+from backend.control.operations.audit_entries import Actor, AuditEntry, AuditResult, append_entry
+from backend.control.operations.lifecycle.plan_draft import Draft, JsonObject, first_refusal
 from backend.control.operations.lifecycle.plan_states import PlanState
-from backend.control.operations.lifecycle.plan_store import Records
+from backend.control.operations.lifecycle.plan_store import PlanStore
 from backend.control.operations.operation_errors import ClusterAway, InvalidInput
-from backend.control.operations.operation_kind import Kind, Site
+from backend.control.operations.operation_kind import OperationContext, OperationKind
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.writes_operations import add_operation
 
 
-def parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
+def parse(kind: OperationKind, inputs: Mapping[str, object]) -> BaseModel:
     """The inputs of a kind. Raises InvalidInput."""
     try:
         parsed: BaseModel = kind.inputs.model_validate(inputs)
@@ -30,7 +30,7 @@ def parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(
-            f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{misfit(first['msg'])}."
+            f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{describe_invalid(first['msg'])}."
         ) from error
     return parsed
 
@@ -38,26 +38,28 @@ def parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
 class Planner:
     """Plans for one cluster. Asks it, and changes nothing in it."""
 
-    def __init__(self, site: Site, kinds: Mapping[str, Kind], records: Records) -> None:
-        self._site = site
+    def __init__(self, context: OperationContext, kinds: Mapping[str, OperationKind], records: PlanStore) -> None:
+        self._context = context
         self._kinds = kinds
         self._records = records
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> OperationKind:
         """The kind of this name. Raises InvalidInput."""
         found = self._kinds.get(name)
         if found is None:
             raise InvalidInput(f"There is no kind of change {name!r:.60}; there are {', '.join(sorted(self._kinds))}.")
         return found
 
-    async def look(self, kind: Kind, inputs: BaseModel) -> tuple[BaseModel, Json, Draft]:
+    async def look(self, kind: OperationKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
         """Exact inputs, the state now, and the draft for both. Raises ClusterAway."""
         try:
-            exact = await kind.settle(self._site, inputs)
-            snapshot = await kind.snapshot(self._site, exact)
-            return exact, snapshot, await kind.draft(self._site, exact, snapshot)
+            exact = await kind.resolve_inputs(self._context, inputs)
+            snapshot = await kind.snapshot(self._context, exact)
+            return exact, snapshot, await kind.draft(self._context, exact, snapshot)
         except (GatewayError, KafkaError) as error:
-            raise ClusterAway(f"The cluster cannot be asked now, nothing was changed. {sentence(error)}") from error
+            raise ClusterAway(
+                f"The cluster cannot be asked now, nothing was changed. {describe_failure(error)}"
+            ) from error
         except DatabaseAway as error:
             raise ClusterAway(str(error)) from error
 
@@ -69,7 +71,7 @@ class Planner:
         exact, snapshot, draft = await self.look(found, parse(found, inputs))
         at_ms = now_ms()
         row = {
-            "cluster_id": self._site.cluster_id,
+            "cluster_id": self._context.cluster_id,
             "kind": kind,
             "state": (PlanState.REFUSED if draft.refused else PlanState.CHECKED).value,
             "author": actor.name,
@@ -101,7 +103,7 @@ class Planner:
                     diff=row["diff"],
                     cli=row["cli"],
                 )
-                record(connection, self._site.cluster_id, entry)
+                append_entry(connection, self._context.cluster_id, entry)
             return plan_id
 
         return await self._records.write(store)

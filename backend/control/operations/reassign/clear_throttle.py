@@ -10,13 +10,21 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.requests.config_requests import CLUSTER_DEFAULT
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.control.gateway.requests.reassignment_requests import list_reassignments
-from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification, Words
+from backend.control.operations.lifecycle.plan_draft import (
+    Change,
+    CheckOutcome,
+    DialogTexts,
+    Draft,
+    JsonObject,
+    PlanCheck,
+    PlanVerification,
+)
 from backend.control.operations.lifecycle.plan_states import OPEN
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OneRequest, Site
+from backend.control.operations.operation_kind import OperationContext, SingleRequest
 from backend.control.operations.reassign import replication_throttles
-from backend.control.operations.reassign.reassignment_inputs import BrokerId, Topic
-from backend.control.operations.reassign.replication_throttles import REPLICA_LISTS, Throttles, Values
+from backend.control.operations.reassign.reassignment_inputs import BrokerIdInput, TopicNameInput
+from backend.control.operations.reassign.replication_throttles import REPLICA_LISTS, Throttles, ThrottleValues
 from backend.store.writes_operations import open_operation
 
 
@@ -25,8 +33,8 @@ class ClearInputs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    topics: Annotated[list[Topic], Field(max_length=10_000)] = []
-    brokers: Annotated[list[BrokerId], Field(max_length=1_000)] = []
+    topics: Annotated[list[TopicNameInput], Field(max_length=10_000)] = []
+    brokers: Annotated[list[BrokerIdInput], Field(max_length=1_000)] = []
     cluster_default: bool = False
 
     @property
@@ -34,19 +42,19 @@ class ClearInputs(BaseModel):
         return [*map(str, self.brokers), *([CLUSTER_DEFAULT] if self.cluster_default else [])]
 
 
-class ClearThrottle(OneRequest):
+class ClearThrottle(SingleRequest):
     """See `kinds.Kind`."""
 
     name = "clear_throttle"
     inputs: type[BaseModel] = ClearInputs
 
-    async def settle(self, site: Site, inputs: ClearInputs) -> ClearInputs:
+    async def resolve_inputs(self, context: OperationContext, inputs: ClearInputs) -> ClearInputs:
         """Where limits are set."""
         if inputs.topics or inputs.broker_names:
             return inputs
-        view = await fetch_cluster(site.gateway, lane=Lane.ACT)
-        everywhere = [*map(str, site.gateway.brokers), CLUSTER_DEFAULT]
-        found = await replication_throttles.read(site.gateway, {t.topic for t in view.topics}, everywhere)
+        view = await fetch_cluster(context.gateway, lane=Lane.ACT)
+        everywhere = [*map(str, context.gateway.brokers), CLUSTER_DEFAULT]
+        found = await replication_throttles.read_throttles(context.gateway, {t.topic for t in view.topics}, everywhere)
         topics = [topic for topic, values in found.topics.items() if any(values.values())]
         brokers = {broker for broker, values in found.brokers.items() if any(values.values())}
         if not topics and not brokers:
@@ -57,18 +65,18 @@ class ClearThrottle(OneRequest):
             cluster_default=CLUSTER_DEFAULT in brokers,
         )
 
-    async def snapshot(self, site: Site, inputs: ClearInputs) -> Json:
-        await fetch_cluster(site.gateway, lane=Lane.ACT)
-        found = await replication_throttles.read(site.gateway, inputs.topics, inputs.broker_names)
+    async def snapshot(self, context: OperationContext, inputs: ClearInputs) -> JsonObject:
+        await fetch_cluster(context.gateway, lane=Lane.ACT)
+        found = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
         missing = set(inputs.topics) - set(found.topics)
         if missing:
             raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
-        moves = await list_reassignments(site.gateway, lane=Lane.ACT)
+        moves = await list_reassignments(context.gateway, lane=Lane.ACT)
         return found.json() | {"seen": {"moving": sorted({tp.topic for tp in moves})}}
 
-    async def draft(self, site: Site, inputs: ClearInputs, snapshot: Json) -> Draft:
+    async def draft(self, context: OperationContext, inputs: ClearInputs, snapshot: JsonObject) -> Draft:
         states = {state.value for state in OPEN}
-        running = await site.database.read(lambda c: open_operation(c, site.cluster_id, "reassign", states))
+        running = await context.database.read(lambda c: open_operation(c, context.cluster_id, "reassign", states))
         found = Throttles(snapshot["topics"], snapshot["brokers"])
         changes = [
             Change(where, name, value, None)
@@ -82,9 +90,9 @@ class ClearThrottle(OneRequest):
             changes=tuple(changes),
             checks=tuple(_checks(changes, snapshot["seen"]["moving"], running)),
             cli=tuple(_cli(found)),
-            words=Words(
+            words=DialogTexts(
                 title=f"Clear {len(changes)} replication limit{'' if len(changes) == 1 else 's'}",
-                intro=f"Cluster {site.cluster_name}.",
+                intro=f"Cluster {context.cluster_name}.",
                 effect=f"Removes the limits of {places}; replication goes as fast as it can again.",
                 does_not_change="Moves and replicas.",
                 keep="Keep",
@@ -93,21 +101,21 @@ class ClearThrottle(OneRequest):
             extra={"lines": [f"− {c.object} {c.name} = {c.before}" for c in changes[:12]]},
         )
 
-    async def apply(self, site: Site, inputs: ClearInputs, snapshot: Json) -> None:
-        await replication_throttles.bring_to(site.gateway, _none(inputs), surely=True)
+    async def apply(self, context: OperationContext, inputs: ClearInputs, snapshot: JsonObject) -> None:
+        await replication_throttles.apply_throttles(context.gateway, _none(inputs), force_removal=True)
 
-    async def verify(self, site: Site, inputs: ClearInputs, snapshot: Json) -> Verification:
-        found = await replication_throttles.read(site.gateway, inputs.topics, inputs.broker_names)
+    async def verify(self, context: OperationContext, inputs: ClearInputs, snapshot: JsonObject) -> PlanVerification:
+        found = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
         left = [where for where, values in _places(found).items() if any(values.values())]
         if left:
-            return Verification(False, f"Limits are still set on {', '.join(left[:5])}.")
-        return Verification(True, "No limit is set there any more.")
+            return PlanVerification(False, f"Limits are still set on {', '.join(left[:5])}.")
+        return PlanVerification(True, "No limit is set there any more.")
 
-    def revert_inputs(self, inputs: ClearInputs, snapshot: Json) -> None:
+    def revert_inputs(self, inputs: ClearInputs, snapshot: JsonObject) -> None:
         """Kafka does not tell the rates, so they could not be put back."""
 
 
-def _places(found: Throttles) -> dict[str, Values]:
+def _places(found: Throttles) -> dict[str, ThrottleValues]:
     brokers = {
         "all brokers" if broker == CLUSTER_DEFAULT else f"broker {broker}": values
         for broker, values in found.brokers.items()
@@ -122,17 +130,17 @@ def _none(inputs: ClearInputs) -> Throttles:
     )
 
 
-def _checks(changes: list[Change], moving: list[str], running: int | None) -> list[Check]:
+def _checks(changes: list[Change], moving: list[str], running: int | None) -> list[PlanCheck]:
     found = []
     if not changes:
-        found.append(Check("change", Outcome.REFUSED, "No limit is set there: there is nothing to clear."))
+        found.append(PlanCheck("change", CheckOutcome.REFUSED, "No limit is set there: there is nothing to clear."))
     if running is not None:
         text = f"Plan {running} moves replicas and removes its limits itself: wait for its end, or stop it."
-        found.append(Check("in-use", Outcome.REFUSED, text))
+        found.append(PlanCheck("in-use", CheckOutcome.REFUSED, text))
     elif moving:
         text = f"Replicas of {', '.join(moving[:5])} move now: without a limit they take what they can."
-        found.append(Check("in-use", Outcome.WARNING, text))
-    return found or [Check("in-use", Outcome.OK, "No move uses them.")]
+        found.append(PlanCheck("in-use", CheckOutcome.WARNING, text))
+    return found or [PlanCheck("in-use", CheckOutcome.OK, "No move uses them.")]
 
 
 def _cli(found: Throttles) -> list[str]:

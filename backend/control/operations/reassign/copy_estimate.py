@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from backend.control.operations.reassign.partition_moves import Aim
+from backend.control.operations.reassign.partition_moves import PlannedMove
 from backend.tiering.estimate import PartitionEstimate, Verdict
 from backend.tiering.ids import TopicPartition
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ReplicaCopy:
     """One joining replica. Bytes None: not known, or it could not start with the flag like that."""
 
     topic: str
@@ -39,18 +39,18 @@ class Copy:
 
 
 def copies(
-    aims: Mapping[TopicPartition, Aim],
+    moves: Mapping[TopicPartition, PlannedMove],
     leaders: Mapping[TopicPartition, int],
     estimates: Mapping[TopicPartition, PartitionEstimate],
     flags: Mapping[int, bool],
-) -> list[Copy]:
+) -> list[ReplicaCopy]:
     """One row per joining replica."""
     found = []
-    for tp, aim in aims.items():
+    for tp, move in moves.items():
         estimate = estimates.get(tp)
-        for broker_id in aim.adding:
+        for broker_id in move.adding:
             found.append(
-                Copy(
+                ReplicaCopy(
                     topic=tp.topic,
                     partition=tp.partition,
                     broker_id=broker_id,
@@ -65,7 +65,7 @@ def copies(
     return found
 
 
-def estimate_json(found: list[Copy], *, throttle_bytes_per_s: int | None, age: Json) -> Json:
+def estimate_json(found: list[ReplicaCopy], *, throttle_bytes_per_s: int | None, age: Json) -> Json:
     """The plan's `estimate`: totals, times at the limit, bytes per broker, the largest rows."""
     largest = sorted(found, key=lambda copy: -(copy.off_bytes or 0))
     by_broker: dict[int, Json] = {}
@@ -97,12 +97,12 @@ def estimate_json(found: list[Copy], *, throttle_bytes_per_s: int | None, age: J
     }
 
 
-def _on(copy: Copy) -> int:
+def _on(copy: ReplicaCopy) -> int:
     """A replica that could not start with the flag on copies nothing then; it is counted as blocked."""
     return copy.on_bytes or 0
 
 
-def duration_ms(sizes: Mapping[Copy, int], bytes_per_s: int | None) -> int | None:
+def duration_ms(sizes: Mapping[ReplicaCopy, int], bytes_per_s: int | None) -> int | None:
     """The busiest broker's bytes at the limit, which each broker has for what it sends and for what it takes."""
     if bytes_per_s is None:
         return None

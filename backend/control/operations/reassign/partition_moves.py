@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from backend.tiering.ids import TopicPartition
 
-Replicas = tuple[int, ...]
+ReplicaList = tuple[int, ...]
 
 
-class Standing(StrEnum):
+class MoveState(StrEnum):
     """How far a partition is."""
 
     DONE = "done"
@@ -27,39 +27,39 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class PlannedMove:
     """One partition of the plan."""
 
     topic_id: str
-    before: Replicas
-    target: Replicas
+    before: ReplicaList
+    target: ReplicaList
 
     @property
-    def adding(self) -> Replicas:
+    def adding(self) -> ReplicaList:
         return tuple(b for b in self.target if b not in self.before)
 
     @property
-    def removing(self) -> Replicas:
+    def removing(self) -> ReplicaList:
         return tuple(b for b in self.before if b not in self.target)
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentReplicas:
     """The same partition in the cluster. `replicas` holds those that join and those that leave, too."""
 
     topic_id: str
-    replicas: Replicas
-    adding: Replicas
-    removing: Replicas
-    isr: Replicas
+    replicas: ReplicaList
+    adding: ReplicaList
+    removing: ReplicaList
+    isr: ReplicaList
     leader: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReassignmentRequest:
     """What to ask the controller for. `cancel`: end these moves. `assign`: these lists."""
 
-    assign: Mapping[TopicPartition, Replicas]
+    assign: Mapping[TopicPartition, ReplicaList]
     cancel: Collection[TopicPartition]
 
     @property
@@ -67,45 +67,51 @@ class Ask:
         return not self.assign and not self.cancel
 
 
-def standing(aim: Aim, now: Now | None, *, refused: bool = False) -> Standing:
+def move_state(move: PlannedMove, now: CurrentReplicas | None, *, refused: bool = False) -> MoveState:
     """Where one partition stands."""
-    if now is None or now.topic_id != aim.topic_id:
-        return Standing.GONE
+    if now is None or now.topic_id != move.topic_id:
+        return MoveState.GONE
     if now.adding or now.removing:
         goal = tuple(b for b in now.replicas if b not in now.removing)
-        return Standing.MOVING if goal == aim.target else Standing.CHANGED
-    if now.replicas == aim.target:
-        return Standing.DONE
+        return MoveState.MOVING if goal == move.target else MoveState.CHANGED
+    if now.replicas == move.target:
+        return MoveState.DONE
     if refused:
-        return Standing.REFUSED
-    return Standing.WAITING if now.replicas == aim.before else Standing.CHANGED
+        return MoveState.REFUSED
+    return MoveState.WAITING if now.replicas == move.before else MoveState.CHANGED
 
 
-def standings(
-    aims: Mapping[TopicPartition, Aim], now: Mapping[TopicPartition, Now], refused: Collection[TopicPartition] = ()
-) -> dict[TopicPartition, Standing]:
+def move_states(
+    moves: Mapping[TopicPartition, PlannedMove],
+    now: Mapping[TopicPartition, CurrentReplicas],
+    refused: Collection[TopicPartition] = (),
+) -> dict[TopicPartition, MoveState]:
     """All of a plan."""
-    return {tp: standing(aim, now.get(tp), refused=tp in refused) for tp, aim in aims.items()}
+    return {tp: move_state(move, now.get(tp), refused=tp in refused) for tp, move in moves.items()}
 
 
-def next_batch(aims: Mapping[TopicPartition, Aim], stand: Mapping[TopicPartition, Standing], *, at_once: int) -> Ask:
+def next_batch(
+    moves: Mapping[TopicPartition, PlannedMove], states: Mapping[TopicPartition, MoveState], *, at_once: int
+) -> ReassignmentRequest:
     """As many waiting partitions as may move beside those that do."""
-    free = at_once - sum(found is Standing.MOVING for found in stand.values())
-    waiting = [tp for tp, found in stand.items() if found is Standing.WAITING]
-    return Ask({tp: aims[tp].target for tp in waiting[: max(0, free)]}, ())
+    free = at_once - sum(found is MoveState.MOVING for found in states.values())
+    waiting = [tp for tp, found in states.items() if found is MoveState.WAITING]
+    return ReassignmentRequest({tp: moves[tp].target for tp in waiting[: max(0, free)]}, ())
 
 
-def way_back(
-    aims: Mapping[TopicPartition, Aim], now: Mapping[TopicPartition, Now], stand: Mapping[TopicPartition, Standing]
-) -> Ask:
+def rollback_request(
+    moves: Mapping[TopicPartition, PlannedMove],
+    now: Mapping[TopicPartition, CurrentReplicas],
+    states: Mapping[TopicPartition, MoveState],
+) -> ReassignmentRequest:
     """Ends the moves of this plan. A cancelled move leaves the list without the joining ones in another order than it
     had (KIP-455 keeps the wanted order), so the old list is asked for afterwards: the preferred leader is back then.
     """
-    cancel = [tp for tp, found in stand.items() if found is Standing.MOVING]
+    cancel = [tp for tp, found in states.items() if found is MoveState.MOVING]
     reorder = {
-        tp: aims[tp].before
-        for tp, found in stand.items()
-        if found is Standing.CHANGED and not now[tp].adding and not now[tp].removing
-        if sorted(now[tp].replicas) == sorted(aims[tp].before)
+        tp: moves[tp].before
+        for tp, found in states.items()
+        if found is MoveState.CHANGED and not now[tp].adding and not now[tp].removing
+        if sorted(now[tp].replicas) == sorted(moves[tp].before)
     }
-    return Ask(reorder, cancel)
+    return ReassignmentRequest(reorder, cancel)

@@ -10,12 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.requests.election_requests import elect_preferred
-from backend.control.gateway.requests.metadata_requests import PartitionView, fetch_cluster
-from backend.control.operations.lifecycle.plan_draft import Change, Check, Draft, Json, Outcome, Verification, Words
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata, fetch_cluster
+from backend.control.operations.lifecycle.plan_draft import (
+    Change,
+    CheckOutcome,
+    DialogTexts,
+    Draft,
+    JsonObject,
+    PlanCheck,
+    PlanVerification,
+)
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OneRequest, Site
+from backend.control.operations.operation_kind import OperationContext, SingleRequest
 from backend.control.operations.reassign.reassignment_checks import THIN_SHARE
-from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, PartitionName, Topic
+from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, PartitionName, TopicNameInput
 from backend.store.queries import operations
 from backend.tiering.ids import TopicPartition, uuid_text
 
@@ -25,7 +33,7 @@ class ElectInputs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    topics: Annotated[list[Topic], Field(max_length=1_000)] = []
+    topics: Annotated[list[TopicNameInput], Field(max_length=1_000)] = []
     partitions: Annotated[list[PartitionName], Field(max_length=PARTITIONS_MAX)] = []
 
     @model_validator(mode="after")
@@ -35,17 +43,17 @@ class ElectInputs(BaseModel):
         return self
 
 
-class Elect(OneRequest):
+class Elect(SingleRequest):
     """See `kinds.Kind`."""
 
     name = "elect"
     inputs: type[BaseModel] = ElectInputs
 
-    async def settle(self, site: Site, inputs: ElectInputs) -> ElectInputs:
+    async def resolve_inputs(self, context: OperationContext, inputs: ElectInputs) -> ElectInputs:
         """The partitions by name."""
         if inputs.partitions:
             return inputs
-        view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+        view = await fetch_cluster(context.gateway, lane=Lane.ACT)
         missing = set(inputs.topics) - {topic.topic for topic in view.topics}
         if missing:
             raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
@@ -55,8 +63,8 @@ class Elect(OneRequest):
         names = [PartitionName(topic=p.topic, partition=p.partition) for p in wanted]
         return inputs.model_copy(update={"partitions": names[:PARTITIONS_MAX], "topics": []})
 
-    async def snapshot(self, site: Site, inputs: ElectInputs) -> Json:
-        found = await _views(site, inputs)
+    async def snapshot(self, context: OperationContext, inputs: ElectInputs) -> JsonObject:
+        found = await _views(context, inputs)
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {
@@ -69,11 +77,11 @@ class Elect(OneRequest):
             "seen": {f"{tp.topic}-{tp.partition}": {"isr": list(p.isr)} for tp, p in found.items()},
         }
 
-    async def draft(self, site: Site, inputs: ElectInputs, snapshot: Json) -> Draft:
+    async def draft(self, context: OperationContext, inputs: ElectInputs, snapshot: JsonObject) -> Draft:
         parts = snapshot["partitions"]
         changing = {key: part for key, part in parts.items() if part["leader"] != part["preferred"]}
         topics = sorted({name.topic for name in inputs.partitions})
-        local = await site.database.read(lambda c: operations.replicas_of(c, site.cluster_id, topics))
+        local = await context.database.read(lambda c: operations.replicas_of(c, context.cluster_id, topics))
         thin = [name for name in inputs.partitions if _is_thin(local, name, parts[f"{name.topic}-{name.partition}"])]
         behind = [key for key, part in changing.items() if part["preferred"] not in snapshot["seen"][key]["isr"]]
         count = f"{len(changing)} leader{'' if len(changing) == 1 else 's'}"
@@ -84,9 +92,9 @@ class Elect(OneRequest):
             ),
             checks=tuple(_checks(changing, behind, thin)),
             cli=tuple(cli(inputs)),
-            words=Words(
+            words=DialogTexts(
                 title=f"Move {count} to the first replica",
-                intro=f"Cluster {site.cluster_name}.",
+                intro=f"Cluster {context.cluster_name}.",
                 effect=f"{count} change; clients ask the new leader after one refused request.",
                 risk="A leader with little local data sends consumers that are behind to the remote tier.",
                 does_not_change="Where replicas are.",
@@ -96,26 +104,26 @@ class Elect(OneRequest):
             extra={"lines": [f"{k}: {p['leader']} → {p['preferred']}" for k, p in list(changing.items())[:12]]},
         )
 
-    async def apply(self, site: Site, inputs: ElectInputs, snapshot: Json) -> None:
+    async def apply(self, context: OperationContext, inputs: ElectInputs, snapshot: JsonObject) -> None:
         """Raises the first refusal when Kafka refuses every partition."""
-        errors = await elect_preferred(site.gateway, [name.key for name in inputs.partitions])
+        errors = await elect_preferred(context.gateway, [name.key for name in inputs.partitions])
         if errors and len(errors) == len(inputs.partitions):
             raise next(iter(errors.values()))
 
-    async def verify(self, site: Site, inputs: ElectInputs, snapshot: Json) -> Verification:
-        found = await _views(site, inputs)
+    async def verify(self, context: OperationContext, inputs: ElectInputs, snapshot: JsonObject) -> PlanVerification:
+        found = await _views(context, inputs)
         wrong = [p for p in found.values() if _elsewhere(p)]
         if wrong:
-            return Verification(False, not_moved(wrong, len(found)))
+            return PlanVerification(False, not_moved(wrong, len(found)))
         if len(found) == 1:
-            return Verification(True, "The partition is led by the first of its list.")
-        return Verification(True, f"All {len(found)} partitions are led by the first of their lists.")
+            return PlanVerification(True, "The partition is led by the first of its list.")
+        return PlanVerification(True, f"All {len(found)} partitions are led by the first of their lists.")
 
-    def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> None:
+    def revert_inputs(self, inputs: ElectInputs, snapshot: JsonObject) -> None:
         """Kafka knows no election of another than the first one: reorder the replicas to go back."""
 
 
-def not_moved(wrong: Sequence[PartitionView], asked: int) -> str:
+def not_moved(wrong: Sequence[PartitionMetadata], asked: int) -> str:
     """Which leaders stayed, why the first of them did, and what to do."""
     p = wrong[0]
     behind = p.replicas[0] not in p.isr
@@ -123,12 +131,12 @@ def not_moved(wrong: Sequence[PartitionView], asked: int) -> str:
     return f"{len(wrong)} of {asked} leaders were not moved, first {p.topic}-{p.partition}: {why}, then elect again."
 
 
-def _elsewhere(p: PartitionView) -> bool:
+def _elsewhere(p: PartitionMetadata) -> bool:
     return bool(p.replicas) and p.leader != p.replicas[0]
 
 
-async def _views(site: Site, inputs: ElectInputs) -> dict[TopicPartition, PartitionView]:
-    view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+async def _views(context: OperationContext, inputs: ElectInputs) -> dict[TopicPartition, PartitionMetadata]:
+    view = await fetch_cluster(context.gateway, lane=Lane.ACT)
     known = {p.topic_partition: p for p in view.partitions}
     missing = [name for name in inputs.partitions if name.key not in known]
     if missing:
@@ -137,29 +145,29 @@ async def _views(site: Site, inputs: ElectInputs) -> dict[TopicPartition, Partit
 
 
 def _is_thin(
-    local: Mapping[tuple[str, int, int], tuple[int | None, str | None]], name: PartitionName, part: Json
+    local: Mapping[tuple[str, int, int], tuple[int | None, str | None]], name: PartitionName, part: JsonObject
 ) -> bool:
     own, _ = local.get((name.topic, name.partition, part["preferred"]), (None, None))
     now, _ = local.get((name.topic, name.partition, part["leader"]), (None, None))
     return own is not None and now is not None and own < now * THIN_SHARE
 
 
-def _checks(changing: Json, behind: list[str], thin: list[PartitionName]) -> list[Check]:
+def _checks(changing: JsonObject, behind: list[str], thin: list[PartitionName]) -> list[PlanCheck]:
     found = []
     if not changing:
         text = "Every leader is the first of its list already: there is nothing to do."
-        found.append(Check("change", Outcome.REFUSED, text))
+        found.append(PlanCheck("change", CheckOutcome.REFUSED, text))
     if behind and len(behind) == len(changing):
         text = f"{', '.join(behind[:5])}: the first replica is not in sync and cannot lead. Wait for it."
-        found.append(Check("in-sync", Outcome.REFUSED, text))
+        found.append(PlanCheck("in-sync", CheckOutcome.REFUSED, text))
     elif behind:
         text = f"{', '.join(behind[:5])}: the first replica is not in sync; these stay where they are."
-        found.append(Check("in-sync", Outcome.WARNING, text))
+        found.append(PlanCheck("in-sync", CheckOutcome.WARNING, text))
     if thin:
         names = ", ".join(f"{name.topic}-{name.partition}" for name in thin[:5])
         text = f"{names}: the next leader holds little local data, so consumers behind it read from remote."
-        found.append(Check("thin-leader", Outcome.WARNING, text))
-    return found or [Check("change", Outcome.OK, f"{len(changing)} leaders change.")]
+        found.append(PlanCheck("thin-leader", CheckOutcome.WARNING, text))
+    return found or [PlanCheck("change", CheckOutcome.OK, f"{len(changing)} leaders change.")]
 
 
 def cli(inputs: ElectInputs) -> list[str]:

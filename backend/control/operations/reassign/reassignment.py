@@ -14,18 +14,29 @@ from pydantic import BaseModel
 
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
+from backend.control.gateway.kafka_client import describe_failure
 from backend.control.gateway.requests.election_requests import elect_preferred
-from backend.control.gateway.requests.metadata_requests import ClusterView, fetch_brokers, fetch_cluster
-from backend.control.gateway.requests.reassignment_requests import Move, alter_reassignments, list_reassignments
-from backend.control.operations.lifecycle.plan_draft import Change, Draft, Json, Verification
+from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_brokers, fetch_cluster
+from backend.control.gateway.requests.reassignment_requests import (
+    PartitionReassignment,
+    alter_reassignments,
+    list_reassignments,
+)
+from backend.control.operations.lifecycle.plan_draft import Change, Draft, JsonObject, PlanVerification
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import Course, Site, Step
+from backend.control.operations.operation_kind import ExecutionControl, OperationContext, StepResult
 from backend.control.operations.reassign import reassignment_texts, replica_placement, replication_throttles
-from backend.control.operations.reassign.partition_moves import Aim, Now, Standing, next_batch, standings, way_back
-from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, Assignment, ReassignInputs
-from backend.control.operations.reassign.reassignment_progress import progress_of
-from backend.control.operations.reassign.reassignment_review import gather
+from backend.control.operations.reassign.partition_moves import (
+    CurrentReplicas,
+    MoveState,
+    PlannedMove,
+    move_states,
+    next_batch,
+    rollback_request,
+)
+from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, ReassignInputs, ReplicaAssignment
+from backend.control.operations.reassign.reassignment_progress import measure_progress
+from backend.control.operations.reassign.reassignment_review import review
 from backend.control.operations.reassign.replication_throttles import Throttles
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition, uuid_text
@@ -41,18 +52,18 @@ class Reassign:
     inputs: type[BaseModel] = ReassignInputs
     exclusive: ClassVar[bool] = True
 
-    async def settle(self, site: Site, inputs: ReassignInputs) -> ReassignInputs:
+    async def resolve_inputs(self, context: OperationContext, inputs: ReassignInputs) -> ReassignInputs:
         """The replica list of every partition concerned."""
         if inputs.assignments:
             return inputs
-        view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+        view = await fetch_cluster(context.gateway, lane=Lane.ACT)
         replicas = {p.topic_partition: p.replicas for p in view.partitions}
         chosen = _chosen(inputs, replicas)
-        places = [replica_placement.BrokerPlace(b.broker_id, b.rack) for b in view.brokers]
-        layout = replica_placement.Layout.of(replicas, places)
+        places = [replica_placement.BrokerRack(b.broker_id, b.rack) for b in view.brokers]
+        layout = replica_placement.ReplicaLayout.of(replicas, places)
         try:
             targets = _targets(inputs, layout, chosen)
-        except replica_placement.Impossible as error:
+        except replica_placement.PlacementImpossible as error:
             raise InvalidInput(str(error)) from error
         kept = {tp: target for tp, target in targets.items() if target != replicas[tp]} or targets
         if not kept:
@@ -60,23 +71,24 @@ class Reassign:
         if len(kept) > PARTITIONS_MAX:
             raise InvalidInput(f"{len(kept)} partitions would move, a plan may have {PARTITIONS_MAX}: select topics.")
         assignments = [
-            Assignment(topic=tp.topic, partition=tp.partition, replicas=list(target)) for tp, target in kept.items()
+            ReplicaAssignment(topic=tp.topic, partition=tp.partition, replicas=list(target))
+            for tp, target in kept.items()
         ]
         return inputs.model_copy(update={"assignments": assignments})
 
-    async def snapshot(self, site: Site, inputs: ReassignInputs) -> Json:
+    async def snapshot(self, context: OperationContext, inputs: ReassignInputs) -> JsonObject:
         """Replica lists, moves and throttles now; under "seen" leaders, ISRs and brokers."""
-        now = await _now(site)
+        now = await _now(context)
         missing = [tp for tp in inputs.targets if tp not in now]
         if missing:
             tp = missing[0]
             raise InvalidInput(f"There is no partition {tp.topic}-{tp.partition}: look at the topic's partitions.")
         concerned = {tp: now[tp] for tp in inputs.targets}
         brokers = {b for tp, found in concerned.items() for b in (*found.replicas, *inputs.targets[tp])}
-        registered = await fetch_brokers(site.gateway)
+        registered = await fetch_brokers(context.gateway)
         known = {b.broker_id for b in registered}
-        set_now = await replication_throttles.read(
-            site.gateway, {tp.topic for tp in concerned}, map(str, brokers & known)
+        set_now = await replication_throttles.read_throttles(
+            context.gateway, {tp.topic for tp in concerned}, map(str, brokers & known)
         )
         return {
             "partitions": {
@@ -93,7 +105,7 @@ class Reassign:
             "throttles": set_now.json(),
             "seen": {
                 "brokers": [
-                    {"broker_id": b.broker_id, "rack": b.rack, "alive": b.broker_id in site.gateway.brokers}
+                    {"broker_id": b.broker_id, "rack": b.rack, "alive": b.broker_id in context.gateway.brokers}
                     for b in registered
                 ],
                 "partitions": {
@@ -103,16 +115,18 @@ class Reassign:
             },
         }
 
-    async def draft(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> Draft:
+    async def draft(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> Draft:
         found = _aims(inputs, snapshot)
-        judged = await gather(site, inputs, snapshot, found)
-        words = reassignment_texts.words(site.cluster_name, inputs, found, judged.estimate, judged.leaders_change)
+        judged = await review(context, inputs, snapshot, found)
+        words = reassignment_texts.dialog_texts(
+            context.cluster_name, inputs, found, judged.estimate, judged.leaders_change
+        )
         return Draft(
             object=reassignment_texts.object_of(inputs, found),
             changes=tuple(
-                Change(f"{tp.topic}-{tp.partition}", "replicas", _text(aim.before), _text(aim.target))
-                for tp, aim in found.items()
-                if aim.before != aim.target
+                Change(f"{tp.topic}-{tp.partition}", "replicas", _text(move.before), _text(move.target))
+                for tp, move in found.items()
+                if move.before != move.target
             )[:PARTITIONS_MAX],
             checks=tuple(judged.checks),
             cli=tuple(cli(inputs, found)),
@@ -125,102 +139,108 @@ class Reassign:
             },
         )
 
-    async def step(self, site: Site, inputs: ReassignInputs, snapshot: Json, course: Course) -> Step:
+    async def step(
+        self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject, control: ExecutionControl
+    ) -> StepResult:
         """One look, and at most one request for partitions."""
         found = _aims(inputs, snapshot)
-        now = await _now(site)
-        refused: dict[str, str] = dict(course.progress.get("refused", {}))
-        stand = standings(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
-        ask = way_back(found, now, stand) if course.stopping else next_batch(found, stand, at_once=inputs.at_once)
-        if course.paused and not course.stopping:
-            ask = next_batch(found, stand, at_once=0)
-        moving = Standing.MOVING in stand.values()
-        limit = await self._limit(site, inputs, snapshot, found, course, needed=moving or bool(ask.assign))
+        now = await _now(context)
+        refused: dict[str, str] = dict(control.progress.get("refused", {}))
+        states = move_states(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
+        ask = (
+            rollback_request(found, now, states)
+            if control.stopping
+            else next_batch(found, states, at_once=inputs.at_once)
+        )
+        if control.paused and not control.stopping:
+            ask = next_batch(found, states, at_once=0)
+        moving = MoveState.MOVING in states.values()
+        limit = await self._limit(context, inputs, snapshot, found, control, needed=moving or bool(ask.assign))
         if not ask.nothing:
             wanted: dict[TopicPartition, tuple[int, ...] | None] = dict.fromkeys(ask.cancel)
             wanted |= ask.assign
-            errors = await alter_reassignments(site.gateway, wanted)
+            errors = await alter_reassignments(context.gateway, wanted)
             refused |= {
-                f"{tp.topic}-{tp.partition}": sentence(error)
+                f"{tp.topic}-{tp.partition}": describe_failure(error)
                 for tp, error in errors.items()
                 if error.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             }
-            now = await _now(site)
-            stand = standings(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
-        progress = await progress_of(site, found, now, stand, course.progress) | {"refused": refused}
+            now = await _now(context)
+            states = move_states(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
+        progress = await measure_progress(context, found, now, states, control.progress) | {"refused": refused}
         progress["limit"] = limit
-        return await self._judge(site, inputs, found, now, stand, progress, course)
+        return await self._judge(context, inputs, found, now, states, progress, control)
 
     async def _judge(
         self,
-        site: Site,
+        context: OperationContext,
         inputs: ReassignInputs,
-        found: Mapping[TopicPartition, Aim],
-        now: Mapping[TopicPartition, Now],
-        stand: Mapping[TopicPartition, Standing],
-        progress: Json,
-        course: Course,
-    ) -> Step:
-        moving = Standing.MOVING in stand.values()
-        if course.stopping:
-            back = way_back(found, now, stand)
-            text = reassignment_texts.stopped(stand)
-            return Step(progress, finished=back.nothing and not moving, done=False, sentence=text)
-        finished = not moving and Standing.WAITING not in stand.values()
+        found: Mapping[TopicPartition, PlannedMove],
+        now: Mapping[TopicPartition, CurrentReplicas],
+        states: Mapping[TopicPartition, MoveState],
+        progress: JsonObject,
+        control: ExecutionControl,
+    ) -> StepResult:
+        moving = MoveState.MOVING in states.values()
+        if control.stopping:
+            back = rollback_request(found, now, states)
+            text = reassignment_texts.stopped(states)
+            return StepResult(progress, finished=back.nothing and not moving, done=False, sentence=text)
+        finished = not moving and MoveState.WAITING not in states.values()
         if finished and inputs.elect:
-            refused = await _elect(site, found, now, stand)
+            refused = await _elect(context, found, now, states)
             progress = progress | {"not_elected": refused}
-        done = finished and all(state is Standing.DONE for state in stand.values())
-        text = reassignment_texts.standing_text(stand, progress)
-        return Step(progress, finished=finished, done=done, sentence=text)
+        done = finished and all(state is MoveState.DONE for state in states.values())
+        text = reassignment_texts.progress_text(states, progress)
+        return StepResult(progress, finished=finished, done=done, sentence=text)
 
     async def _limit(
         self,
-        site: Site,
+        context: OperationContext,
         inputs: ReassignInputs,
-        snapshot: Json,
-        found: Mapping[TopicPartition, Aim],
-        course: Course,
+        snapshot: JsonObject,
+        found: Mapping[TopicPartition, PlannedMove],
+        control: ExecutionControl,
         *,
         needed: bool,
     ) -> int | None:
         """Sets the limits before anything moves, puts them back while nothing does. The limit in force then."""
-        bytes_per_s = course.throttle_bytes_per_s or inputs.throttle_bytes_per_s
+        bytes_per_s = control.throttle_bytes_per_s or inputs.throttle_bytes_per_s
         before = Throttles.of(snapshot["throttles"])
-        if needed and bytes_per_s is not None and not course.stopping:
+        if needed and bytes_per_s is not None and not control.stopping:
             # Kafka does not tell the rates that are set, so they are set again only when they are to be others.
-            known = course.progress.get("limit") == bytes_per_s
-            wanted = replication_throttles.wanted(before, found, bytes_per_s)
-            await replication_throttles.bring_to(site.gateway, wanted, trust_hidden=known)
+            known = control.progress.get("limit") == bytes_per_s
+            wanted = replication_throttles.throttles_for(before, found, bytes_per_s)
+            await replication_throttles.apply_throttles(context.gateway, wanted, trust_hidden=known)
             return bytes_per_s
-        if not needed and course.paused:
-            await replication_throttles.bring_to(site.gateway, before)
+        if not needed and control.paused:
+            await replication_throttles.apply_throttles(context.gateway, before)
             return None
-        in_force: int | None = course.progress.get("limit")
+        in_force: int | None = control.progress.get("limit")
         return in_force
 
-    async def clean(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> str:
+    async def clean(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> str:
         """All limits as they were before the plan; a broker that is away keeps its own. Kafka goes on with what moves
         when the plan could not.
         """
-        await fetch_cluster(site.gateway, lane=Lane.ACT)
+        await fetch_cluster(context.gateway, lane=Lane.ACT)
         found, before = _aims(inputs, snapshot), Throttles.of(snapshot["throttles"])
-        await replication_throttles.bring_to(site.gateway, before, surely=True)
-        limited = replication_throttles.wanted(before, found, inputs.throttle_bytes_per_s or 0).brokers
-        away = [broker for broker in limited if int(broker) not in site.gateway.brokers]
+        await replication_throttles.apply_throttles(context.gateway, before, force_removal=True)
+        limited = replication_throttles.throttles_for(before, found, inputs.throttle_bytes_per_s or 0).brokers
+        away = [broker for broker in limited if int(broker) not in context.gateway.brokers]
         try:
-            stand = standings(found, await _now(site))
+            states = move_states(found, await _now(context))
         except (GatewayError, KafkaError):
-            stand = {}  # the limits are gone; what Kafka does not tell stands in the plan's own sentence
-        return reassignment_texts.left_behind(stand, [] if inputs.throttle_bytes_per_s is None else away)
+            states = {}  # the limits are gone; what Kafka does not tell stands in the plan's own sentence
+        return reassignment_texts.left_behind(states, [] if inputs.throttle_bytes_per_s is None else away)
 
-    async def verify(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> Verification:
+    async def verify(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> PlanVerification:
         found = _aims(inputs, snapshot)
-        stand = standings(found, await _now(site))
-        done = all(state is Standing.DONE for state in stand.values())
-        return Verification(done, reassignment_texts.standing_text(stand, {}))
+        states = move_states(found, await _now(context))
+        done = all(state is MoveState.DONE for state in states.values())
+        return PlanVerification(done, reassignment_texts.progress_text(states, {}))
 
-    def revert_inputs(self, inputs: ReassignInputs, snapshot: Json) -> Mapping[str, object]:
+    def revert_inputs(self, inputs: ReassignInputs, snapshot: JsonObject) -> Mapping[str, object]:
         """The lists of before, at the same limit; leaders too, when the plan had moved them."""
         assignments = [
             {"topic": part["topic"], "partition": part["partition"], "replicas": part["replicas"]}
@@ -253,7 +273,7 @@ def _chosen(inputs: ReassignInputs, replicas: Mapping[TopicPartition, tuple[int,
 
 
 def _targets(
-    inputs: ReassignInputs, layout: replica_placement.Layout, chosen: list[TopicPartition]
+    inputs: ReassignInputs, layout: replica_placement.ReplicaLayout, chosen: list[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, ...]]:
     brokers = inputs.brokers
     match inputs.action:
@@ -275,56 +295,58 @@ def _targets(
             raise InvalidInput("Give assignments with the action assign.")
 
 
-def _aims(inputs: ReassignInputs, snapshot: Json) -> dict[TopicPartition, Aim]:
+def _aims(inputs: ReassignInputs, snapshot: JsonObject) -> dict[TopicPartition, PlannedMove]:
     targets = inputs.targets
     return {
-        tp: Aim(part["topic_id"], tuple(part["replicas"]), targets[tp])
+        tp: PlannedMove(part["topic_id"], tuple(part["replicas"]), targets[tp])
         for part in snapshot["partitions"].values()
         for tp in (TopicPartition(part["topic"], part["partition"]),)
     }
 
 
-async def _now(site: Site) -> dict[TopicPartition, Now]:
+async def _now(context: OperationContext) -> dict[TopicPartition, CurrentReplicas]:
     """Every partition of the cluster. Moves are asked for first: one that ends in between is then seen as moving."""
-    moves = await list_reassignments(site.gateway, lane=Lane.ACT)
-    view = await fetch_cluster(site.gateway, lane=Lane.ACT)
+    moves = await list_reassignments(context.gateway, lane=Lane.ACT)
+    view = await fetch_cluster(context.gateway, lane=Lane.ACT)
     return _joined(view, moves)
 
 
-def _joined(view: ClusterView, moves: Mapping[TopicPartition, Move]) -> dict[TopicPartition, Now]:
-    none = Move((), (), ())
+def _joined(
+    view: ClusterMetadata, moves: Mapping[TopicPartition, PartitionReassignment]
+) -> dict[TopicPartition, CurrentReplicas]:
+    none = PartitionReassignment((), (), ())
     found = {}
     for p in view.partitions:
         move = moves.get(p.topic_partition, none)
         replicas = move.replicas or p.replicas
-        found[p.topic_partition] = Now(
+        found[p.topic_partition] = CurrentReplicas(
             uuid_text(p.topic_id), tuple(replicas), move.adding, move.removing, p.isr, p.leader
         )
     return found
 
 
 async def _elect(
-    site: Site,
-    found: Mapping[TopicPartition, Aim],
-    now: Mapping[TopicPartition, Now],
-    stand: Mapping[TopicPartition, Standing],
+    context: OperationContext,
+    found: Mapping[TopicPartition, PlannedMove],
+    now: Mapping[TopicPartition, CurrentReplicas],
+    states: Mapping[TopicPartition, MoveState],
 ) -> dict[str, str]:
     """Makes the first replicas leaders; why not, by partition."""
-    wanted = [tp for tp, aim in found.items() if stand[tp] is Standing.DONE and now[tp].leader != aim.target[0]]
+    wanted = [tp for tp, move in found.items() if states[tp] is MoveState.DONE and now[tp].leader != move.target[0]]
     if not wanted:
         return {}
-    errors = await elect_preferred(site.gateway, wanted)
-    return {f"{tp.topic}-{tp.partition}": sentence(error) for tp, error in errors.items()}
+    errors = await elect_preferred(context.gateway, wanted)
+    return {f"{tp.topic}-{tp.partition}": describe_failure(error) for tp, error in errors.items()}
 
 
-def cli(inputs: ReassignInputs, found: Mapping[TopicPartition, Aim]) -> Iterable[str]:
+def cli(inputs: ReassignInputs, found: Mapping[TopicPartition, PlannedMove]) -> Iterable[str]:
     """The same with Kafka's own tools."""
     if len(found) <= SHOWN_MAX:
         yield f"echo '{json.dumps(document(found), separators=(',', ':'))}' > move.json"
     else:
         yield "ebbline export PLAN > move.json"
     tool = "kafka-reassign-partitions.sh --bootstrap-server $BOOTSTRAP --reassignment-json-file move.json"
-    copies = any(aim.adding for aim in found.values())
+    copies = any(move.adding for move in found.values())
     limit = f" --throttle {inputs.throttle_bytes_per_s}" if inputs.throttle_bytes_per_s and copies else ""
     yield f"{tool} --execute{limit}"
     yield f"{tool} --verify"
@@ -335,12 +357,12 @@ def cli(inputs: ReassignInputs, found: Mapping[TopicPartition, Aim]) -> Iterable
         )
 
 
-def document(found: Mapping[TopicPartition, Aim]) -> dict[str, Any]:
+def document(found: Mapping[TopicPartition, PlannedMove]) -> dict[str, Any]:
     """The file that `kafka-reassign-partitions.sh` reads."""
     return {
         "version": 1,
         "partitions": [
-            {"topic": tp.topic, "partition": tp.partition, "replicas": list(aim.target)} for tp, aim in found.items()
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(move.target)} for tp, move in found.items()
         ],
     }
 

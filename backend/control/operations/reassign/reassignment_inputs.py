@@ -12,9 +12,9 @@ from backend.tiering.ids import TopicPartition
 PARTITIONS_MAX: Final = 10_000
 # Without a selection these look at every partition of the cluster.
 WITHOUT_SELECTION: Final = ("drain", "spread_leaders", "swap_leaders")
-Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
-Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
-BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+TopicNameInput = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
+PartitionIndex = Annotated[int, Field(ge=0, le=2**31 - 1)]
+BrokerIdInput = Annotated[int, Field(ge=0, le=2**31 - 1)]
 # Below 1 kB/s not even the records that come meanwhile would be copied in any cluster.
 BytesPerSecond = Annotated[int, Field(ge=1_000, le=2**53)]
 
@@ -24,18 +24,18 @@ class _Strict(BaseModel):
 
 
 class PartitionName(_Strict):
-    topic: Topic
-    partition: Index
+    topic: TopicNameInput
+    partition: PartitionIndex
 
     @property
     def key(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
 
-class Assignment(PartitionName):
+class ReplicaAssignment(PartitionName):
     """The replicas that a partition is to have; the first one is its preferred leader."""
 
-    replicas: Annotated[list[BrokerId], Field(min_length=1, max_length=100)]
+    replicas: Annotated[list[BrokerIdInput], Field(min_length=1, max_length=100)]
 
 
 class ReassignInputs(_Strict):
@@ -50,10 +50,10 @@ class ReassignInputs(_Strict):
     action: Literal[
         "assign", "add", "remove", "move", "replication_factor", "drain", "spread_leaders", "swap_leaders"
     ] = "assign"
-    assignments: Annotated[list[Assignment], Field(max_length=PARTITIONS_MAX)] = []
-    topics: Annotated[list[Topic], Field(max_length=1_000)] = []
+    assignments: Annotated[list[ReplicaAssignment], Field(max_length=PARTITIONS_MAX)] = []
+    topics: Annotated[list[TopicNameInput], Field(max_length=1_000)] = []
     partitions: Annotated[list[PartitionName], Field(max_length=PARTITIONS_MAX)] = []
-    brokers: Annotated[list[BrokerId], Field(max_length=100)] = []
+    brokers: Annotated[list[BrokerIdInput], Field(max_length=100)] = []
     factor: Annotated[int, Field(ge=1, le=100)] | None = None
     throttle_bytes_per_s: BytesPerSecond | None = None
     unthrottled: bool = False

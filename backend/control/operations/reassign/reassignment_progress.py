@@ -11,11 +11,11 @@ from typing import Any, Final
 from backend.control.control_database import DatabaseAway
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
-from backend.control.gateway.kafka_client import sentence
+from backend.control.gateway.kafka_client import describe_failure
 from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
-from backend.control.operations.lifecycle.plan_draft import Json
-from backend.control.operations.operation_kind import Site
-from backend.control.operations.reassign.partition_moves import Aim, Now, Standing
+from backend.control.operations.lifecycle.plan_draft import JsonObject
+from backend.control.operations.operation_kind import OperationContext
+from backend.control.operations.reassign.partition_moves import CurrentReplicas, MoveState, PlannedMove
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.queries import operations
@@ -26,30 +26,30 @@ Sizes = dict[tuple[TopicPartition, int], int]
 _log = logging.getLogger(__name__)
 
 
-async def progress_of(
-    site: Site,
-    aims: Mapping[TopicPartition, Aim],
-    now: Mapping[TopicPartition, Now],
-    stand: Mapping[TopicPartition, Standing],
+async def measure_progress(
+    context: OperationContext,
+    moves: Mapping[TopicPartition, PlannedMove],
+    now: Mapping[TopicPartition, CurrentReplicas],
+    states: Mapping[TopicPartition, MoveState],
     before: Mapping[str, Any],
-) -> Json:
+) -> JsonObject:
     """The stored `progress`. `copied_bytes` counts what joining replicas hold, those of finished partitions included.
 
     A broker that does not answer leaves its figures as they were.
     """
-    moving = [tp for tp, found in stand.items() if found is Standing.MOVING]
+    moving = [tp for tp, found in states.items() if found is MoveState.MOVING]
     final: list[str] = list(before.get("final", []))
     # A partition that has just come to its end is measured once more, so that the sum is what was really copied.
     ended = [
         tp
-        for tp, found in stand.items()
-        if found is Standing.DONE and aims[tp].adding and f"{tp.topic}-{tp.partition}" not in final
+        for tp, found in states.items()
+        if found is MoveState.DONE and moves[tp].adding and f"{tp.topic}-{tp.partition}" not in final
     ]
-    sizes = await _sizes(site, aims, [tp for tp in moving if aims[tp].adding] + ended)
-    phases = await _phases(site, moving)
+    sizes = await _sizes(context, moves, [tp for tp in moving if moves[tp].adding] + ended)
+    phases = await _phases(context, moving)
     rows = []
     for tp in moving[:ROWS_SHOWN]:
-        for broker_id in aims[tp].adding:
+        for broker_id in moves[tp].adding:
             rows.append(
                 {
                     "topic": tp.topic,
@@ -60,13 +60,13 @@ async def progress_of(
                     "in_isr": broker_id in now[tp].isr,
                 }
             )
-    counts = Counter(found.value for found in stand.values())
+    counts = Counter(found.value for found in states.values())
     kept: dict[str, int] = dict(before.get("bytes", {}))
     kept |= {f"{tp.topic}-{tp.partition}/{broker}": size for (tp, broker), size in sizes.items()}
     return {
         "began_ms": before.get("began_ms") or now_ms(),
-        "partitions": len(stand),
-        "counts": {standing.value: counts.get(standing.value, 0) for standing in Standing},
+        "partitions": len(states),
+        "counts": {standing.value: counts.get(standing.value, 0) for standing in MoveState},
         "bytes": kept,
         "final": [*final, *(f"{tp.topic}-{tp.partition}" for tp in ended)],
         "copied_bytes": sum(kept.values()),
@@ -74,17 +74,19 @@ async def progress_of(
     }
 
 
-async def _sizes(site: Site, aims: Mapping[TopicPartition, Aim], moving: list[TopicPartition]) -> Sizes:
+async def _sizes(
+    context: OperationContext, moves: Mapping[TopicPartition, PlannedMove], moving: list[TopicPartition]
+) -> Sizes:
     by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
     for tp in moving:
-        for broker_id in aims[tp].adding:
+        for broker_id in moves[tp].adding:
             by_broker[broker_id].append(tp)
 
     async def one(broker_id: int, wanted: list[TopicPartition]) -> Sizes:
         try:
-            disk = await describe_log_dirs(site.gateway, broker_id, only=wanted, lane=Lane.ACT)
+            disk = await describe_log_dirs(context.gateway, broker_id, only=wanted, lane=Lane.ACT)
         except (GatewayError, KafkaError) as error:
-            _log.info("Broker %d does not tell what it has copied: %s", broker_id, sentence(error))
+            _log.info("Broker %d does not tell what it has copied: %s", broker_id, describe_failure(error))
             return {}
         return {(tp, broker_id): replica.size_bytes for tp, replica in disk.replicas.items()}
 
@@ -94,12 +96,12 @@ async def _sizes(site: Site, aims: Mapping[TopicPartition, Aim], moving: list[To
     return found
 
 
-async def _phases(site: Site, moving: list[TopicPartition]) -> dict[tuple[str, int, int], str | None]:
+async def _phases(context: OperationContext, moving: list[TopicPartition]) -> dict[tuple[str, int, int], str | None]:
     topics = sorted({tp.topic for tp in moving[:ROWS_SHOWN]})
     if not topics:
         return {}
     try:
-        found = await site.database.read(lambda c: operations.replicas_of(c, site.cluster_id, topics))
+        found = await context.database.read(lambda c: operations.replicas_of(c, context.cluster_id, topics))
     except DatabaseAway:
         return {}
     return {key: phase for key, (_, phase) in found.items()}

@@ -14,13 +14,13 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.requests import config_requests
 from backend.control.gateway.requests.config_requests import Entries
-from backend.control.gateway.requests.log_dir_requests import LogDir, describe_log_dirs
+from backend.control.gateway.requests.log_dir_requests import LogDirDescription, describe_log_dirs
 from backend.control.operations.config.toggle_bootstrap import COMPAT_SETTING, SETTING
-from backend.control.operations.lifecycle.plan_draft import Check, Json
+from backend.control.operations.lifecycle.plan_draft import JsonObject, PlanCheck
 from backend.control.operations.lifecycle.plan_states import OPEN
-from backend.control.operations.operation_kind import Site
+from backend.control.operations.operation_kind import OperationContext
 from backend.control.operations.reassign import copy_estimate, reassignment_checks
-from backend.control.operations.reassign.partition_moves import Aim, Now
+from backend.control.operations.reassign.partition_moves import CurrentReplicas, PlannedMove
 from backend.control.operations.reassign.reassignment_inputs import ReassignInputs
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
@@ -35,13 +35,13 @@ REMOTE: Final = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReassignmentReview:
     """What a plan shows beside its difference."""
 
-    checks: list[Check]
-    estimate: Json
+    checks: list[PlanCheck]
+    estimate: JsonObject
     leaders_change: int
-    load: list[Json]
+    load: list[JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,29 @@ class _Stored:
 
     rows: list[partitions.PartitionRow]
     estimates: dict[TopicPartition, PartitionEstimate]
-    age: Json
+    age: JsonObject
     local: dict[tuple[str, int, int], tuple[int | None, str | None]]
     produced: dict[str, int]
     running: int | None
 
 
-async def gather(site: Site, inputs: ReassignInputs, snapshot: Json, aims: Mapping[TopicPartition, Aim]) -> Judged:
+async def review(
+    context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject, moves: Mapping[TopicPartition, PlannedMove]
+) -> ReassignmentReview:
     """Checks, estimate and load of a plan. Raises GatewayError, KafkaError, DatabaseAway."""
-    joining = sorted({b for aim in aims.values() for b in aim.adding})
-    settings = dict(zip(joining, await asyncio.gather(*(_settings(site, b) for b in joining)), strict=True))
-    disks = dict(zip(joining, await asyncio.gather(*(_disk(site, b) for b in joining)), strict=True))
-    topics = sorted({tp.topic for tp in aims})
-    described = await config_requests.describe_topics(site.gateway, topics, names=(MIN_ISR, REMOTE), lane=Lane.ACT)
-    kafka_rules = not site.embedded or any(_value(found, COMPAT_SETTING) == "kafka" for found in settings.values())
-    stored = await site.database.read(lambda c: _stored(c, site.cluster_id, aims, kafka_rules=kafka_rules))
-    now = _now(snapshot, aims)
+    joining = sorted({b for move in moves.values() for b in move.adding})
+    settings = dict(zip(joining, await asyncio.gather(*(_settings(context, b) for b in joining)), strict=True))
+    disks = dict(zip(joining, await asyncio.gather(*(_disk(context, b) for b in joining)), strict=True))
+    topics = sorted({tp.topic for tp in moves})
+    described = await config_requests.describe_topics(context.gateway, topics, names=(MIN_ISR, REMOTE), lane=Lane.ACT)
+    kafka_rules = not context.embedded or any(_value(found, COMPAT_SETTING) == "kafka" for found in settings.values())
+    stored = await context.database.read(lambda c: _stored(c, context.cluster_id, moves, kafka_rules=kafka_rules))
+    now = _now(snapshot, moves)
     flags = {b: _value(found, SETTING) == "true" for b, found in settings.items()}
     leaders = {tp: found.leader for tp, found in now.items()}
-    copies = copy_estimate.copies(aims, leaders, stored.estimates, flags)
+    copies = copy_estimate.copies(moves, leaders, stored.estimates, flags)
     estimate = copy_estimate.estimate_json(copies, throttle_bytes_per_s=inputs.throttle_bytes_per_s, age=stored.age)
-    facts = reassignment_checks.Facts(
+    facts = reassignment_checks.ReassignmentFacts(
         now=now,
         registered=frozenset(b["broker_id"] for b in snapshot["seen"]["brokers"]),
         alive=frozenset(b["broker_id"] for b in snapshot["seen"]["brokers"] if b["alive"]),
@@ -83,13 +85,13 @@ async def gather(site: Site, inputs: ReassignInputs, snapshot: Json, aims: Mappi
             (TopicPartition(topic, partition), broker): size
             for (topic, partition, broker), (size, _) in stored.local.items()
         },
-        produced_bytes_per_s=_produced(aims, stored),
+        produced_bytes_per_s=_produced(moves, stored),
         rates_set=[int(b) for b, values in snapshot["throttles"]["brokers"].items() if any(values.values())],
         lists_set=[topic for topic, values in snapshot["throttles"]["topics"].items() if any(values.values())],
         running_plan=stored.running,
     )
     found = reassignment_checks.checks(
-        aims,
+        moves,
         facts,
         copies,
         inputs.throttle_bytes_per_s,
@@ -97,8 +99,8 @@ async def gather(site: Site, inputs: ReassignInputs, snapshot: Json, aims: Mappi
         stale=bool(stored.age.get("stale")),
     )
     estimate["suggested_bytes_per_s"] = suggested(facts.produced_bytes_per_s)
-    changing = sum(leaders[tp] not in aim.target or _elected(inputs, aim, leaders[tp]) for tp, aim in aims.items())
-    return Judged(found, estimate, changing, _load(snapshot, stored.rows, aims, estimate))
+    changing = sum(leaders[tp] not in move.target or _elected(inputs, move, leaders[tp]) for tp, move in moves.items())
+    return ReassignmentReview(found, estimate, changing, _load(snapshot, stored.rows, moves, estimate))
 
 
 def suggested(produced_bytes_per_s: int) -> int:
@@ -106,18 +108,18 @@ def suggested(produced_bytes_per_s: int) -> int:
     return max(10_000_000, 4 * produced_bytes_per_s)
 
 
-def _elected(inputs: ReassignInputs, aim: Aim, leader: int) -> bool:
-    return inputs.elect and leader != aim.target[0]
+def _elected(inputs: ReassignInputs, move: PlannedMove, leader: int) -> bool:
+    return inputs.elect and leader != move.target[0]
 
 
 def _stored(
-    connection: Connection, cluster_id: str, aims: Mapping[TopicPartition, Aim], *, kafka_rules: bool
+    connection: Connection, cluster_id: str, moves: Mapping[TopicPartition, PlannedMove], *, kafka_rules: bool
 ) -> _Stored:
     at_ms = now_ms()
     rows = partitions.partitions(connection, cluster_id, tiered_only=False)
-    own = [row for row in rows if TopicPartition(row.topic, row.partition) in aims]
+    own = [row for row in rows if TopicPartition(row.topic, row.partition) in moves]
     estimates = operations.partition_estimates(connection, cluster_id, own, kafka_rules=kafka_rules)
-    topics = sorted({tp.topic for tp in aims})
+    topics = sorted({tp.topic for tp in moves})
     return _Stored(
         rows=rows,
         estimates={TopicPartition(found.topic, found.partition): found for found in estimates},
@@ -128,13 +130,13 @@ def _stored(
     )
 
 
-def _now(snapshot: Json, aims: Mapping[TopicPartition, Aim]) -> dict[TopicPartition, Now]:
+def _now(snapshot: JsonObject, moves: Mapping[TopicPartition, PlannedMove]) -> dict[TopicPartition, CurrentReplicas]:
     found = {}
-    for tp, aim in aims.items():
+    for tp, move in moves.items():
         key = f"{tp.topic}-{tp.partition}"
         part, seen = snapshot["partitions"][key], snapshot["seen"]["partitions"][key]
-        found[tp] = Now(
-            aim.topic_id,
+        found[tp] = CurrentReplicas(
+            move.topic_id,
             tuple(part["replicas"]),
             tuple(part["adding"]),
             tuple(part["removing"]),
@@ -144,23 +146,23 @@ def _now(snapshot: Json, aims: Mapping[TopicPartition, Aim]) -> dict[TopicPartit
     return found
 
 
-async def _settings(site: Site, broker_id: int) -> Entries:
+async def _settings(context: OperationContext, broker_id: int) -> Entries:
     """Empty for a broker that does not answer: another check says so."""
     try:
         names = [SETTING, COMPAT_SETTING, TIER_SETTING]
-        return await config_requests.describe_broker(site.gateway, broker_id, names=names, lane=Lane.ACT)
+        return await config_requests.describe_broker(context.gateway, broker_id, names=names, lane=Lane.ACT)
     except (GatewayError, KafkaError):
         return {}
 
 
-async def _disk(site: Site, broker_id: int) -> tuple[LogDir, ...]:
+async def _disk(context: OperationContext, broker_id: int) -> tuple[LogDirDescription, ...]:
     try:
-        return (await describe_log_dirs(site.gateway, broker_id, only=(), lane=Lane.ACT)).log_dirs
+        return (await describe_log_dirs(context.gateway, broker_id, only=(), lane=Lane.ACT)).log_dirs
     except (GatewayError, KafkaError):
         return ()
 
 
-def _space(disks: Mapping[int, tuple[LogDir, ...]], name: str) -> dict[int, int]:
+def _space(disks: Mapping[int, tuple[LogDirDescription, ...]], name: str) -> dict[int, int]:
     found = {}
     for broker_id, dirs in disks.items():
         values = [getattr(log_dir, name) for log_dir in dirs]
@@ -174,20 +176,23 @@ def _value(entries: Entries, name: str) -> str | None:
     return None if entry is None else entry.value
 
 
-def _produced(aims: Mapping[TopicPartition, Aim], stored: _Stored) -> int:
+def _produced(moves: Mapping[TopicPartition, PlannedMove], stored: _Stored) -> int:
     """What the busiest joining broker has to take of the moved topics in any case."""
     partitions_of = Counter(row.topic for row in stored.rows)
     into: Counter[int] = Counter()
-    for tp, aim in aims.items():
+    for tp, move in moves.items():
         share = stored.produced.get(tp.topic, 0) // max(1, partitions_of[tp.topic])
-        for broker_id in aim.adding:
+        for broker_id in move.adding:
             into[broker_id] += share
     return max(into.values(), default=0)
 
 
 def _load(
-    snapshot: Json, rows: list[partitions.PartitionRow], aims: Mapping[TopicPartition, Aim], estimate: Json
-) -> list[Json]:
+    snapshot: JsonObject,
+    rows: list[partitions.PartitionRow],
+    moves: Mapping[TopicPartition, PlannedMove],
+    estimate: JsonObject,
+) -> list[JsonObject]:
     """Replicas, leaders and bytes of each broker now and after."""
     replicas = Counter(b for row in rows for b in row.replicas)
     leaders = Counter(row.leader for row in rows)
@@ -198,11 +203,11 @@ def _load(
         for b in row.replicas:
             size[b] += row.local_log_bytes or 0
     taken = {broker["broker_id"]: broker["in_effect_bytes"] for broker in estimate["brokers"]}
-    joined = Counter(b for aim in aims.values() for b in aim.adding)
-    left = Counter(b for aim in aims.values() for b in aim.removing)
+    joined = Counter(b for move in moves.values() for b in move.adding)
+    left = Counter(b for move in moves.values() for b in move.removing)
     left_bytes: Counter[int] = Counter()
-    for tp, aim in aims.items():
-        for b in aim.removing:
+    for tp, move in moves.items():
+        for b in move.removing:
             left_bytes[b] += own.get(tp, 0)
     return [
         {

@@ -7,34 +7,38 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from backend.control.formatting import grouped, in_bytes, in_time
-from backend.control.operations.lifecycle.plan_draft import Json, Words
-from backend.control.operations.reassign.partition_moves import Aim, Standing
+from backend.control.operations.lifecycle.plan_draft import DialogTexts, JsonObject
+from backend.control.operations.reassign.partition_moves import MoveState, PlannedMove
 from backend.control.operations.reassign.reassignment_inputs import ReassignInputs
 from backend.tiering.ids import TopicPartition
 
 LINES_MAX: Final = 12
 
 
-def object_of(inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim]) -> str:
+def object_of(inputs: ReassignInputs, moves: Mapping[TopicPartition, PlannedMove]) -> str:
     """What the plan is about, short enough for a table."""
-    topics = sorted({tp.topic for tp in aims})
+    topics = sorted({tp.topic for tp in moves})
     if inputs.action == "drain":
         return f"broker {', '.join(map(str, inputs.brokers))}"
-    if len(aims) == 1:
-        tp = next(iter(aims))
+    if len(moves) == 1:
+        tp = next(iter(moves))
         return f"{tp.topic}-{tp.partition}"
     if len(topics) == 1:
         return topics[0]
     return f"{len(topics)} topics"
 
 
-def words(
-    cluster_name: str, inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim], estimate: Json, leaders: int
-) -> Words:
+def dialog_texts(
+    cluster_name: str,
+    inputs: ReassignInputs,
+    moves: Mapping[TopicPartition, PlannedMove],
+    estimate: JsonObject,
+    leaders: int,
+) -> DialogTexts:
     """The dialog's texts."""
-    copied = sum(len(aim.adding) for aim in aims.values())
+    copied = sum(len(move.adding) for move in moves.values())
     if not copied:
-        return _without_copies(cluster_name, inputs, aims, leaders)
+        return _without_copies(cluster_name, inputs, moves, leaders)
     off_bytes, on_bytes = in_bytes(estimate["off_bytes"]), in_bytes(estimate["on_bytes"])
     flagged = [str(broker["broker_id"]) for broker in estimate["brokers"] if broker["flag_on"]]
     share = f"Copy {in_bytes(estimate['in_effect_bytes'])}"
@@ -52,7 +56,7 @@ def words(
     else:
         parts.append("no limit")
     parts.append(_leaders(leaders))
-    return Words(
+    return DialogTexts(
         title=f"Move {_count(copied, 'replica')}",
         intro=f"Cluster {cluster_name}.",
         effect=" · ".join(parts) + ".",
@@ -64,11 +68,11 @@ def words(
 
 
 def _without_copies(
-    cluster_name: str, inputs: ReassignInputs, aims: Mapping[TopicPartition, Aim], leaders: int
-) -> Words:
-    leaving = sum(len(aim.removing) for aim in aims.values())
+    cluster_name: str, inputs: ReassignInputs, moves: Mapping[TopicPartition, PlannedMove], leaders: int
+) -> DialogTexts:
+    leaving = sum(len(move.removing) for move in moves.values())
     if leaving:
-        return Words(
+        return DialogTexts(
             title=f"Remove {_count(leaving, 'replica')}",
             intro=f"Cluster {cluster_name}.",
             effect=f"Deletes the local data of {_count(leaving, 'replica')}; {_leaders(leaders)}. Nothing is copied.",
@@ -78,8 +82,8 @@ def _without_copies(
             act=f"Remove {_count(leaving, 'replica')}",
         )
     elected = "at once" if inputs.elect else "with the next preferred election"
-    return Words(
-        title=f"Reorder {_count(len(aims), 'replica list')}",
+    return DialogTexts(
+        title=f"Reorder {_count(len(moves), 'replica list')}",
         intro=f"Cluster {cluster_name}.",
         effect=f"The first replicas change; leaders follow {elected}. Nothing is copied.",
         does_not_change="Where replicas are.",
@@ -88,44 +92,46 @@ def _without_copies(
     )
 
 
-def lines(aims: Mapping[TopicPartition, Aim]) -> list[str]:
+def lines(moves: Mapping[TopicPartition, PlannedMove]) -> list[str]:
     """The difference in lines, the first of them."""
-    changed = [(tp, aim) for tp, aim in aims.items() if aim.before != aim.target]
-    shown = [f"{tp.topic}-{tp.partition}: {list(aim.before)} → {list(aim.target)}" for tp, aim in changed[:LINES_MAX]]
+    changed = [(tp, move) for tp, move in moves.items() if move.before != move.target]
+    shown = [
+        f"{tp.topic}-{tp.partition}: {list(move.before)} → {list(move.target)}" for tp, move in changed[:LINES_MAX]
+    ]
     if len(changed) > LINES_MAX:
         shown.append(f"… and {len(changed) - LINES_MAX} more")
     return shown
 
 
-def standing_text(stand: Mapping[TopicPartition, Standing], progress: Mapping[str, Any]) -> str:
+def progress_text(states: Mapping[TopicPartition, MoveState], progress: Mapping[str, Any]) -> str:
     """How far it is, in one sentence."""
-    counts = Counter(stand.values())
-    done = counts[Standing.DONE]
-    if done == len(stand):
+    counts = Counter(states.values())
+    done = counts[MoveState.DONE]
+    if done == len(states):
         not_elected = progress.get("not_elected")
         more = f" {len(not_elected)} leaders could not be moved." if not_elected else ""
-        who = "The partition has" if len(stand) == 1 else f"All {_count(len(stand), 'partition')} have"
+        who = "The partition has" if len(states) == 1 else f"All {_count(len(states), 'partition')} have"
         return f"{who} the replicas that were asked for.{more}"
-    parts = [f"{grouped(done)} of {_count(len(stand), 'partition')} done"]
-    parts += [f"{grouped(counts[s])} {s.value}" for s in Standing if s is not Standing.DONE and counts[s]]
+    parts = [f"{grouped(done)} of {_count(len(states), 'partition')} done"]
+    parts += [f"{grouped(counts[s])} {s.value}" for s in MoveState if s is not MoveState.DONE and counts[s]]
     why = next(iter((progress.get("refused") or {}).values()), None)
     return ", ".join(parts) + "." + (f" {why}" if why else "")
 
 
-def stopped(stand: Mapping[TopicPartition, Standing]) -> str:
+def stopped(states: Mapping[TopicPartition, MoveState]) -> str:
     """What a stop leaves behind."""
-    counts = Counter(stand.values())
-    done, moving = counts[Standing.DONE], counts[Standing.MOVING]
+    counts = Counter(states.values())
+    done, moving = counts[MoveState.DONE], counts[MoveState.MOVING]
     if moving:
         return f"{_count(moving, 'partition')} on the way back."
-    rest = len(stand) - done
+    rest = len(states) - done
     return f"Stopped: {_count(done, 'partition')} finished and stay where they are, {grouped(rest)} are as before."
 
 
-def left_behind(stand: Mapping[TopicPartition, Standing], away: Sequence[str]) -> str:
+def left_behind(states: Mapping[TopicPartition, MoveState], away: Sequence[str]) -> str:
     """What an ended plan leaves, and the way out; "" when it leaves nothing. `away`: brokers that keep their limit."""
     parts = []
-    moving = sum(found is Standing.MOVING for found in stand.values())
+    moving = sum(found is MoveState.MOVING for found in states.values())
     if moving:
         parts.append(
             f"{_count(moving, 'partition')} still move{'s' if moving == 1 else ''}, without a limit now: let them end, "

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from backend.tiering.ids import TopicPartition
 
-Replicas = tuple[int, ...]
+ReplicaList = tuple[int, ...]
 
 
-class Impossible(Exception):
+class PlacementImpossible(Exception):
     """The wish cannot be met; one sentence why."""
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPlace:
+class BrokerRack:
     """A broker that may take replicas."""
 
     broker_id: int
@@ -24,35 +24,41 @@ class BrokerPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ReplicaLayout:
     """Where all replicas are now, and which brokers can take some."""
 
-    replicas: Mapping[TopicPartition, Replicas]
-    places: Sequence[BrokerPlace]
+    replicas: Mapping[TopicPartition, ReplicaList]
+    places: Sequence[BrokerRack]
     counts: Counter[int] = field(default_factory=Counter)
 
     @staticmethod
-    def of(replicas: Mapping[TopicPartition, Replicas], places: Sequence[BrokerPlace]) -> Layout:
-        return Layout(replicas, places, Counter(broker for found in replicas.values() for broker in found))
+    def of(replicas: Mapping[TopicPartition, ReplicaList], places: Sequence[BrokerRack]) -> ReplicaLayout:
+        return ReplicaLayout(replicas, places, Counter(broker for found in replicas.values() for broker in found))
 
 
-def add(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+def add(
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], brokers: Sequence[int]
+) -> dict[TopicPartition, ReplicaList]:
     """Each of `brokers` joins each partition."""
     return {tp: (*now, *(b for b in brokers if b not in now)) for tp in chosen for now in (layout.replicas[tp],)}
 
 
-def remove(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+def remove(
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], brokers: Sequence[int]
+) -> dict[TopicPartition, ReplicaList]:
     """Each of `brokers` leaves each partition that it has. Raises Impossible when none would be left."""
     found = {}
     for tp in chosen:
         left = tuple(b for b in layout.replicas[tp] if b not in brokers)
         if not left:
-            raise Impossible(f"{tp.topic}-{tp.partition} would have no replica left: leave it one.")
+            raise PlacementImpossible(f"{tp.topic}-{tp.partition} would have no replica left: leave it one.")
         found[tp] = left
     return found
 
 
-def move(layout: Layout, chosen: Iterable[TopicPartition], source: int, to: int) -> dict[TopicPartition, Replicas]:
+def move(
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], source: int, to: int
+) -> dict[TopicPartition, ReplicaList]:
     """`to` takes the place of `source` in each list that has `source`. Raises Impossible when it has both."""
     found = {}
     for tp in chosen:
@@ -60,14 +66,16 @@ def move(layout: Layout, chosen: Iterable[TopicPartition], source: int, to: int)
         if source not in now:
             continue
         if to in now:
-            raise Impossible(
+            raise PlacementImpossible(
                 f"{tp.topic}-{tp.partition} has a replica on broker {to} already: remove it from {source}."
             )
         found[tp] = tuple(to if b == source else b for b in now)
     return found
 
 
-def replication_factor(layout: Layout, chosen: Iterable[TopicPartition], factor: int) -> dict[TopicPartition, Replicas]:
+def replication_factor(
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], factor: int
+) -> dict[TopicPartition, ReplicaList]:
     """`factor` replicas each: the last ones of a list leave, the least loaded brokers join. Raises Impossible."""
     counts = Counter(layout.counts)
     found = {}
@@ -83,7 +91,9 @@ def replication_factor(layout: Layout, chosen: Iterable[TopicPartition], factor:
     return found
 
 
-def drain(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+def drain(
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], brokers: Sequence[int]
+) -> dict[TopicPartition, ReplicaList]:
     """Nothing stays on `brokers`: the least loaded of the others take their places in the lists. Raises Impossible."""
     counts = Counter(layout.counts)
     found = {}
@@ -98,7 +108,7 @@ def drain(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[in
     return found
 
 
-def spread_leaders(layout: Layout, chosen: Iterable[TopicPartition]) -> dict[TopicPartition, Replicas]:
+def spread_leaders(layout: ReplicaLayout, chosen: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaList]:
     """No broker is the preferred leader much oftener than another; replicas stay where they are.
 
     The fullest first: a partition goes to the replica that leads least so far. Ties stay with the present first one.
@@ -117,8 +127,8 @@ def spread_leaders(layout: Layout, chosen: Iterable[TopicPartition]) -> dict[Top
 
 
 def swap_leaders(
-    layout: Layout, chosen: Iterable[TopicPartition], one: int, other: int
-) -> dict[TopicPartition, Replicas]:
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], one: int, other: int
+) -> dict[TopicPartition, ReplicaList]:
     """The two brokers change places in each list that has both and that one of them leads; nothing is copied.
 
     Raises Impossible when there is no such partition.
@@ -130,17 +140,19 @@ def swap_leaders(
         if now[0] in places and places[now[0]] in now:
             found[tp] = tuple(places.get(b, b) for b in now)
     if not found:
-        raise Impossible(f"No partition has replicas on brokers {one} and {other} with one of them first in its list.")
+        raise PlacementImpossible(
+            f"No partition has replicas on brokers {one} and {other} with one of them first in its list."
+        )
     return found
 
 
 def _least_loaded(
-    places: Sequence[BrokerPlace], now: Sequence[int], counts: Counter[int], tp: TopicPartition, leaving: Sequence[int]
+    places: Sequence[BrokerRack], now: Sequence[int], counts: Counter[int], tp: TopicPartition, leaving: Sequence[int]
 ) -> int:
     racks = {place.rack for place in places if place.broker_id in now and place.broker_id not in leaving}
     able = [place for place in places if place.broker_id not in now and place.broker_id not in leaving]
     if not able:
-        raise Impossible(
+        raise PlacementImpossible(
             f"No broker is left for another replica of {tp.topic}-{tp.partition}: start one, or ask for fewer replicas."
         )
     best = min(able, key=lambda p: (p.rack is not None and p.rack in racks, counts[p.broker_id], p.broker_id))

@@ -14,8 +14,14 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests import config_requests
-from backend.control.gateway.requests.config_requests import AlterOp, ConfigChange, ConfigSource, Entries, Resource
-from backend.control.operations.reassign.partition_moves import Aim
+from backend.control.gateway.requests.config_requests import (
+    AlterOp,
+    ConfigChange,
+    ConfigResource,
+    ConfigSource,
+    Entries,
+)
+from backend.control.operations.reassign.partition_moves import PlannedMove
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
@@ -29,37 +35,37 @@ ALL: Final = "*"
 # Kafka tells that the setting is there and keeps its value to itself: it can be removed, but not put back.
 HIDDEN: Final = "(hidden)"
 
-Values = dict[str, str | None]
+ThrottleValues = dict[str, str | None]
 """Value by name of setting; None: not set."""
 
 
 class Throttles:
     """Values of the four settings by topic and by broker id; the id CLUSTER_DEFAULT is all brokers."""
 
-    def __init__(self, topics: Mapping[str, Values], brokers: Mapping[str, Values]) -> None:
+    def __init__(self, topics: Mapping[str, ThrottleValues], brokers: Mapping[str, ThrottleValues]) -> None:
         self.topics = {topic: dict(values) for topic, values in topics.items()}
         self.brokers = {broker: dict(values) for broker, values in brokers.items()}
 
-    def json(self) -> dict[str, dict[str, Values]]:
+    def json(self) -> dict[str, dict[str, ThrottleValues]]:
         return {"topics": self.topics, "brokers": self.brokers}
 
     @staticmethod
-    def of(stored: Mapping[str, Mapping[str, Values]]) -> Throttles:
+    def of(stored: Mapping[str, Mapping[str, ThrottleValues]]) -> Throttles:
         return Throttles(stored["topics"], stored["brokers"])
 
 
-def wanted(before: Throttles, aims: Mapping[TopicPartition, Aim], bytes_per_s: int) -> Throttles:
+def throttles_for(before: Throttles, moves: Mapping[TopicPartition, PlannedMove], bytes_per_s: int) -> Throttles:
     """What must be set while these partitions move, beside what others have set before."""
     leaders: dict[str, list[str]] = defaultdict(list)
     followers: dict[str, list[str]] = defaultdict(list)
     brokers: set[int] = set()
-    for tp, aim in aims.items():
-        if not aim.adding:
+    for tp, move in moves.items():
+        if not move.adding:
             continue
-        leaders[tp.topic] += [f"{tp.partition}:{b}" for b in aim.before]
-        followers[tp.topic] += [f"{tp.partition}:{b}" for b in aim.adding]
-        brokers |= {*aim.before, *aim.adding}
-    topics: dict[str, Values] = {
+        leaders[tp.topic] += [f"{tp.partition}:{b}" for b in move.before]
+        followers[tp.topic] += [f"{tp.partition}:{b}" for b in move.adding]
+        brokers |= {*move.before, *move.adding}
+    topics: dict[str, ThrottleValues] = {
         topic: {
             LEADER_REPLICAS: _joined(before.topics.get(topic, {}).get(LEADER_REPLICAS), leaders[topic]),
             FOLLOWER_REPLICAS: _joined(before.topics.get(topic, {}).get(FOLLOWER_REPLICAS), followers[topic]),
@@ -76,12 +82,12 @@ def _joined(before: str | None, own: Iterable[str]) -> str:
     return ",".join(dict.fromkeys([*(before or "").split(","), *own])).strip(",")
 
 
-def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> dict[Resource, list[ConfigChange]]:
+def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> dict[ConfigResource, list[ConfigChange]]:
     """The requests that lead from one to the other; rates first, so that no list is in force without its rate.
 
     `trust_hidden`: a value that Kafka does not tell is taken for the wanted one, if one is wanted.
     """
-    found: dict[Resource, list[ConfigChange]] = {}
+    found: dict[ConfigResource, list[ConfigChange]] = {}
     for kind, have, want in (
         (config_requests.BROKER, now.brokers, then.brokers),
         (config_requests.TOPIC, now.topics, then.topics),
@@ -93,7 +99,7 @@ def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> d
                 if value != HIDDEN and not _same(have.get(name, {}).get(setting), value, trust_hidden=trust_hidden)
             ]
             if differing:
-                found[Resource(kind, name)] = differing
+                found[ConfigResource(kind, name)] = differing
     return found
 
 
@@ -101,12 +107,12 @@ def _same(now: str | None, then: str | None, *, trust_hidden: bool) -> bool:
     return now == then or (trust_hidden and now == HIDDEN and then is not None)
 
 
-async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[str]) -> Throttles:
+async def read_throttles(gateway: Gateway, topics: Iterable[str], brokers: Iterable[str]) -> Throttles:
     """What is set now; `brokers` are ids, among them CLUSTER_DEFAULT. A topic that is gone and a broker that is away
     are left out. Raises KafkaError, GatewayError.
     """
     described = await config_requests.describe_topics(gateway, sorted(set(topics)), names=REPLICA_LISTS, lane=Lane.ACT)
-    found: dict[str, Values] = {}
+    found: dict[str, ThrottleValues] = {}
     for broker in sorted(set(brokers), key=lambda broker: (len(broker), broker)):
         try:
             found[broker] = await _rates(gateway, broker)
@@ -122,7 +128,7 @@ async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[str]) 
     )
 
 
-async def _rates(gateway: Gateway, broker: str) -> Values:
+async def _rates(gateway: Gateway, broker: str) -> ThrottleValues:
     if broker == config_requests.CLUSTER_DEFAULT:
         entries = await config_requests.describe_cluster_default(gateway, lane=Lane.ACT)
         return _own(entries, RATES, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -130,8 +136,8 @@ async def _rates(gateway: Gateway, broker: str) -> Values:
     return _own(entries, RATES, ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
-def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values:
-    found: Values = {}
+def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> ThrottleValues:
+    found: ThrottleValues = {}
     for name in names:
         entry = entries.get(name)
         own = entry is not None and entry.source is source
@@ -140,19 +146,21 @@ def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values
     return found
 
 
-async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = False, surely: bool = False) -> int:
+async def apply_throttles(
+    gateway: Gateway, then: Throttles, *, trust_hidden: bool = False, force_removal: bool = False
+) -> int:
     """Changes what differs; how many resources. A topic that is gone needs nothing. Raises GatewayError, KafkaError.
 
-    `surely`: what is to be absent is removed in any case, as a broker hears of what was just set a moment later; and
-    what Kafka refuses of one resource keeps no limit on another, it is raised at the end.
+    `force_removal`: values that are to be absent are removed in any case, because a broker learns of a new value a
+    moment later; and Kafka's refusal for one resource keeps no limit on another: it is raised at the end.
     """
-    now = await read(gateway, then.topics, then.brokers)
+    now = await read_throttles(gateway, then.topics, then.brokers)
     known = Throttles(
         {topic: values for topic, values in then.topics.items() if topic in now.topics},
         {broker: values for broker, values in then.brokers.items() if broker in now.brokers},
     )
     asked = changes(now, known, trust_hidden=trust_hidden)
-    removed = changes(_all_set(known), known) if surely else {}
+    removed = changes(_all_set(known), known) if force_removal else {}
     problem: KafkaError | None = None
     for resource, entries in {**removed, **asked}.items():
         try:
@@ -161,7 +169,7 @@ async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = Fa
             # Where nothing is seen to be set, a refusal for good is none: there may never have been leave to set it.
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (resource not in asked and not error.retriable):
                 continue
-            if not surely:
+            if not force_removal:
                 raise
             problem = problem or error
     if problem is not None:
@@ -172,7 +180,7 @@ async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = Fa
 def _all_set(then: Throttles) -> Throttles:
     """The same, but for what is to be absent, which is set."""
 
-    def values(found: Values) -> Values:
+    def values(found: ThrottleValues) -> ThrottleValues:
         return {name: "set" if value is None else value for name, value in found.items()}
 
     return Throttles(

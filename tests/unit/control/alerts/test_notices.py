@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.control.alerts.notices import Event, notices, open_counts
+from backend.control.alerts.notices import NoticeEvent, notices, open_counts
 from backend.control.findings.evaluate import Changes
 from tests.unit.control.findings.sights import NOW_MS, partition, replica, stored
 from tests.unit.control.findings.test_rules import rules
@@ -17,9 +17,9 @@ def test_what_opens_closes_and_grows_worse_is_told_and_what_stays_is_not() -> No
     worse = replace(THIN, severity="critical")
     changes = Changes(opened=[LOST], kept=[(stored(THIN, 2), worse)], closed=[stored(THIN, 3)])
     assert [(n.event, n.slug, n.severity) for n in notices(changes, {}, NOW_MS)] == [
-        (Event.OPENED, "offline", "critical"),
-        (Event.CHANGED, "thin-leader", "critical"),
-        (Event.CLOSED, "thin-leader", "warning"),
+        (NoticeEvent.OPENED, "offline", "critical"),
+        (NoticeEvent.CHANGED, "thin-leader", "critical"),
+        (NoticeEvent.CLOSED, "thin-leader", "warning"),
     ]
     assert notices(Changes(kept=[(stored(THIN), THIN)]), {}, NOW_MS) == []
 

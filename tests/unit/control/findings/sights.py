@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.control.findings.finding_context import Candidate, Sight
+from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import CopyEvent, Finding
 from backend.store.queries.lineage import FinishedSegment
@@ -131,7 +131,7 @@ def copy_event(outcome: str, *, age_ms: int = 0, broker_id: int = 1, error: str 
     return CopyEvent("orders", 0, broker_id, NOW_MS - age_ms, outcome, error)
 
 
-def sight(**more: Any) -> Sight:
+def context(**more: Any) -> FindingContext:
     """Three brokers, one healthy tiered partition."""
     row: dict[str, Any] = {
         "at_ms": NOW_MS,
@@ -142,7 +142,7 @@ def sight(**more: Any) -> Sight:
         "ledger_ms": NOW_MS,
         "finished": [],
     }
-    return Sight(**row | more)
+    return FindingContext(**row | more)
 
 
 def stored(candidate: Candidate, finding_id: int = 1, **more: Any) -> Finding:

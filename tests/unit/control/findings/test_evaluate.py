@@ -5,84 +5,84 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from backend.control.findings.catalogue import Rule
+from backend.control.findings.catalogue import FindingRule
 from backend.control.findings.disk_rates import rates, remember
 from backend.control.findings.evaluate import OBJECTS_MAX, SEEN_INTERVAL_MS, candidates, evaluate
-from backend.control.findings.finding_context import Candidate, Sight
-from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, disk, sight, stored
+from backend.control.findings.finding_context import Candidate, FindingContext
+from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, context, disk, stored
 
 BASE = Candidate(
     slug="rule", object="orders-0", severity="warning", sentence="So it is", why="Because.", action="Do something."
 )
 
 
-def saying(*found: Candidate) -> list[Rule]:
-    def rule(_: Sight) -> Iterable[Candidate]:
+def saying(*found: Candidate) -> list[FindingRule]:
+    def rule(_: FindingContext) -> Iterable[Candidate]:
         return found
 
     return [rule]
 
 
 def test_what_is_so_opens_and_what_is_no_longer_so_closes() -> None:
-    opened = evaluate(sight(), [], {}, saying(BASE))
+    opened = evaluate(context(), [], {}, saying(BASE))
     assert (opened.opened, opened.kept, opened.closed) == ([BASE], [], [])
     known = stored(BASE)
-    still = evaluate(sight(), [known], opened.waiting, saying(BASE))
+    still = evaluate(context(), [known], opened.waiting, saying(BASE))
     assert (still.opened, still.kept, still.closed) == ([], [], [])
     assert not still.worth_a_look
-    gone = evaluate(sight(), [known], still.waiting, saying())
+    gone = evaluate(context(), [known], still.waiting, saying())
     assert (gone.opened, gone.closed) == ([], [known])
     assert gone.worth_a_look
 
 
 def test_a_finding_opens_only_after_it_has_been_so_for_long_enough_without_a_break() -> None:
-    slow = replace(BASE, hold_ms=MINUTE_MS)
-    first = evaluate(sight(), [], {}, saying(slow))
+    slow = replace(BASE, for_ms=MINUTE_MS)
+    first = evaluate(context(), [], {}, saying(slow))
     assert first.opened == []
-    almost = evaluate(sight(at_ms=NOW_MS + MINUTE_MS - 1), [], first.waiting, saying(slow))
+    almost = evaluate(context(at_ms=NOW_MS + MINUTE_MS - 1), [], first.waiting, saying(slow))
     assert almost.opened == []
-    assert evaluate(sight(at_ms=NOW_MS + MINUTE_MS), [], almost.waiting, saying(slow)).opened == [slow]
-    broken = evaluate(sight(at_ms=NOW_MS + 1), [], almost.waiting, saying())
-    assert evaluate(sight(at_ms=NOW_MS + MINUTE_MS), [], broken.waiting, saying(slow)).opened == []
+    assert evaluate(context(at_ms=NOW_MS + MINUTE_MS), [], almost.waiting, saying(slow)).opened == [slow]
+    broken = evaluate(context(at_ms=NOW_MS + 1), [], almost.waiting, saying())
+    assert evaluate(context(at_ms=NOW_MS + MINUTE_MS), [], broken.waiting, saying(slow)).opened == []
 
 
 def test_what_is_open_stays_open_after_a_restart_without_waiting_again() -> None:
-    slow = replace(BASE, hold_ms=MINUTE_MS)
-    after = evaluate(sight(), [stored(slow)], {}, saying(slow))
+    slow = replace(BASE, for_ms=MINUTE_MS)
+    after = evaluate(context(), [stored(slow)], {}, saying(slow))
     assert (after.opened, after.closed) == ([], [])
 
 
 def test_what_changed_is_written_at_once_and_what_stays_now_and_then() -> None:
     known = stored(BASE)
     worse = replace(BASE, severity="critical")
-    changed = evaluate(sight(), [known], {}, saying(worse))
+    changed = evaluate(context(), [known], {}, saying(worse))
     assert changed.kept == [(known, worse)]
     assert changed.worth_a_look
     other_numbers = replace(BASE, why="Because, for longer.")
-    assert evaluate(sight(at_ms=NOW_MS + SEEN_INTERVAL_MS - 1), [known], {}, saying(other_numbers)).kept == []
-    due = evaluate(sight(at_ms=NOW_MS + SEEN_INTERVAL_MS), [known], {}, saying(other_numbers))
+    assert evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS - 1), [known], {}, saying(other_numbers)).kept == []
+    due = evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS), [known], {}, saying(other_numbers))
     assert due.kept == [(known, other_numbers)]
     assert not due.worth_a_look
 
 
 def test_a_graver_finding_takes_the_place_of_the_milder_one() -> None:
     mild = replace(BASE, slug="mild")
-    grave = replace(BASE, slug="grave", hold_ms=MINUTE_MS, replaces="mild")
-    first = evaluate(sight(), [], {}, saying(mild, grave))
+    grave = replace(BASE, slug="grave", for_ms=MINUTE_MS, replaces="mild")
+    first = evaluate(context(), [], {}, saying(mild, grave))
     assert first.opened == [mild]
-    later = evaluate(sight(at_ms=NOW_MS + MINUTE_MS), [stored(mild)], first.waiting, saying(mild, grave))
+    later = evaluate(context(at_ms=NOW_MS + MINUTE_MS), [stored(mild)], first.waiting, saying(mild, grave))
     assert later.opened == [grave]
     assert [finding.slug for finding in later.closed] == ["mild"]
 
 
 def test_of_the_same_rule_and_object_the_first_counts() -> None:
-    assert candidates(sight(), saying(BASE, replace(BASE, sentence="Again"))) == {("rule", "orders-0"): BASE}
+    assert candidates(context(), saying(BASE, replace(BASE, sentence="Again"))) == {("rule", "orders-0"): BASE}
 
 
 def test_a_rule_gives_five_hundred_objects_at_most_and_the_worst_of_them() -> None:
     many = [replace(BASE, object=f"orders-{number}") for number in range(OBJECTS_MAX)]
     worst = replace(BASE, object="worst", severity="critical")
-    found = candidates(sight(), saying(*many, worst))
+    found = candidates(context(), saying(*many, worst))
     assert len(found) == OBJECTS_MAX
     assert ("rule", "worst") in found
 

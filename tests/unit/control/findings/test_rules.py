@@ -8,10 +8,10 @@ import pytest
 
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
-from backend.control.findings.finding_context import SEVERITIES, Candidate, GroupOffset, Throttle
+from backend.control.findings.finding_context import SEVERITIES, Candidate, GroupOffset, ThrottleSetting
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplica
+from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.store.queries.findings import UncleanRecovery
 from backend.store.restoring import Restored
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS as ELR
@@ -21,23 +21,23 @@ from tests.unit.control.findings.sights import (
     MINUTE_MS,
     NOW_MS,
     broker,
+    context,
     copy_event,
     disk,
     finished,
     partition,
     replica,
     segment,
-    sight,
     topic,
 )
 
 METADATA = "__remote_log_metadata"
 
 
-def voters(number: int, *, catching_up: int = 0) -> list[QuorumReplica]:
+def voters(number: int, *, catching_up: int = 0) -> list[QuorumReplicaState]:
     """A quorum; its last voters have lost their copies."""
     return [
-        QuorumReplica(one, "voter", 100, NOW_MS, NOW_MS, counted=one <= number - catching_up)
+        QuorumReplicaState(one, "voter", 100, NOW_MS, NOW_MS, counted=one <= number - catching_up)
         for one in range(1, number + 1)
     ]
 
@@ -56,7 +56,7 @@ def meta(**more: Any) -> dict[str, Any]:
 
 def rules(**more: Any) -> dict[str, Candidate]:
     """What is so, by slug; no slug twice."""
-    found = candidates(sight(**more))
+    found = candidates(context(**more))
     assert len({slug for slug, _ in found}) == len(found)
     return {slug: candidate for (slug, _), candidate in found.items()}
 
@@ -115,16 +115,16 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "throttle-left": [
         (
-            {"throttles": [Throttle("leader.replication.throttled.replicas", "*", topic="orders")]},
+            {"throttles": [ThrottleSetting("leader.replication.throttled.replicas", "*", topic="orders")]},
             {
-                "throttles": [Throttle("leader.replication.throttled.replicas", "*", topic="orders")],
+                "throttles": [ThrottleSetting("leader.replication.throttled.replicas", "*", topic="orders")],
                 "partitions": [partition(adding_replicas=(3,))],
             },
         ),
         (
-            {"throttles": [Throttle("leader.replication.throttled.rate", "100", broker_id=-1)]},
+            {"throttles": [ThrottleSetting("leader.replication.throttled.rate", "100", broker_id=-1)]},
             {
-                "throttles": [Throttle("leader.replication.throttled.rate", "100", broker_id=-1)],
+                "throttles": [ThrottleSetting("leader.replication.throttled.rate", "100", broker_id=-1)],
                 "partitions": [partition(removing_replicas=(3,))],
             },
         ),
@@ -294,8 +294,8 @@ def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_m
     unknowing = [partition(pending_reason="leader_does_not_know", earliest_pending_upload_offset=-1)]
     found = rules(partitions=unknowing)
     assert set(found) == {"metadata-loading", "metadata-failed"}
-    assert (found["metadata-loading"].severity, found["metadata-loading"].hold_ms) == ("notice", 0)
-    assert (found["metadata-failed"].severity, found["metadata-failed"].hold_ms) == ("critical", 300_000)
+    assert (found["metadata-loading"].severity, found["metadata-loading"].for_ms) == ("notice", 0)
+    assert (found["metadata-failed"].severity, found["metadata-failed"].for_ms) == ("critical", 300_000)
     assert found["metadata-failed"].replaces == "metadata-loading"
     assert "-1 for the latest tiered offset" in found["metadata-loading"].why
     assert rules(partitions=[partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)]) == {}
@@ -333,7 +333,7 @@ def test_a_replica_with_data_is_in_no_trap_of_empty_ones() -> None:
 
 def test_a_replica_is_stuck_after_half_a_minute_and_one_that_gave_up_at_once() -> None:
     holds = {
-        phase: rules(replicas=[replica(2, **STUCK | {"phase": phase})], **STILL)["follower-stuck"].hold_ms
+        phase: rules(replicas=[replica(2, **STUCK | {"phase": phase})], **STILL)["follower-stuck"].for_ms
         for phase in ("DELAYED", "FETCHING", "FAILED")
     }
     assert holds == {"DELAYED": 30_000, "FETCHING": 30_000, "FAILED": 0}
@@ -354,7 +354,7 @@ def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute()
     moving = [partition(adding_replicas=(2,))]
     found = rules(partitions=moving, replicas=[replica(2, **STUCK)], **STILL)
     assert set(found) == {"move-stalled", "follower-stuck"}
-    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("no-progress", 60_000)
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].for_ms) == ("no-progress", 60_000)
     assert rules(partitions=moving, replicas=[replica(2, **STUCK)]) == {}
     assert rules(partitions=moving, replicas=[replica(2)], **STILL) == {}
     away = replica(2, in_isr=False, phase=None, error="Broker 2 is not alive.")
@@ -364,7 +364,7 @@ def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute()
 def test_a_move_that_was_asked_to_go_back_is_told_to_be_cancelled() -> None:
     both = [partition(adding_replicas=(2,), removing_replicas=(2,))]
     found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
-    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("added-and-removed", 30_000)
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].for_ms) == ("added-and-removed", 30_000)
     assert "Cancel" in found["move-stalled"].action
     joined = rules(partitions=both, replicas=[replica(2)])["move-stalled"]
     assert (joined.facts["rule"], joined.sentence) == ("added-and-removed", "Move stalled: orders-0 to broker 2")
@@ -402,7 +402,7 @@ def test_a_full_disk_is_critical_and_a_nearly_full_one_a_warning() -> None:
 def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quorum(
     number: int, catching_up: int, severity: str
 ) -> None:
-    looked_at = sight(quorum_replicas=voters(number, catching_up=catching_up))
+    looked_at = context(quorum_replicas=voters(number, catching_up=catching_up))
     found = [one for one in candidates(looked_at).values() if one.slug == "voter-catching-up"]
     assert [one.broker_id for one in found] == list(range(number - catching_up + 1, number + 1))
     assert {one.severity for one in found} == {severity}
@@ -410,7 +410,7 @@ def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quoru
 
 
 def test_an_observer_is_no_voter_that_catches_up() -> None:
-    observer = QuorumReplica(4, "observer", 10, NOW_MS, NOW_MS, counted=False)
+    observer = QuorumReplicaState(4, "observer", 10, NOW_MS, NOW_MS, counted=False)
     assert "voter-catching-up" not in rules(quorum_replicas=[*voters(3), observer])
 
 

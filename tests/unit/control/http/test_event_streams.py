@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backend.control.http.plan_events import STREAMS_MAX, STREAMS_OF_ONE_MAX, STREAMS_OF_VIEWERS_MAX, Feed
+from backend.control.http.plan_events import STREAMS_MAX, STREAMS_OF_ONE_MAX, STREAMS_OF_VIEWERS_MAX, PlanEventStream
 from backend.control.http.problems import Problem
-from backend.control.operations.audit_entries import Actor, Role
+from backend.control.operations.audit_entries import Actor, ActorRole
 
 # A feed that is not sent yet reads no row.
 ROW: Any = None
@@ -25,31 +25,31 @@ def nobody_listens() -> None:
     gc.collect()
 
 
-def listen(name: str, role: Role) -> Feed:
-    return Feed(look, ROW, Actor(name, role))
+def listen(name: str, role: ActorRole) -> PlanEventStream:
+    return PlanEventStream(look, ROW, Actor(name, role))
 
 
-def refused(name: str, role: Role) -> bool:
+def refused(name: str, role: ActorRole) -> bool:
     with pytest.raises(Problem) as problem:
         listen(name, role)
     return problem.value.status == 503
 
 
 def test_one_token_cannot_take_all_streams() -> None:
-    held = [listen("viewer", Role.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
-    assert refused("viewer", Role.VIEWER)
-    held.append(listen("another", Role.VIEWER))
+    held = [listen("viewer", ActorRole.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
+    assert refused("viewer", ActorRole.VIEWER)
+    held.append(listen("another", ActorRole.VIEWER))
 
 
 def test_viewers_together_leave_some_for_operators() -> None:
-    held = [listen(f"viewer {index}", Role.VIEWER) for index in range(STREAMS_OF_VIEWERS_MAX)]
-    assert refused("one more", Role.VIEWER)
-    held += [listen(f"operator {index}", Role.OPERATOR) for index in range(STREAMS_MAX - STREAMS_OF_VIEWERS_MAX)]
-    assert refused("one more", Role.OPERATOR)
+    held = [listen(f"viewer {index}", ActorRole.VIEWER) for index in range(STREAMS_OF_VIEWERS_MAX)]
+    assert refused("one more", ActorRole.VIEWER)
+    held += [listen(f"operator {index}", ActorRole.OPERATOR) for index in range(STREAMS_MAX - STREAMS_OF_VIEWERS_MAX)]
+    assert refused("one more", ActorRole.OPERATOR)
 
 
 def test_a_stream_that_nobody_sends_any_more_makes_room() -> None:
     for _ in range(2):
-        held = [listen("viewer", Role.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
-        assert refused("viewer", Role.VIEWER)
+        held = [listen("viewer", ActorRole.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
+        assert refused("viewer", ActorRole.VIEWER)
         del held

@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client.exposition import generate_latest
 from sqlalchemy import Engine, create_engine
 
-from backend.control.http.pipeline_metrics import PipelineNumbers
+from backend.control.http.pipeline_metrics import PipelineMetrics
 from backend.store import tables as t
 from backend.store.engine import create_engine as open_database
 from backend.store.engine import writing
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def scrape(engine: Engine) -> list[str]:
-    text = generate_latest(PipelineNumbers(engine, "c", lambda: NOW_MS)).decode()
+    text = generate_latest(PipelineMetrics(engine, "c", lambda: NOW_MS)).decode()
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from backend.control.http.token_guesses import ADDRESSES_MAX, BURST, RATE_PER_S, Guesses, network_of
+from backend.control.http.token_guesses import ADDRESSES_MAX, BURST, RATE_PER_S, TokenGuesses, network_of
 
 
-def guess(guesses: Guesses, number: int, address: str, now_s: float) -> bool:
+def guess(guesses: TokenGuesses, number: int, address: str, now_s: float) -> bool:
     """Tries a token that is none; whether it was looked up."""
     if guesses.wait_s(f"hash-{number}", address, now_s):
         return False
@@ -16,7 +16,7 @@ def guess(guesses: Guesses, number: int, address: str, now_s: float) -> bool:
 
 
 def test_an_address_tries_so_many_at_once_and_then_one_a_second() -> None:
-    guesses = Guesses()
+    guesses = TokenGuesses()
     assert sum(guess(guesses, number, "10.0.0.5", 0.0) for number in range(1_000)) == BURST
     assert guesses.wait_s("hash-x", "10.0.0.5", 0.0) == pytest.approx(1 / RATE_PER_S)
     later = sum(guess(guesses, number, "10.0.0.5", 1.0 + (number - 1_000) / 100) for number in range(1_000, 2_000))
@@ -25,7 +25,7 @@ def test_an_address_tries_so_many_at_once_and_then_one_a_second() -> None:
 
 
 def test_tokens_that_are_known_are_served_beside_an_attack_from_the_same_address() -> None:
-    guesses = Guesses()
+    guesses = TokenGuesses()
     assert guesses.wait_s("good", "127.0.0.1", 0.0) == 0
     guesses.known("good", "127.0.0.1")
     for number in range(100):
@@ -34,7 +34,7 @@ def test_tokens_that_are_known_are_served_beside_an_attack_from_the_same_address
 
 
 def test_known_tokens_use_up_no_tries() -> None:
-    guesses = Guesses()
+    guesses = TokenGuesses()
     for number in range(1_000):
         assert guesses.wait_s(f"good-{number}", "127.0.0.1", 0.0) == 0
         guesses.known(f"good-{number}", "127.0.0.1")
@@ -42,7 +42,7 @@ def test_known_tokens_use_up_no_tries() -> None:
 
 
 def test_the_audit_is_told_once_of_all_and_names_who_tried_most() -> None:
-    guesses = Guesses()
+    guesses = TokenGuesses()
     for number in range(30):
         guess(guesses, number, "10.0.0.5", 0.0)
     guess(guesses, 99, "10.0.0.6", 0.0)
@@ -52,7 +52,7 @@ def test_the_audit_is_told_once_of_all_and_names_who_tried_most() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    guesses = Guesses()
+    guesses = TokenGuesses()
     for number in range(3 * ADDRESSES_MAX):
         guess(guesses, number, f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", 0.0)
     assert len(guesses._left) <= ADDRESSES_MAX

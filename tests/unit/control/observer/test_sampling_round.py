@@ -8,21 +8,28 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.broker_connection import Address
-from backend.control.gateway.requests.metadata_requests import BrokerView, PartitionView
+from backend.control.gateway.broker_connection import BrokerAddress
+from backend.control.gateway.requests.metadata_requests import BrokerMetadata, PartitionMetadata
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import (
     BrokerFacts,
     ClusterFacts,
-    Ledger,
+    LedgerSums,
     PartitionFacts,
     RemoteFacts,
     ReplicaFacts,
 )
-from backend.control.observer.sampling_round import Context, Round, Unchanged, assemble
+from backend.control.observer.sampling_round import RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import uuid_text
-from backend.tiering.phase_inference import ExactPhase, FollowerSight, Memory, conclude, in_sync, stays_in_sync
+from backend.tiering.phase_inference import (
+    ExactPhase,
+    FollowerMemory,
+    FollowerObservation,
+    infer_phase,
+    phase_unchanged,
+    unchanged_conclusion,
+)
 from backend.tiering.phases import FollowerPhase
 
 BROKERS = (1, 2, 3)
@@ -30,7 +37,7 @@ ROUND_MS = 2_000
 
 
 def start(partition: int) -> PartitionFacts:
-    view = PartitionView("orders", bytes([7] * 16), partition, 1, 0, BROKERS, BROKERS, (), ErrorCode.NONE)
+    view = PartitionMetadata("orders", bytes([7] * 16), partition, 1, 0, BROKERS, BROKERS, (), ErrorCode.NONE)
     replicas = {b: ReplicaFacts(b, log_start=0, local_start=0, latest_tiered=-1, log_end=10) for b in BROKERS}
     return PartitionFacts(view, True, False, replicas, pending=0, high_watermark=10, epochs=((0, 0),))
 
@@ -61,41 +68,43 @@ def life(seed: int) -> list[ClusterFacts]:
     for number in range(60):
         partitions = [p if random.random() < 0.7 else changed(random, p) for p in partitions]
         brokers = {
-            b: BrokerFacts(BrokerView(b, Address("localhost", b), None), reachable=random.random() < 0.9)
+            b: BrokerFacts(BrokerMetadata(b, BrokerAddress("localhost", b), None), reachable=random.random() < 0.9)
             for b in BROKERS
         }
         rounds.append(ClusterFacts(number * ROUND_MS, "c", 1, {}, brokers, (), tuple(partitions)))
     return rounds
 
 
-def ledger(random: Random) -> Ledger:
+def ledger(random: Random) -> LedgerSums:
     """What the pipeline may have stored by then."""
     copied = random.choice((None, 3, 9))
     keys = [(uuid_text(bytes([topic] * 16)), number) for topic in (0, 1, 7) for number in range(4)]
-    return Ledger({key: RemoteFacts(100, 1, copied) for key in keys if random.random() < 0.8})
+    return LedgerSums({key: RemoteFacts(100, 1, copied) for key in keys if random.random() < 0.8})
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_life_is_told_the_same_with_and_without_what_was_concluded_before(seed: int) -> None:
-    def told(unchanged: Unchanged | None) -> list[Round]:
-        context, found, random = Context(), [], Random(seed)
+    def told(unchanged: RoundCache | None) -> list[SamplingRound]:
+        context, found, random = RoundContext(), [], Random(seed)
         for facts in life(seed):
             if random.random() < 0.3:
                 context = replace(context, ledger=ledger(random), flags={b: random.random() < 0.5 for b in BROKERS})
-            found.append(assemble(facts, context, unchanged))
+            found.append(conclude_round(facts, context, unchanged))
             context = found[-1].next_context(context)
         return found
 
-    assert told(Unchanged()) == told(None)
+    assert told(RoundCache()) == told(None)
 
 
 def test_a_follower_that_stays_in_sync_is_concluded_as_the_whole_rules_would() -> None:
     for seed in range(2_000):
         random = Random(seed)
-        memory = Memory(random.choice((*FollowerPhase, None)), random.randrange(9), random.choice((None, 0, 5)), 3)
+        memory = FollowerMemory(
+            random.choice((*FollowerPhase, None)), random.randrange(9), random.choice((None, 0, 5)), 3
+        )
         seen: dict[str, Any] = {"in_isr": random.random() < 0.8, "reachable": random.random() < 0.8}
         log_end = random.choice((None, 0, 5, 6))
-        sight = FollowerSight(
+        sight = FollowerObservation(
             **seen,
             at_ms=100_000,
             log_start=0,
@@ -107,16 +116,16 @@ def test_a_follower_that_stays_in_sync_is_concluded_as_the_whole_rules_would() -
             tiered=True,
             exact=random.choice((None, ExactPhase(FollowerPhase.FETCHING, 1, {}))),
         )
-        quiet = conclude(memory, sight) == (memory, in_sync(memory))
-        assert stays_in_sync(memory, **seen, log_end=log_end) == quiet, (memory, sight)
+        quiet = infer_phase(memory, sight) == (memory, unchanged_conclusion(memory))
+        assert phase_unchanged(memory, **seen, log_end=log_end) == quiet, (memory, sight)
 
 
 def test_what_did_not_change_is_the_very_object_of_the_round_before() -> None:
     facts = life(1)[0]
     quiet = [replace(facts, at_ms=number * ROUND_MS) for number in range(4)]
-    unchanged, context, rounds = Unchanged(), Context(), []
+    unchanged, context, rounds = RoundCache(), RoundContext(), []
     for at in quiet:
-        rounds.append(assemble(at, context, unchanged))
+        rounds.append(conclude_round(at, context, unchanged))
         context = rounds[-1].next_context(context)
     # The first round learns, the second sees that nothing moved.
     for before, after in ((rounds[2].partitions, rounds[3].partitions), (rounds[2].replicas, rounds[3].replicas)):

@@ -21,7 +21,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
-from backend.tiering.phase_inference import FollowerSight, conclude
+from backend.tiering.phase_inference import FollowerObservation, infer_phase
 from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
@@ -80,7 +80,7 @@ def has_what_it_had(nodes: Nodes) -> bool:
 def on_the_page(told: Mapping[str, Any]) -> str:
     """What the dashboard says of a replica whose phase was told so."""
     exact = exact_phase(dict(told))
-    _, seen = conclude(None, FollowerSight(1, False, True, 0, 0, 0, 0, 6, 7, tiered=True, exact=exact))
+    _, seen = infer_phase(None, FollowerObservation(1, False, True, 0, 0, 0, 0, 6, 7, tiered=True, exact=exact))
     assert seen.phase is not None
     row = replica_row(NEW, phase=seen.phase.value, phase_source=seen.source, evidence=dict(seen.evidence))
     return describe_phase(row, dict(seen.evidence))

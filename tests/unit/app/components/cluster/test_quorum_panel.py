@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 
 from app.components.cluster import quorum_panel
-from backend.control.gateway.requests.quorum_requests import Quorum, QuorumReplica
+from backend.control.gateway.requests.quorum_requests import QuorumInfo, QuorumReplicaState
 from backend.control.observer.watches.quorum_watch import (
     AGE_GAUGE,
     NONE_WRITTEN,
@@ -21,16 +21,16 @@ from backend.control.observer.watches.quorum_watch import (
 NOW_MS = 1_700_000_000_000
 
 
-def look(*replicas: QuorumReplica, snapshot: dict[str, Any] | None = None) -> dict[str, Any]:
-    return quorum_facts(Quorum(1, 7, 990, replicas), NOW_MS) | {"snapshot": snapshot, "cause": None}
+def look(*replicas: QuorumReplicaState, snapshot: dict[str, Any] | None = None) -> dict[str, Any]:
+    return quorum_facts(QuorumInfo(1, 7, 990, replicas), NOW_MS) | {"snapshot": snapshot, "cause": None}
 
 
-def replica(node_id: int, end: int = 1000, *, role: str = "voter", silent_ms: int = 100) -> QuorumReplica:
-    return QuorumReplica(node_id, role, end, NOW_MS - silent_ms, NOW_MS - silent_ms)
+def replica(node_id: int, end: int = 1000, *, role: str = "voter", silent_ms: int = 100) -> QuorumReplicaState:
+    return QuorumReplicaState(node_id, role, end, NOW_MS - silent_ms, NOW_MS - silent_ms)
 
 
 def test_lag_is_in_records_behind_the_leader_and_unknown_when_nothing_was_fetched() -> None:
-    found = look(replica(1), replica(2, 940), QuorumReplica(4, "observer", -1, -1, -1))
+    found = look(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
     assert [one["lag_records"] for one in found["replicas"]] == [0, 60, None]
     html = quorum_panel.table_html(found)
     assert ">60<" in html

@@ -18,7 +18,7 @@ RUNBOOKS = Path(__file__).resolve().parents[5] / "docs" / "runbooks"
 @pytest.mark.parametrize("slug", list(BY_SLUG))
 def test_a_scenario_has_a_script_a_page_to_watch_and_a_runbook(slug: str) -> None:
     one = BY_SLUG[slug]
-    assert slug in scripts.BREAK
+    assert slug in scripts.INJECT
     assert one.watch_page in NAMES
     assert one.runbook is None or (RUNBOOKS / f"{one.runbook}.md").is_file()
     assert 60 <= one.heals_after_s <= 900
@@ -26,14 +26,14 @@ def test_a_scenario_has_a_script_a_page_to_watch_and_a_runbook(slug: str) -> Non
 
 
 def test_the_scenarios_are_those_of_the_design_and_the_scripts_have_no_others() -> None:
-    assert set(scripts.BREAK) == {one.slug for one in SCENARIOS}
-    assert set(scripts.TAKES_BROKER) | set(scripts.BROKERS_NEEDED) <= set(scripts.BREAK)
+    assert set(scripts.INJECT) == {one.slug for one in SCENARIOS}
+    assert set(scripts.TAKES_BROKER) | set(scripts.BROKERS_NEEDED) <= set(scripts.INJECT)
 
 
 def test_without_brokers_of_its_own_the_lab_breaks_nothing() -> None:
     lab = FaultLab(gateway=None, machine=None, busy=lambda: False)  # type: ignore[arg-type]  # never asked
     assert (lab.refusal, lab.killable) == (NO_MACHINE, [])
     with pytest.raises(Conflict, match="without --process-per-broker"):
-        lab.break_it("store-away", None, "ann")
+        lab.inject("store-away", None, "ann")
     with pytest.raises(Conflict, match="nothing to heal"):
-        lab.heal()
+        lab.clear()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from backend.control.observer.sampling.sampling_interval import Pace, round_interval_ms, settings_interval_ms
+from backend.control.observer.sampling.sampling_interval import (
+    SamplingInterval,
+    round_interval_ms,
+    settings_interval_ms,
+)
 
 
 def test_a_small_cluster_is_sampled_as_often_as_is_set() -> None:
@@ -20,10 +24,10 @@ def test_a_large_cluster_is_sampled_as_often_as_its_brokers_can_bear() -> None:
 
 
 def test_a_round_follows_sooner_after_topics_came_or_went() -> None:
-    pace = Pace(2_000)
+    pace = SamplingInterval(2_000)
     seen = []
     for topics in ({b"a"}, {b"a", b"b"}, {b"a", b"b", b"c"}, {b"a", b"b", b"c"}, {b"a"}):
-        pace.saw(frozenset(topics))
+        pace.observe_topics(frozenset(topics))
         seen.append(pace.next_ms(80_000))
     assert seen == [80_000, 20_000, 20_000, 80_000, 20_000]
     assert pace.next_ms(80_000) == 80_000, "a round that failed saw nothing"
@@ -31,7 +35,7 @@ def test_a_round_follows_sooner_after_topics_came_or_went() -> None:
 
 @pytest.mark.parametrize(("interval_ms", "pause_ms"), [(2_000, 2_000), (7_000, 2_000), (1_000, 1_000)])
 def test_it_follows_no_sooner_than_in_a_small_cluster(interval_ms: int, pause_ms: int) -> None:
-    pace = Pace(2_000)
-    pace.saw(frozenset({b"a"}))
-    pace.saw(frozenset({b"b"}))
+    pace = SamplingInterval(2_000)
+    pace.observe_topics(frozenset({b"a"}))
+    pace.observe_topics(frozenset({b"b"}))
     assert pace.next_ms(interval_ms) == pause_ms

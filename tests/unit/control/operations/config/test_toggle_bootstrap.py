@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from backend.control.gateway.requests.config_requests import ConfigSource
-from backend.control.operations.config.config_precedence import changed, effective
+from backend.control.operations.config.config_precedence import effective, with_change
 from backend.control.operations.config.toggle_bootstrap import (
     SETTING,
     ToggleBootstrap,
@@ -20,7 +20,7 @@ from backend.control.operations.config.toggle_bootstrap import (
     effective_matrix,
     level_now,
 )
-from backend.control.operations.lifecycle.plan_draft import Outcome
+from backend.control.operations.lifecycle.plan_draft import CheckOutcome
 
 ESTIMATE = {"blocked": 0, "stale": False}
 VALUES = (None, "true", "false")
@@ -51,7 +51,7 @@ def test_the_first_level_that_is_set_wins(own: str | None, default: str | None, 
     }
     wins = next(value for value in (own, default, static, "false") if value is not None)
     assert effective(levels).value == wins
-    assert effective(changed(levels, ConfigSource.DYNAMIC_BROKER_CONFIG, "true")).value == "true"
+    assert effective(with_change(levels, ConfigSource.DYNAMIC_BROKER_CONFIG, "true")).value == "true"
 
 
 def test_a_brokers_own_false_keeps_it_out_of_the_cluster_default() -> None:
@@ -62,7 +62,7 @@ def test_a_brokers_own_false_keeps_it_out_of_the_cluster_default() -> None:
         (2, "false", "false"),
     ]
     found = {check.name: check for check in checks(ToggleInputs(enable=True), state, rows, ESTIMATE)}
-    assert found["own-values"].outcome is Outcome.WARNING
+    assert found["own-values"].outcome is CheckOutcome.WARNING
     assert "Broker 2" in found["own-values"].sentence
 
 
@@ -98,20 +98,20 @@ def test_a_change_that_changes_nothing_is_refused() -> None:
     state = snapshot("true", b1=look(default="true"))
     inputs = ToggleInputs(enable=True)
     found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
-    assert (found[0].name, found[0].outcome) == ("change", Outcome.REFUSED)
+    assert (found[0].name, found[0].outcome) == ("change", CheckOutcome.REFUSED)
 
 
 @pytest.mark.parametrize(
     ("problem", "inputs", "outcome"),
     [
-        ("unsupported", ToggleInputs(scope="broker", broker_id=2, enable=True), Outcome.REFUSED),
-        ("unsupported", ToggleInputs(enable=True), Outcome.WARNING),
-        ("unreachable", ToggleInputs(scope="broker", broker_id=2, enable=True), Outcome.REFUSED),
-        ("unreachable", ToggleInputs(enable=True), Outcome.WARNING),
+        ("unsupported", ToggleInputs(scope="broker", broker_id=2, enable=True), CheckOutcome.REFUSED),
+        ("unsupported", ToggleInputs(enable=True), CheckOutcome.WARNING),
+        ("unreachable", ToggleInputs(scope="broker", broker_id=2, enable=True), CheckOutcome.REFUSED),
+        ("unreachable", ToggleInputs(enable=True), CheckOutcome.WARNING),
     ],
 )
 def test_a_broker_that_is_too_old_or_away_stops_its_own_change_only(
-    problem: str, inputs: ToggleInputs, outcome: Outcome
+    problem: str, inputs: ToggleInputs, outcome: CheckOutcome
 ) -> None:
     state = snapshot(b1=look(), b2={"levels": None, "problem": problem})
     found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
@@ -123,7 +123,7 @@ def test_a_cluster_without_the_setting_is_refused() -> None:
     state = snapshot(b1={"levels": None, "problem": "unsupported"})
     inputs = ToggleInputs(enable=True)
     found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
-    assert found[0].outcome is Outcome.REFUSED
+    assert found[0].outcome is CheckOutcome.REFUSED
     assert "4.3" in found[0].sentence
 
 

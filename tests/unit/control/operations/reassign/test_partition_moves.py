@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from backend.control.gateway.requests.config_requests import BROKER, TOPIC, AlterOp, Resource
-from backend.control.operations.config.topic_config_rules import deletes_remote, rules
-from backend.control.operations.lifecycle.plan_draft import Outcome
+from backend.control.gateway.requests.config_requests import BROKER, TOPIC, AlterOp, ConfigResource
+from backend.control.operations.config.topic_config_rules import check_topic_config, deletes_remote
+from backend.control.operations.lifecycle.plan_draft import CheckOutcome
 from backend.control.operations.reassign import copy_estimate, reassignment_checks, replication_throttles
-from backend.control.operations.reassign.copy_estimate import Copy
+from backend.control.operations.reassign.copy_estimate import ReplicaCopy
 from backend.control.operations.reassign.partition_moves import (
-    Aim,
-    Now,
-    Standing,
+    CurrentReplicas,
+    MoveState,
+    PlannedMove,
+    move_state,
+    move_states,
     next_batch,
-    standing,
-    standings,
-    way_back,
+    rollback_request,
 )
-from backend.control.operations.reassign.reassignment_checks import Facts
+from backend.control.operations.reassign.reassignment_checks import ReassignmentFacts
 from backend.control.operations.reassign.replication_throttles import (
     FOLLOWER_REPLICAS,
     HIDDEN,
@@ -32,44 +32,44 @@ from backend.tiering.estimate import PartitionEstimate, Verdict
 from backend.tiering.ids import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-AIM = Aim("id", (1, 2), (3, 2))
-BEFORE = Now("id", (1, 2), (), (), (1, 2), 1)
-MOVING = Now("id", (3, 2, 1), (3,), (1,), (1, 2), 1)
-DONE = Now("id", (3, 2), (), (), (2, 3), 2)
-CANCELLED = Now("id", (2, 1), (), (), (1, 2), 1)
+AIM = PlannedMove("id", (1, 2), (3, 2))
+BEFORE = CurrentReplicas("id", (1, 2), (), (), (1, 2), 1)
+MOVING = CurrentReplicas("id", (3, 2, 1), (3,), (1,), (1, 2), 1)
+DONE = CurrentReplicas("id", (3, 2), (), (), (2, 3), 2)
+CANCELLED = CurrentReplicas("id", (2, 1), (), (), (1, 2), 1)
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (BEFORE, Standing.WAITING),
-        (MOVING, Standing.MOVING),
-        (DONE, Standing.DONE),
-        (None, Standing.GONE),
-        (replace(BEFORE, topic_id="another"), Standing.GONE),
-        (replace(MOVING, replicas=(4, 2, 1), adding=(4,)), Standing.CHANGED),
-        (replace(BEFORE, replicas=(4, 2)), Standing.CHANGED),
+        (BEFORE, MoveState.WAITING),
+        (MOVING, MoveState.MOVING),
+        (DONE, MoveState.DONE),
+        (None, MoveState.GONE),
+        (replace(BEFORE, topic_id="another"), MoveState.GONE),
+        (replace(MOVING, replicas=(4, 2, 1), adding=(4,)), MoveState.CHANGED),
+        (replace(BEFORE, replicas=(4, 2)), MoveState.CHANGED),
     ],
 )
-def test_a_partition_s_standing_is_read_from_the_cluster(now: Now | None, expected: Standing) -> None:
-    assert standing(AIM, now) is expected
+def test_a_partition_s_standing_is_read_from_the_cluster(now: CurrentReplicas | None, expected: MoveState) -> None:
+    assert move_state(AIM, now) is expected
 
 
 def test_no_more_partitions_move_at_once_than_are_allowed() -> None:
-    aims = {TopicPartition("t", n): AIM for n in range(5)}
-    stand = dict.fromkeys(aims, Standing.WAITING) | {TopicPartition("t", 0): Standing.MOVING}
-    assert len(next_batch(aims, stand, at_once=3).assign) == 2
-    assert next_batch(aims, stand, at_once=1).nothing
-    assert next_batch(aims, stand, at_once=0).nothing
+    moves = {TopicPartition("t", n): AIM for n in range(5)}
+    stand = dict.fromkeys(moves, MoveState.WAITING) | {TopicPartition("t", 0): MoveState.MOVING}
+    assert len(next_batch(moves, stand, at_once=3).assign) == 2
+    assert next_batch(moves, stand, at_once=1).nothing
+    assert next_batch(moves, stand, at_once=0).nothing
 
 
 def test_a_stop_cancels_what_moves_and_puts_the_old_order_back() -> None:
-    aims = {A: AIM, B: AIM}
-    first = way_back(aims, {A: MOVING, B: DONE}, standings(aims, {A: MOVING, B: DONE}))
+    moves = {A: AIM, B: AIM}
+    first = rollback_request(moves, {A: MOVING, B: DONE}, move_states(moves, {A: MOVING, B: DONE}))
     assert (list(first.cancel), first.assign) == ([A], {})
-    then = way_back(aims, {A: CANCELLED, B: DONE}, standings(aims, {A: CANCELLED, B: DONE}))
+    then = rollback_request(moves, {A: CANCELLED, B: DONE}, move_states(moves, {A: CANCELLED, B: DONE}))
     assert (list(then.cancel), then.assign) == ([], {A: (1, 2)})
-    assert way_back(aims, {A: BEFORE, B: DONE}, standings(aims, {A: BEFORE, B: DONE})).nothing
+    assert rollback_request(moves, {A: BEFORE, B: DONE}, move_states(moves, {A: BEFORE, B: DONE})).nothing
 
 
 NONE = Throttles(
@@ -79,7 +79,7 @@ NONE = Throttles(
 
 
 def test_the_limit_names_sources_joining_replicas_and_every_broker_concerned() -> None:
-    found = replication_throttles.wanted(NONE, {A: AIM, B: Aim("id", (1, 2), (1,))}, 1000)
+    found = replication_throttles.throttles_for(NONE, {A: AIM, B: PlannedMove("id", (1, 2), (1,))}, 1000)
     assert found.topics["t"] == {LEADER_REPLICAS: "0:1,0:2", FOLLOWER_REPLICAS: "0:3"}
     assert set(found.brokers) == {"1", "2", "3"}
     asked = replication_throttles.changes(NONE, found)
@@ -89,9 +89,9 @@ def test_the_limit_names_sources_joining_replicas_and_every_broker_concerned() -
 
 def test_what_others_named_stays_named_and_comes_back() -> None:
     before = Throttles({"t": {LEADER_REPLICAS: "7:1", FOLLOWER_REPLICAS: "*"}}, {})
-    found = replication_throttles.wanted(before, {A: AIM}, 1000)
+    found = replication_throttles.throttles_for(before, {A: AIM}, 1000)
     assert found.topics["t"] == {LEADER_REPLICAS: "7:1,0:1,0:2", FOLLOWER_REPLICAS: "*"}
-    back = replication_throttles.changes(found, before)[Resource(TOPIC, "t")]
+    back = replication_throttles.changes(found, before)[ConfigResource(TOPIC, "t")]
     assert [(change.name, change.op, change.value) for change in back] == [(LEADER_REPLICAS, AlterOp.SET, "7:1")]
 
 
@@ -101,20 +101,20 @@ def test_a_rate_that_kafka_hides_is_removed_and_not_set_at_every_step() -> None:
     assert replication_throttles.changes(now, same) != {}
     assert replication_throttles.changes(now, same, trust_hidden=True) == {}
     gone = replication_throttles.changes(now, Throttles({}, {"1": {LEADER_RATE: None}}), trust_hidden=True)
-    assert [change.op for change in gone[Resource(BROKER, "1")]] == [AlterOp.DELETE]
+    assert [change.op for change in gone[ConfigResource(BROKER, "1")]] == [AlterOp.DELETE]
 
 
 def test_the_flag_of_the_joining_broker_decides_which_bytes_count() -> None:
     estimate = PartitionEstimate("t", 0, Verdict.QUALIFIES, "", off_bytes=1000, on_bytes=100)
-    aims = {A: Aim("id", (1,), (1, 2, 3))}
-    copies = copy_estimate.copies(aims, {A: 1}, {A: estimate}, {2: True, 3: False})
+    moves = {A: PlannedMove("id", (1,), (1, 2, 3))}
+    copies = copy_estimate.copies(moves, {A: 1}, {A: estimate}, {2: True, 3: False})
     found = copy_estimate.estimate_json(copies, throttle_bytes_per_s=100, age={})
     assert (found["off_bytes"], found["on_bytes"], found["in_effect_bytes"]) == (2000, 200, 1100)
     # Broker 1 sends all of it, so it is the busiest.
     assert (found["off_ms"], found["on_ms"], found["in_effect_ms"]) == (20_000, 2_000, 11_000)
 
 
-FACTS = Facts(
+FACTS = ReassignmentFacts(
     now={A: BEFORE},
     registered=frozenset({1, 2, 3}),
     alive=frozenset({1, 2, 3}),
@@ -124,13 +124,15 @@ FACTS = Facts(
     usable_bytes={3: 10_000},
     total_bytes={3: 20_000},
 )
-COPY = Copy("t", 0, 3, 1, 1000, 100, False, "qualifies", "")
+COPY = ReplicaCopy("t", 0, 3, 1, 1000, 100, False, "qualifies", "")
 
 
-def judged(aim: Aim = AIM, facts: Facts = FACTS, copy: Copy = COPY, limit: int | None = 500) -> dict[str, Outcome]:
-    found = reassignment_checks.checks({A: aim}, facts, [copy] if aim.adding else [], limit)
+def judged(
+    move: PlannedMove = AIM, facts: ReassignmentFacts = FACTS, copy: ReplicaCopy = COPY, limit: int | None = 500
+) -> dict[str, CheckOutcome]:
+    found = reassignment_checks.checks({A: move}, facts, [copy] if move.adding else [], limit)
     assert [c.outcome for c in found] == sorted((c.outcome for c in found), key=["refused", "warning", "ok"].index)
-    return {check.name: check.outcome for check in found if check.outcome is not Outcome.OK}
+    return {check.name: check.outcome for check in found if check.outcome is not CheckOutcome.OK}
 
 
 def test_nothing_speaks_against_an_ordinary_move() -> None:
@@ -138,19 +140,25 @@ def test_nothing_speaks_against_an_ordinary_move() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aim", "facts", "copy", "limit", "expected"),
+    ("move", "facts", "copy", "limit", "expected"),
     [
-        (Aim("id", (1, 2), (1, 2)), FACTS, COPY, 500, {"change": "refused"}),
-        (Aim("id", (1, 2), (9, 2)), replace(FACTS, registered=frozenset({1, 2})), COPY, 500, {"brokers": "refused"}),
-        (Aim("id", (1, 2), (3, 3)), FACTS, COPY, 500, {"brokers": "refused"}),
+        (PlannedMove("id", (1, 2), (1, 2)), FACTS, COPY, 500, {"change": "refused"}),
+        (
+            PlannedMove("id", (1, 2), (9, 2)),
+            replace(FACTS, registered=frozenset({1, 2})),
+            COPY,
+            500,
+            {"brokers": "refused"},
+        ),
+        (PlannedMove("id", (1, 2), (3, 3)), FACTS, COPY, 500, {"brokers": "refused"}),
         (AIM, replace(FACTS, alive=frozenset({1, 2})), COPY, 500, {"brokers": "refused"}),
         (AIM, replace(FACTS, now={A: replace(BEFORE, leader=-1)}), COPY, 500, {"leader": "refused"}),
         (AIM, replace(FACTS, now={A: MOVING}), COPY, 500, {"in-progress": "refused", "in-sync": "warning"}),
         (AIM, replace(FACTS, running_plan=7), COPY, 500, {"in-progress": "warning"}),
-        (Aim("id", (1, 2), (1,)), replace(FACTS, min_isr={"t": 2}), COPY, 500, {"in-sync": "refused"}),
+        (PlannedMove("id", (1, 2), (1,)), replace(FACTS, min_isr={"t": 2}), COPY, 500, {"in-sync": "refused"}),
         (AIM, replace(FACTS, min_isr={"t": 2}, now={A: replace(BEFORE, isr=(1,))}), COPY, 500, {"in-sync": "refused"}),
         (
-            Aim("id", (1, 2), (2,)),
+            PlannedMove("id", (1, 2), (2,)),
             replace(FACTS, now={A: replace(BEFORE, isr=(1,))}),
             COPY,
             500,
@@ -168,7 +176,7 @@ def test_nothing_speaks_against_an_ordinary_move() -> None:
         (AIM, FACTS, replace(COPY, off_bytes=None, verdict="unknown"), 500, {"estimate": "warning"}),
         (AIM, FACTS, replace(COPY, flag_on=True), 500, {"thin-leader": "warning"}),
         (
-            Aim("id", (1, 2), (2, 1)),
+            PlannedMove("id", (1, 2), (2, 1)),
             replace(FACTS, local_bytes={(A, 1): 1000, (A, 2): 499}),
             COPY,
             500,
@@ -177,9 +185,9 @@ def test_nothing_speaks_against_an_ordinary_move() -> None:
     ],
 )
 def test_what_speaks_against_a_move(
-    aim: Aim, facts: Facts, copy: Copy, limit: int | None, expected: dict[str, str]
+    move: PlannedMove, facts: ReassignmentFacts, copy: ReplicaCopy, limit: int | None, expected: dict[str, str]
 ) -> None:
-    assert judged(aim, facts, copy, limit) == expected
+    assert judged(move, facts, copy, limit) == expected
 
 
 TIERED = {
@@ -215,5 +223,5 @@ TIERED = {
 def test_tiering_settings_are_held_against_kafka_s_rules(
     settings: dict[str, str | None], effective: dict[str, str | None], expected: dict[str, str]
 ) -> None:
-    assert {check.name: check.outcome for check in rules(settings, effective, 1000)} == expected
+    assert {check.name: check.outcome for check in check_topic_config(settings, effective, 1000)} == expected
     assert deletes_remote(settings) == ("remote.log.delete.on.disable" in settings)

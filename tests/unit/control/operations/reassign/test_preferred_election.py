@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.control.gateway.requests.metadata_requests import PartitionView
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.operations.reassign.preferred_election import not_moved
 from backend.protocol.errors import ErrorCode
 
-STAYED = PartitionView("orders", bytes(16), 3, 2, 7, (1, 2), (2,), (), ErrorCode.NONE)
+STAYED = PartitionMetadata("orders", bytes(16), 3, 2, 7, (1, 2), (2,), (), ErrorCode.NONE)
 
 
 def test_why_a_leader_stayed_and_what_to_do_is_told() -> None:

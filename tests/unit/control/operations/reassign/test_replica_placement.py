@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 
 from backend.control.operations.reassign import replica_placement
-from backend.control.operations.reassign.replica_placement import BrokerPlace, Impossible, Layout
+from backend.control.operations.reassign.replica_placement import BrokerRack, PlacementImpossible, ReplicaLayout
 from backend.tiering.ids import TopicPartition
 
 
-def layout(lists: list[tuple[int, ...]], racks: dict[int, str] | None = None, brokers: int = 4) -> Layout:
+def layout(lists: list[tuple[int, ...]], racks: dict[int, str] | None = None, brokers: int = 4) -> ReplicaLayout:
     replicas = {TopicPartition("t", number): found for number, found in enumerate(lists)}
-    places = [BrokerPlace(b, (racks or {}).get(b)) for b in range(1, brokers + 1)]
-    return Layout.of(replicas, places)
+    places = [BrokerRack(b, (racks or {}).get(b)) for b in range(1, brokers + 1)]
+    return ReplicaLayout.of(replicas, places)
 
 
 def lists(found: dict[TopicPartition, tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -29,14 +29,14 @@ def test_a_broker_joins_at_the_end_and_only_where_it_is_not() -> None:
 def test_the_last_replica_is_never_removed() -> None:
     now = layout([(1, 2), (1,)])
     assert lists(replica_placement.remove(now, [TopicPartition("t", 0)], [1])) == [(2,)]
-    with pytest.raises(Impossible, match="t-1 would have no replica left"):
+    with pytest.raises(PlacementImpossible, match="t-1 would have no replica left"):
         replica_placement.remove(now, now.replicas, [1])
 
 
 def test_a_move_keeps_the_place_in_the_list() -> None:
     now = layout([(1, 2), (2, 1), (3, 2)])
     assert lists(replica_placement.move(now, now.replicas, 1, 4)) == [(4, 2), (2, 4)]
-    with pytest.raises(Impossible, match="a replica on broker 2 already"):
+    with pytest.raises(PlacementImpossible, match="a replica on broker 2 already"):
         replica_placement.move(now, now.replicas, 1, 2)
 
 
@@ -47,7 +47,7 @@ def test_more_replicas_go_to_the_least_loaded_brokers_and_fewer_leave_from_the_e
     load = Counter(b for found in more for b in found)
     assert max(load.values()) - min(load.values()) <= 1
     assert lists(replica_placement.replication_factor(now, now.replicas, 1)) == [(1,), (1,), (1,)]
-    with pytest.raises(Impossible, match="No broker is left"):
+    with pytest.raises(PlacementImpossible, match="No broker is left"):
         replica_placement.replication_factor(now, now.replicas, 5)
 
 
@@ -70,7 +70,7 @@ def test_two_brokers_swap_what_they_lead_where_both_have_a_replica() -> None:
     now = layout([(1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3)])
     found = replica_placement.swap_leaders(now, now.replicas, 1, 2)
     assert {tp.partition: replicas for tp, replicas in found.items()} == {0: (2, 1, 3), 1: (1, 3, 2)}
-    with pytest.raises(Impossible, match="No partition has replicas on brokers 2 and 3"):
+    with pytest.raises(PlacementImpossible, match="No partition has replicas on brokers 2 and 3"):
         replica_placement.swap_leaders(layout([(1, 2, 3)]), [TopicPartition("t", 0)], 2, 3)
 
 

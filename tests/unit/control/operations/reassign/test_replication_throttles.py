@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.control.findings.finding_context import Throttle
+from backend.control.findings.finding_context import ThrottleSetting
 from backend.control.gateway.requests.config_requests import ConfigEntry, ConfigSource, ConfigType
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.watches.finding_watch import throttles
@@ -32,9 +32,9 @@ def test_a_throttle_is_what_somebody_has_set() -> None:
     )
     topics = [topic("orders", {REPLICAS: "0:1"}), topic("bills", {REPLICAS: ""}), topic("new", None)]
     assert throttles(settings, topics) == [
-        Throttle(REPLICAS, "0:1", topic="orders"),
-        Throttle(RATE, "100", broker_id=1),
-        Throttle(RATE, "200", broker_id=-1),
+        ThrottleSetting(REPLICAS, "0:1", topic="orders"),
+        ThrottleSetting(RATE, "100", broker_id=1),
+        ThrottleSetting(RATE, "200", broker_id=-1),
     ]
 
 
