@@ -33,33 +33,34 @@ from backend.engine.coordinator.group.classic.classic_group import (
     Takeover,
 )
 from backend.engine.coordinator.group.classic.joining import Joining
-from backend.engine.coordinator.group.classic.rebalance import check_member
+from backend.engine.coordinator.group.classic.rebalance import GroupUpdate, check_member
 from backend.protocol.errors import ErrorCode
 
 
 def step(group: Group, event: GroupEvent, limits: GroupLimits) -> tuple[Group, list[GroupEffect]]:
     """The group after the event, and what to do, in order."""
-    turn = _Turn(group, limits)
+    update = GroupUpdate(group, limits)
+    joining, members = Joining(update), _MemberEvents(update)
     match event:
         case Join():
-            turn.join(event)
-        case Sync():
-            turn.sync(event)
-        case GroupHeartbeat():
-            turn.heartbeat(event)
-        case Leave():
-            turn.leave(event)
-        case GroupTick():
-            turn.tick(event.now_ms)
-        case GroupStored():
-            turn.stored(event)
+            joining.join(event)
         case StaticStored():
-            turn.static_stored(event)
+            joining.static_stored(event)
+        case Sync():
+            members.sync(event)
+        case GroupHeartbeat():
+            members.heartbeat(event)
+        case Leave():
+            members.leave(event)
+        case GroupTick():
+            members.tick(event.now_ms)
+        case GroupStored():
+            members.stored(event)
         case Takeover():
-            turn.prepare_rebalance(event.now_ms)
+            update.prepare_rebalance(event.now_ms)
         case _:
             assert_never(event)
-    return turn.result()
+    return update.result()
 
 
 def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -92,128 +93,141 @@ def check_transactional_commit(group: Group, member_id: str, instance_id: str | 
     return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
 
-class _Turn(Joining):
-    """All events."""
+class _MemberEvents:
+    """SyncGroup, Heartbeat, LeaveGroup and time; changes the `GroupUpdate` that it gets."""
+
+    def __init__(self, group: GroupUpdate) -> None:
+        self._group = group
 
     # Sync
 
     def sync(self, event: Sync) -> None:
         error = self._check_sync(event)
         if error is not ErrorCode.NONE:
-            self.effects.append(ReplySync(event.token, SyncResult(error)))
+            self._group.effects.append(ReplySync(event.token, SyncResult(error)))
             return
-        member = self.members[event.member_id]
-        self.has_synced(member.member_id)
-        if self.state is GroupState.STABLE:
-            self._answer_sync(event.token, self.renew(member, event.now_ms))
+        member = self._group.members[event.member_id]
+        self._group.has_synced(member.member_id)
+        if self._group.state is GroupState.STABLE:
+            self._answer_sync(event.token, self._group.renew(member, event.now_ms))
             return
-        self.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        self.change(replace(member, sync_token=event.token))
-        if member.member_id == self.leader and self.storing is None:
-            self.storing = {name: bytes(event.assignments.get(name, b"")) for name in self.members}
-            self.effects.append(StoreGroup(self._assigned(self.storing), report=True))
+        self._group.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._group.change(replace(member, sync_token=event.token))
+        if member.member_id == self._group.leader and self._group.storing is None:
+            self._group.storing = {name: bytes(event.assignments.get(name, b"")) for name in self._group.members}
+            self._group.effects.append(StoreGroup(self._assigned(self._group.storing), report=True))
 
     def _check_sync(self, event: Sync) -> ErrorCode:
-        error = check_member(self.group(), event.member_id, event.instance_id)
+        error = check_member(self._group.value(), event.member_id, event.instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if event.generation != self.generation:
+        if event.generation != self._group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if event.protocol_type not in (None, self.protocol_type) or event.protocol_name not in (
+        if event.protocol_type not in (None, self._group.protocol_type) or event.protocol_name not in (
             None,
-            self.protocol_name,
+            self._group.protocol_name,
         ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if self.state is GroupState.EMPTY:
+        if self._group.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+        return (
+            ErrorCode.REBALANCE_IN_PROGRESS if self._group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+        )
 
     def _assigned(self, assignments: Mapping[str, bytes]) -> Group:
-        group = self.group()
+        group = self._group.value()
         members = {
             name: replace(member, assignment=assignments.get(name, b"")) for name, member in group.members.items()
         }
         return replace(group, members=members)
 
     def _answer_sync(self, token: int, member: Member) -> None:
-        result = SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
-        self.effects.append(ReplySync(token, result))
+        result = SyncResult(ErrorCode.NONE, self._group.protocol_type, self._group.protocol_name, member.assignment)
+        self._group.effects.append(ReplySync(token, result))
 
     def stored(self, event: GroupStored) -> None:
-        storing = self.storing
-        if self.state is not GroupState.COMPLETING_REBALANCE or storing is None or event.generation != self.generation:
+        storing = self._group.storing
+        if (
+            self._group.state is not GroupState.COMPLETING_REBALANCE
+            or storing is None
+            or event.generation != self._group.generation
+        ):
             return
         if event.error is not ErrorCode.NONE:
-            for member in list(self.members.values()):
-                self.refuse_waiting_sync(member, event.error)
-                self.renew(replace(member, sync_token=None, assignment=b""), event.now_ms)
-            self.prepare_rebalance(event.now_ms)
+            for member in list(self._group.members.values()):
+                self._group.refuse_waiting_sync(member, event.error)
+                self._group.renew(replace(member, sync_token=None, assignment=b""), event.now_ms)
+            self._group.prepare_rebalance(event.now_ms)
             return
-        self.move_to(GroupState.STABLE)
-        for member in list(self.members.values()):
+        self._group.move_to(GroupState.STABLE)
+        for member in list(self._group.members.values()):
             token = member.sync_token
-            assigned = self.change(replace(member, assignment=storing.get(member.member_id, b""), sync_token=None))
+            assigned = self._group.change(
+                replace(member, assignment=storing.get(member.member_id, b""), sync_token=None)
+            )
             if token is not None:
                 # The others' sessions go on: they may fetch their assignment later.
-                self._answer_sync(token, self.renew(assigned, event.now_ms))
+                self._answer_sync(token, self._group.renew(assigned, event.now_ms))
 
     # Heartbeat, leave, time
 
     def heartbeat(self, event: GroupHeartbeat) -> None:
-        self.effects.append(Reply(event.token, self._heartbeat_error(event)))
+        self._group.effects.append(Reply(event.token, self._heartbeat_error(event)))
 
     def _heartbeat_error(self, event: GroupHeartbeat) -> ErrorCode:
-        error = check_member(self.group(), event.member_id, event.instance_id)
+        error = check_member(self._group.value(), event.member_id, event.instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if event.generation != self.generation:
+        if event.generation != self._group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        self.renew(self.members[event.member_id], event.now_ms)
-        preparing = self.state is GroupState.PREPARING_REBALANCE
+        self._group.renew(self._group.members[event.member_id], event.now_ms)
+        preparing = self._group.state is GroupState.PREPARING_REBALANCE
         return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
     def leave(self, event: Leave) -> None:
         errors: list[ErrorCode] = []
-        members, pending = len(self.members), len(self.pending)
+        members, pending = len(self._group.members), len(self._group.pending)
         for member_id, instance_id in event.members:
             error, gone = self._leaving(member_id, instance_id)
             errors.append(error)
             if gone is not None:
-                self.remove(gone)
-        self.effects.append(ReplyLeave(event.token, tuple(errors)))
+                self._group.remove(gone)
+        self._group.effects.append(ReplyLeave(event.token, tuple(errors)))
         self._after_removal(members, pending, event.now_ms)
 
     def _leaving(self, member_id: str, instance_id: str | None) -> tuple[ErrorCode, Member | None]:
-        if instance_id is None and member_id in self.pending:
-            del self.pending[member_id]
+        if instance_id is None and member_id in self._group.pending:
+            del self._group.pending[member_id]
             return ErrorCode.NONE, None
-        static = self.static(instance_id)
+        static = self._group.static(instance_id)
         if instance_id is not None:
             if static is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID, None
             if member_id not in ("", static.member_id):
                 return ErrorCode.FENCED_INSTANCE_ID, None
             return ErrorCode.NONE, static
-        member = self.members.get(member_id)
+        member = self._group.members.get(member_id)
         return (ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE), member
 
     def _after_removal(self, members: int, pending: int, now_ms: float) -> None:
         """Goes on if there are fewer members, or fewer who may become one, than there were."""
-        if self.state is GroupState.PREPARING_REBALANCE:
-            if len(self.members) < members or len(self.pending) < pending:
-                self.complete_join_when_all_came(now_ms)
-        elif len(self.members) < members:
-            self.prepare_rebalance(now_ms)
+        if self._group.state is GroupState.PREPARING_REBALANCE:
+            if len(self._group.members) < members or len(self._group.pending) < pending:
+                self._group.complete_join_when_all_came(now_ms)
+        elif len(self._group.members) < members:
+            self._group.prepare_rebalance(now_ms)
 
     def tick(self, now_ms: float) -> None:
-        members, pending = len(self.members), len(self.pending)
-        self.pending = {name: deadline_ms for name, deadline_ms in self.pending.items() if deadline_ms > now_ms}
-        for member in list(self.members.values()):
+        members, pending = len(self._group.members), len(self._group.pending)
+        self._group.pending = {
+            name: deadline_ms for name, deadline_ms in self._group.pending.items() if deadline_ms > now_ms
+        }
+        for member in list(self._group.members.values()):
             if member.expires_ms is not None and member.expires_ms <= now_ms:
-                self.remove(member)
-        if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
-            for name in list(self.to_sync):
-                self.remove(self.members[name])
+                self._group.remove(member)
+        if self._group.sync_deadline_ms is not None and self._group.sync_deadline_ms <= now_ms:
+            for name in list(self._group.to_sync):
+                self._group.remove(self._group.members[name])
         self._after_removal(members, pending, now_ms)
-        if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
-            self.join_time_is_up(now_ms)
+        if self._group.join_deadline_ms is not None and self._group.join_deadline_ms <= now_ms:
+            self._group.join_time_is_up(now_ms)

@@ -21,11 +21,14 @@ from backend.protocol.errors import ErrorCode
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 
 
-class Joining(GroupUpdate):
-    """Joins of new, pending, known and static members."""
+class Joining:
+    """Joins of new, pending, known and static members; changes the `GroupUpdate` that it gets."""
+
+    def __init__(self, group: GroupUpdate) -> None:
+        self._group = group
 
     def join(self, event: Join) -> None:
-        limits = self.limits
+        limits = self._group.limits
         if not limits.session_timeout_ms_min <= event.session_timeout_ms <= limits.session_timeout_ms_max:
             self._refuse_join(event, ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not self._accepts(event.member_id):
@@ -35,34 +38,34 @@ class Joining(GroupUpdate):
             self._refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not event.member_id:
             self._join_unknown(event)
-        elif event.member_id in self.pending:
+        elif event.member_id in self._group.pending:
             self._join_pending(event)
         else:
             self._join_known(event)
 
     def _accepts(self, member_id: str) -> bool:
         """Whether the group has a place (group.max.size); during a rebalance those who came first have it."""
-        most, member = self.limits.members_max, self.members.get(member_id)
-        match self.state:
+        most, member = self._group.limits.members_max, self._group.members.get(member_id)
+        match self._group.state:
             case GroupState.EMPTY:
                 return True
             case GroupState.PREPARING_REBALANCE:
-                waiting = sum(one.join_token is not None for one in self.members.values())
+                waiting = sum(one.join_token is not None for one in self._group.members.values())
                 return (member is not None and member.join_token is not None) or waiting < most
-        return member is not None or len(self.members) < most
+        return member is not None or len(self._group.members) < most
 
     def _expel(self, member_id: str) -> None:
-        self.pending.pop(member_id, None)
-        if member_id in self.members:
-            self.remove(self.members[member_id])
+        self._group.pending.pop(member_id, None)
+        if member_id in self._group.members:
+            self._group.remove(self._group.members[member_id])
 
     def _speaks(self, event: Join) -> bool:
         """Whether the joiner speaks a protocol that all members speak, its own former self among them."""
         names = {name for name, _ in event.protocols}
-        if self.state is GroupState.EMPTY:
+        if self._group.state is GroupState.EMPTY:
             return bool(event.protocol_type) and bool(names)
-        return event.protocol_type == self.protocol_type and any(
-            all(any(name == spoken for spoken, _ in member.protocols) for member in self.members.values())
+        return event.protocol_type == self._group.protocol_type and any(
+            all(any(name == spoken for spoken, _ in member.protocols) for member in self._group.members.values())
             for name in names
         )
 
@@ -71,11 +74,11 @@ class Joining(GroupUpdate):
             # Ids are given out beforehand to dynamic members only.
             self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        del self.pending[event.member_id]
+        del self._group.pending[event.member_id]
         self._add(event, event.member_id)
 
     def _join_known(self, event: Join) -> None:
-        error = check_member(self.group(), event.member_id, event.instance_id)
+        error = check_member(self._group.value(), event.member_id, event.instance_id)
         if error is ErrorCode.NONE:
             self._rejoin(event)
         else:
@@ -83,27 +86,27 @@ class Joining(GroupUpdate):
 
     def _refuse_join(self, event: Join, error: ErrorCode, member_id: str | None = None) -> None:
         named = event.member_id if member_id is None else member_id
-        self.effects.append(ReplyJoin(event.token, JoinResult(error, named)))
+        self._group.effects.append(ReplyJoin(event.token, JoinResult(error, named)))
 
     def _join_unknown(self, event: Join) -> None:
-        static = self.static(event.instance_id)
+        static = self._group.static(event.instance_id)
         if static is not None:
             self._replace_static(event, static)
         elif event.instance_id is None and event.requires_known_member:
             # KIP-394: a client that does not come back with its id leaves no member behind.
-            self.pending[event.fresh_id] = event.now_ms + event.session_timeout_ms
+            self._group.pending[event.fresh_id] = event.now_ms + event.session_timeout_ms
             self._refuse_join(event, ErrorCode.MEMBER_ID_REQUIRED, event.fresh_id)
         else:
             self._add(event, event.fresh_id)
 
     def _add(self, event: Join, member_id: str) -> None:
-        self.protocol_type = event.protocol_type
-        if self.leader is None:
-            self.leader = member_id
+        self._group.protocol_type = event.protocol_type
+        if self._group.leader is None:
+            self._group.leader = member_id
         deadline_ms = event.now_ms + NEW_MEMBER_TIMEOUT_MS
-        self.change(replace(self._member_of(event, member_id), is_new=True, session_deadline_ms=deadline_ms))
-        self.newcomer = True
-        self.prepare_or_complete(event.now_ms)
+        self._group.change(replace(self._member_of(event, member_id), is_new=True, session_deadline_ms=deadline_ms))
+        self._group.newcomer = True
+        self._group.prepare_or_complete(event.now_ms)
 
     def _member_of(self, event: Join, member_id: str, assignment: bytes = b"") -> Member:
         return Member(
@@ -120,48 +123,51 @@ class Joining(GroupUpdate):
         )
 
     def _rejoin(self, event: Join) -> None:
-        member = self.members[event.member_id]
+        member = self._group.members[event.member_id]
         same = member.protocols == event.protocols
-        if same and self.state is GroupState.COMPLETING_REBALANCE:
+        if same and self._group.state is GroupState.COMPLETING_REBALANCE:
             # The answer got lost, or the member asks twice: the generation is still being assigned.
-            self.answer_join(event.token, member)
-        elif same and self.state is GroupState.STABLE and event.member_id != self.leader:
-            self.answer_join(event.token, member)
+            self._group.answer_join(event.token, member)
+        elif same and self._group.state is GroupState.STABLE and event.member_id != self._group.leader:
+            self._group.answer_join(event.token, member)
         else:
             # A leader that comes back has seen something that its members cannot know, like new partitions.
-            self._update(event, member)
+            self._rejoin_changed(event, member)
 
-    def _update(self, event: Join, member: Member) -> None:
+    def _rejoin_changed(self, event: Join, member: Member) -> None:
         # What it asked before is answered; only its latest request waits.
-        self.refuse_waiting_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        self.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._group.refuse_waiting_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._group.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         updated = self._member_of(event, member.member_id, member.assignment)
-        self.change(replace(updated, instance_id=member.instance_id, is_new=member.is_new))
-        self.prepare_or_complete(event.now_ms)
+        self._group.change(replace(updated, instance_id=member.instance_id, is_new=member.is_new))
+        self._group.prepare_or_complete(event.now_ms)
 
     def _replace_static(self, event: Join, old: Member) -> None:
         """A static member comes back without its id (KIP-345): a new id in its old place."""
-        self.refuse_waiting_join(old, ErrorCode.FENCED_INSTANCE_ID)
-        self.refuse_waiting_sync(old, ErrorCode.FENCED_INSTANCE_ID)
+        self._group.refuse_waiting_join(old, ErrorCode.FENCED_INSTANCE_ID)
+        self._group.refuse_waiting_sync(old, ErrorCode.FENCED_INSTANCE_ID)
         fresh = self._member_of(event, event.fresh_id, old.assignment)
-        self.rename(old.member_id, fresh)
-        if self.state is GroupState.STABLE and select_protocol(list(self.members.values())) == self.protocol_name:
+        self._group.rename(old.member_id, fresh)
+        if (
+            self._group.state is GroupState.STABLE
+            and select_protocol(list(self._group.members.values())) == self._group.protocol_name
+        ):
             # No rebalance; but an id that is not stored would be fenced after a restart.
-            self.effects.append(StoreStatic(self.group(), fresh.member_id, event, old))
+            self._group.effects.append(StoreStatic(self._group.value(), fresh.member_id, event, old))
         else:
-            self.prepare_or_complete(event.now_ms)
+            self._group.prepare_or_complete(event.now_ms)
 
     def static_stored(self, event: StaticStored) -> None:
         member_id, join, old = event.replacement.member_id, event.replacement.join, event.replacement.old
-        member = self.members.get(member_id)
-        if self.state is not GroupState.STABLE or member is None or member.join_token != join.token:
+        member = self._group.members.get(member_id)
+        if self._group.state is not GroupState.STABLE or member is None or member.join_token != join.token:
             # A rebalance has begun, which answers it, or another member has taken its place.
             return
         if event.error is ErrorCode.NONE:
-            self._answer_static(join, self.renew(replace(member, join_token=None), event.now_ms), old.member_id)
+            self._answer_static(join, self._group.renew(replace(member, join_token=None), event.now_ms), old.member_id)
             return
-        self.rename(member_id, replace(old, join_token=None, sync_token=None))
-        self.renew(self.members[old.member_id], event.now_ms)
+        self._group.rename(member_id, replace(old, join_token=None, sync_token=None))
+        self._group.renew(self._group.members[old.member_id], event.now_ms)
         self._refuse_join(join, event.error, "")
 
     def _answer_static(self, join: Join, member: Member, old_id: str) -> None:
@@ -169,16 +175,16 @@ class Joining(GroupUpdate):
 
         Before KIP-814 a leader was told of its old self, to keep it from assigning.
         """
-        leads = member.member_id == self.leader
+        leads = member.member_id == self._group.leader
         skips = leads and join.may_skip_assignment
         result = JoinResult(
             ErrorCode.NONE,
             member.member_id,
-            self.generation,
-            self.protocol_type,
-            self.protocol_name,
-            old_id if leads and not skips else self.leader or "",
+            self._group.generation,
+            self._group.protocol_type,
+            self._group.protocol_name,
+            old_id if leads and not skips else self._group.leader or "",
             skip_assignment=skips,
-            members=self.member_list() if skips else (),
+            members=self._group.member_list() if skips else (),
         )
-        self.effects.append(ReplyJoin(join.token, result))
+        self._group.effects.append(ReplyJoin(join.token, result))

@@ -1,6 +1,6 @@
-"""A group while one event is applied to it: its members and its rebalances.
+"""A group while one event is applied to it: its members, and its rebalances from the first join to the assignments.
 
-`group_joining` and `group_state` add what each event does.
+`joining` and `classic_step` say what each event changes; they call the methods here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def select_protocol(members: Sequence[Member]) -> str:
 
 
 class GroupUpdate:
-    """A group while one event is applied to it."""
+    """The fields of a `Group`, open to changes, and the effects that the changes have so far.
+
+    Made from a group, changed by one event, read as `result`; the group itself stays as it was.
+    """
 
     def __init__(self, group: Group, limits: GroupLimits) -> None:
         self.limits = limits
@@ -69,9 +72,9 @@ class GroupUpdate:
         self.effects: list[GroupEffect] = []
 
     def result(self) -> tuple[Group, list[GroupEffect]]:
-        return self.group(), self.effects
+        return self.value(), self.effects
 
-    def group(self) -> Group:
+    def value(self) -> Group:
         values = {one.name: getattr(self, one.name) for one in fields(Group)}
         values["members"], values["pending"] = dict(self.members), dict(self.pending)
         values["to_sync"] = frozenset(self.to_sync)
@@ -205,7 +208,7 @@ class GroupUpdate:
         self.generation = _next(self.generation)
         self.protocol_name = None
         self.move_to(GroupState.EMPTY)
-        self.effects.append(StoreGroup(self.group(), report=False))
+        self.effects.append(StoreGroup(self.value(), report=False))
 
     def _elect_leader(self) -> bool:
         leader = self.members.get(self.leader or "")
