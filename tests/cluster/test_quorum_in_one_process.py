@@ -174,7 +174,7 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
     fetch_once = metadata_fetcher.MetadataFetcher._fetch_once
 
     async def cut_off(self: metadata_fetcher.MetadataFetcher, state: RaftState) -> None:
-        if self._node.node_id == OBSERVER:
+        if self._node_id == OBSERVER:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "nobody is reached")
         await fetch_once(self, state)
 

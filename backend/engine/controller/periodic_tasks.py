@@ -1,24 +1,21 @@
-"""What the active controller does unasked: it fences silent brokers and tends leaders (Kafka's PeriodicTask)."""
+"""Periodic tasks of the active controller: fences silent brokers, moves leadership back (Kafka's PeriodicTask)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.command import ControllerResult
+from backend.engine.controller.commands.command import ActiveController, ControllerResult
 from backend.engine.controller.commands.partition.elections import elect_unclean, rebalance_leaders
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import KafkaError
 
-if TYPE_CHECKING:
-    from backend.engine.controller.quorum_controller import Controller
-
-# Sessions are looked at this many times per session time-out, so a dead broker is found at most an eighth late.
+# Checks in each session time-out: a dead broker is fenced at most an eighth of it late.
 SESSION_CHECKS: Final = 8
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 
@@ -26,9 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class PeriodicTasks:
-    """Of one epoch: `sessions` are those of the controller that leads it."""
+    """Tasks of one epoch, cancelled at its end; `sessions` are those of the controller that leads it."""
 
-    def __init__(self, ports: Ports, config: BrokerConfig, controller: Controller, sessions: BrokerSessions) -> None:
+    def __init__(
+        self, ports: Ports, config: BrokerConfig, controller: ActiveController, sessions: BrokerSessions
+    ) -> None:
         self._ports = ports
         self._config = config
         self._controller = controller
@@ -37,7 +36,7 @@ class PeriodicTasks:
     async def watch_sessions(self) -> None:
         """Fences brokers that are silent for a whole session."""
         pause_ms = max(1.0, self._config.broker_session_timeout_ms / SESSION_CHECKS)
-        while self._controller.failure is None and not self._controller.keeps_isr:
+        while not self._controller.keeps_isr:
             due_ms = self._ports.clock.monotonic_ms() + pause_ms
             await tasks.sleep_ms(pause_ms)
             now_ms = self._ports.clock.monotonic_ms()
@@ -65,27 +64,27 @@ class PeriodicTasks:
 
         await self.do("fence a broker", command)
 
-    async def tend_leaders(self) -> None:
+    async def balance_leaders(self) -> None:
         """Leadership back to preferred replicas, and unclean elections for topics that allow them since."""
         rebalance_ms = self._config.leader_imbalance_check_interval_seconds * 1000
         pause_ms = min(rebalance_ms, UNCLEAN_ELECTION_INTERVAL_MS)
-        while self._controller.failure is None:
+        while True:
             await tasks.sleep_ms(pause_ms)
             if self._config.auto_leader_rebalance_enable:
                 await self.do("rebalance leaders", self.rebalance_leaders)
             await self.do("elect unclean leaders", self.elect_unclean)
 
     async def do(self, name: str, command: Callable[[MetadataImage], ControllerResult[None]]) -> None:
-        """Carries a command out for nobody; a refusal is logged."""
+        """Carries out a command that no client waits for; a refusal is logged."""
         try:
             await self._controller.submit(name, command)
         except KafkaError as error:
             _log.warning("Controller %d could not %s: %s", self._config.id, name, error)
 
     def rebalance_leaders(self, image: MetadataImage) -> ControllerResult[None]:
-        """As a command."""
+        """The command `rebalance_leaders` with this controller's settings."""
         return rebalance_leaders(image, self._config)
 
     def elect_unclean(self, image: MetadataImage) -> ControllerResult[None]:
-        """As a command."""
+        """The command `elect_unclean` with this controller's settings."""
         return elect_unclean(image, self._config)

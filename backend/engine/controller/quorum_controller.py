@@ -20,7 +20,7 @@ from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
-from backend.engine.controller.commands.command import ControllerResult
+from backend.engine.controller.commands.command import Command, ControllerResult
 from backend.engine.controller.image.metadata_image import NO_LEADER, ControllerRegistration, MetadataImage
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
@@ -35,7 +35,6 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
-Command = Callable[[MetadataImage], ControllerResult[R]]
 
 # Requests that wait for their turn. At 1 KiB each the queue stays at 4 MiB; who meets a full one may try again.
 QUEUED_COMMANDS_MAX: Final = 4096
@@ -75,7 +74,7 @@ class Controller:
         self.raft = metadata.raft
         self._on_failure = on_failure
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self._chores = PeriodicTasks(ports, config, self, self._sessions)
+        self._periodic = PeriodicTasks(ports, config, self, self._sessions)
         # Of the epoch that this controller leads.
         self._start_wait: StartWait | None = None
         self._queue: deque[_Waiting] = deque()
@@ -83,7 +82,7 @@ class Controller:
         self._running: list[tasks.Task[None]] = []
         # The epoch that this controller leads and has caught up in; -1 on a standby.
         self._active_epoch = -1
-        self._introduced: tasks.Future[None] = tasks.future()
+        self._ready: tasks.Future[None] = tasks.future()
         self._stopped = False
         self._failure: BaseException | None = None
         self._committed = metadata.committed
@@ -94,7 +93,7 @@ class Controller:
         self.leaderless = tasks.Event()
         self._nobody_may_lead = False
         self.keeps_isr = False
-        self._introduction = ControllerRegistrationManager(config, self, registration, channel)
+        self._registration = ControllerRegistrationManager(config, self, registration, channel)
 
     @property
     def image(self) -> MetadataImage:
@@ -120,6 +119,11 @@ class Controller:
         return self.raft.log
 
     @property
+    def leader_id(self) -> int:
+        """The leader of the metadata quorum as this node knows it, or -1."""
+        return self.raft.leader_id
+
+    @property
     def is_active(self) -> bool:
         """Whether this is the controller that carries out commands."""
         return self._active_epoch >= 0 and self.raft.leads(self._active_epoch)
@@ -143,10 +147,10 @@ class Controller:
         self._newest = self.image
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
         if self._alone:
-            await tasks.shield(self._introduced)
+            await tasks.shield(self._ready)
         else:
-            introducing = self._introduction.run()
-            self._running.append(tasks.spawn(introducing, name=f"controller {self._config.id} registration"))
+            registering = self._registration.run()
+            self._running.append(tasks.spawn(registering, name=f"controller {self._config.id} registration"))
 
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
@@ -247,8 +251,8 @@ class Controller:
             self._config.id, self.log.dir, error,
         )  # fmt: skip
         self._refuse_all(f"The controller has failed: {error}")
-        if self._alone and not self._introduced.done():
-            self._introduced.set_exception(error)
+        if self._alone and not self._ready.done():
+            self._ready.set_exception(error)
         elif self._on_failure is not None:
             own = isinstance(self.raft.failure, QuorumMismatch)
             self._on_failure(str(error) if own else f"its metadata log {self.log.dir} failed: {error}")
@@ -263,15 +267,15 @@ class Controller:
             return
         self._newest = self.image
         self._sessions = BrokerSessions(self._config.broker_session_timeout_ms)
-        self._chores = PeriodicTasks(self._ports, self._config, self, self._sessions)
+        self._periodic = PeriodicTasks(self._ports, self._config, self, self._sessions)
         self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         self._start_wait = StartWait(self._ports.clock, self._config, self, self._sessions)
         self._active_epoch = epoch
         self.leaderless.set()
         name = f"controller {self._config.id}"
         helpers = [
-            tasks.spawn(self._chores.watch_sessions(), name=f"{name} sessions"),
-            tasks.spawn(self._chores.tend_leaders(), name=f"{name} leaders"),
+            tasks.spawn(self._periodic.watch_sessions(), name=f"{name} sessions"),
+            tasks.spawn(self._periodic.balance_leaders(), name=f"{name} leaders"),
             tasks.spawn(self._begin(), name=f"{name} first commands"),
             tasks.spawn(self._start_wait.run(), name=f"{name} start"),
             tasks.spawn(self._wake_at_end_of(epoch), name=f"{name} epoch"),
@@ -313,14 +317,14 @@ class Controller:
         """An empty log becomes a cluster's, and the metadata tells where this controller listens."""
         try:
             await self.submit("bootstrap", partial(bootstrap, config=self._config))
-            await self.submit("register controller", self._introduction.command)
+            await self.submit("register controller", self._registration.command)
         except KafkaError as error:
-            if self._alone and not self._introduced.done():
-                self._introduced.set_exception(error)
+            if self._alone and not self._ready.done():
+                self._ready.set_exception(error)
                 return
-            _log.warning("Controller %d could not introduce itself: %s", self._config.id, error)
-        if not self._introduced.done():
-            self._introduced.set_result(None)
+            _log.warning("Controller %d could not register: %s", self._config.id, error)
+        if not self._ready.done():
+            self._ready.set_result(None)
 
     async def _commit_some(self, epoch: int) -> None:
         taken: list[_Waiting] = []
@@ -382,7 +386,9 @@ class Controller:
             self._nobody_may_lead = True
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in result.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
-            tasks.spawn(self._chores.do("elect unclean leaders", self._chores.elect_unclean), name="unclean elections")
+            tasks.spawn(
+                self._periodic.do("elect unclean leaders", self._periodic.elect_unclean), name="unclean elections"
+            )
         return result.response, None
 
     def _refuse_all(self, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.broker_sessions import BrokerSessions
@@ -21,14 +21,11 @@ from backend.engine.controller.commands.cluster_start import (
     waiting,
     without_given_up,
 )
-from backend.engine.controller.commands.command import ControllerResult
+from backend.engine.controller.commands.command import ActiveController, ControllerResult
 from backend.engine.controller.commands.partition.elections import leaderless
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from backend.engine.controller.quorum_controller import Controller
 
 # Elections do not wait for a look: each unfencing looks by itself.
 LOOK_MS: Final = 250
@@ -44,7 +41,9 @@ _log = logging.getLogger(__name__)
 class StartWait:
     """Of one epoch of a controller that has just become active; `sessions` are those of that epoch."""
 
-    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, sessions: BrokerSessions) -> None:
+    def __init__(
+        self, clock: Clock, config: BrokerConfig, controller: ActiveController, sessions: BrokerSessions
+    ) -> None:
         self._clock = clock
         self._config = config
         self._controller = controller

@@ -7,8 +7,8 @@ who leads; an observer asks the voters in turn until one of them knows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar, cast
 
 from backend.engine.log.errors import NoSpace
 from backend.engine.log.log_state import FULL_ERRNOS
@@ -16,15 +16,13 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft import election as q
 from backend.engine.raft import voter_progress
 from backend.engine.raft.leader_fetch import as_buffer
-from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLogFailed
+from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLog, MetadataLogFailed
 from backend.engine.raft.quorum_state import NOBODY
 from backend.engine.raft.raft_state import Now, RaftRole, RaftState, Transition
 from backend.engine.raft.snapshots import BadSnapshot, PartialSnapshot, SnapshotId
+from backend.engine.raft.voter_requests import Peer
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
-
-if TYPE_CHECKING:
-    from backend.engine.raft.raft_node import RaftNode
 
 FETCH_VERSION: Final = 18
 FETCH_SNAPSHOT_VERSION: Final = 1
@@ -40,28 +38,91 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class FollowingNode(Protocol):
+    """This node, as its fetches from the leader see it."""
+
+    failure: BaseException | None
+
+    @property
+    def state(self) -> RaftState: ...
+
+    @property
+    def directory_id(self) -> bytes: ...
+
+    async def step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
+        """One change of the state, on disk before its effects; the state after it."""
+        ...
+
+    async def observe_epoch(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
+        """A response has named an epoch and its leader."""
+        ...
+
+    def exclusive(self) -> tasks.Lock:
+        """Held while the log changes, so that no vote is given meanwhile."""
+        ...
+
+    def flush_soon(self) -> None:
+        """Flushes the log without waiting for it."""
+        ...
+
+    async def admit(self) -> None:
+        """Lets a voter that was catching up vote again, when the flushed log says that it may."""
+        ...
+
+    def leader_heard(self) -> None:
+        """The leader has answered a fetch."""
+        ...
+
+    def refused(self, voter: int, code: int) -> None:
+        """A voter has refused a whole request."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The log cannot be used any longer."""
+        ...
+
+
 class MetadataFetcher:
     """One task; idle while this node leads, or votes and knows no leader."""
 
-    def __init__(self, ports: Ports, node: RaftNode) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        node: FollowingNode,
+        log: MetadataLog,
+        voters: Mapping[int, Peer],
+        *,
+        node_id: int,
+        cluster_id: str,
+        timeout_ms: float,
+    ) -> None:
+        """`voters`: the other voters by node id, over connections on which a fetch may wait.
+
+        `timeout_ms`: how long a voter may take to answer, beside the time for which a fetch waits for records.
+        """
         self._ports = ports
         self._node = node
+        self._metadata_log = log
+        self._voters = voters
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._timeout_ms = timeout_ms
         self._partial: PartialSnapshot | None = None
         # An observer's: the epoch and leader that did not answer, and how often it has asked somebody else.
         self._silent: tuple[int, int] | None = None
-        self._asked_around = node.node_id
+        self._asked_around = node_id
 
     def _follows(self) -> bool:
         state = self._node.state
         if state.role is RaftRole.OBSERVER:
             return True
-        return state.role is RaftRole.FOLLOWER and state.leader_id in self._node.peers
+        return state.role is RaftRole.FOLLOWER and state.leader_id in self._voters
 
     def _whom_to_ask(self, state: RaftState) -> int:
-        heard = state.leader_id in self._node.peers and (state.epoch, state.leader_id) != self._silent
+        heard = state.leader_id in self._voters and (state.epoch, state.leader_id) != self._silent
         if state.role is RaftRole.FOLLOWER or heard:
             return state.leader_id
-        voters = sorted(self._node.peers)
+        voters = sorted(self._voters)
         self._asked_around += 1
         return voters[self._asked_around % len(voters)]
 
@@ -69,17 +130,17 @@ class MetadataFetcher:
         """Until cancelled, or until the log fails."""
         node = self._node
         while node.failure is None:
-            await node.log.wait_until(lambda: self._follows() or node.failure is not None)
+            await self._metadata_log.wait_until(lambda: self._follows() or node.failure is not None)
             if node.failure is not None:
                 return
             state = node.state
             try:
                 await self._fetch_once(state)
             except NoSpace as error:
-                _log.error("Node %d cannot follow the metadata quorum: %s", node.node_id, error.message)
+                _log.error("Node %d cannot follow the metadata quorum: %s", self._node_id, error.message)
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
             except KafkaError as error:
-                _log.debug("Node %d got nothing from leader %d: %s", node.node_id, state.leader_id, error)
+                _log.debug("Node %d got nothing from leader %d: %s", self._node_id, state.leader_id, error)
                 if error.code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT):
                     self._silent = (state.epoch, state.leader_id)
                 if error.code is ErrorCode.NETWORK_EXCEPTION:
@@ -87,7 +148,7 @@ class MetadataFetcher:
                 await tasks.sleep_ms(RETRY_PAUSE_MS)
             except (DecodeError, ValueError) as error:  # BadSnapshot, and an answer without the partition
                 _log.error("Node %d: leader %d sent what cannot be used, asking again: %s",
-                           node.node_id, state.leader_id, error)  # fmt: skip
+                           self._node_id, state.leader_id, error)  # fmt: skip
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
             except OSError as error:
                 node.fail(error)
@@ -102,7 +163,7 @@ class MetadataFetcher:
         await self._node.step(change)
 
     def _request(self, state: RaftState) -> m.FetchRequest:
-        request, end = m.FetchRequest, self._node.log.end
+        request, end = m.FetchRequest, self._metadata_log.end
         partition = request.Topics.Partitions(
             partition=0,
             current_leader_epoch=state.epoch,
@@ -110,23 +171,23 @@ class MetadataFetcher:
             last_fetched_epoch=end.epoch,
             log_start_offset=-1,
             replica_directory_id=self._node.directory_id,
-            high_watermark=self._node.log.high_watermark,
+            high_watermark=self._metadata_log.high_watermark,
         )
         return request(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=0,
             max_bytes=FETCH_BYTES,
             session_epoch=-1,
-            cluster_id=self._node.cluster_id,
-            replica_state=request.ReplicaState(replica_id=self._node.node_id, replica_epoch=-1),
+            cluster_id=self._cluster_id,
+            replica_state=request.ReplicaState(replica_id=self._node_id, replica_epoch=-1),
             topics=[request.Topics(topic_id=TOPIC_ID, partitions=[partition])],
         )
 
     async def _fetch_once(self, state: RaftState) -> None:
         node = self._node
-        timeout_ms = FETCH_WAIT_MS + node.config.controller_quorum_request_timeout_ms
+        timeout_ms = FETCH_WAIT_MS + self._timeout_ms
         request, asked = self._request(state), self._whom_to_ask(state)
-        answer = cast(m.FetchResponse, await node.fetchers[asked].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
+        answer = cast(m.FetchResponse, await self._voters[asked].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
         if answer.error_code:
             node.refused(asked, answer.error_code)
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
@@ -154,13 +215,13 @@ class MetadataFetcher:
         return (
             len(as_buffer(partition.records)) > 0
             or partition.diverging_epoch.end_offset >= 0
-            or partition.high_watermark > self._node.log.high_watermark
+            or partition.high_watermark > self._metadata_log.high_watermark
         )
 
     async def _leader_answered(self, asked: RaftState) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
         self._node.leader_heard()
-        if not self._node.votes:
+        if not self._node.state.is_voter:
             return _same(self._node.state, asked)
         now = await self._node.step(
             lambda state, now: (q.leader_answered(state, now) if _same(state, asked) else state, ())
@@ -168,7 +229,7 @@ class MetadataFetcher:
         return _same(now, asked)
 
     async def _take(self, asked: RaftState, offset: int, partition: _Partition) -> None:
-        node, log = self._node, self._node.log
+        node, log = self._node, self._metadata_log
 
         def still_follows() -> bool:
             return _same(node.state, asked) and log.end_offset == offset
@@ -192,7 +253,7 @@ class MetadataFetcher:
         if not grown:
             await node.admit()
             return
-        if node.is_in_voters:
+        if self._node_id in node.state.voters:
             await log.flush()
             await node.admit()
             await self._leader_answered(asked)
@@ -202,7 +263,7 @@ class MetadataFetcher:
 
     def _append(self, records: bytes | bytearray | memoryview, epoch: int) -> None:
         try:
-            self._node.log.append_fetched(records, epoch, self._ports.clock.time_ms())
+            self._metadata_log.append_fetched(records, epoch, self._ports.clock.time_ms())
         except NoSpace:
             raise
         except KafkaError as error:
@@ -212,7 +273,7 @@ class MetadataFetcher:
 
     async def _truncate(self, epoch: int, end_offset: int) -> None:
         """To where both logs are the same (`ReplicatedLog.truncateToEndOffset`)."""
-        log = self._node.log
+        log = self._metadata_log
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_epoch < 0:
             target = min(end_offset, log.end_offset)
@@ -221,23 +282,23 @@ class MetadataFetcher:
         target = max(target, log.start_offset)
         _log.info(
             "Node %d cuts its metadata log from offset %d to %d: the leader's parts from it in epoch %d",
-            self._node.node_id, log.end_offset, target, epoch,
+            self._node_id, log.end_offset, target, epoch,
         )  # fmt: skip
         await log.truncate_to(target)
 
     # --- snapshots
 
     async def _fetch_snapshot(self, asked: RaftState, wanted: SnapshotId) -> None:
-        node, workers = self._node, self._ports.workers
-        if wanted.end_offset <= node.log.high_watermark and wanted.end_offset <= node.log.end_offset:
+        log, workers = self._metadata_log, self._ports.workers
+        if wanted.end_offset <= min(log.high_watermark, log.end_offset):
             raise MetadataLogFailed(f"the leader offers snapshot {wanted} of what is committed here already")
         if self._partial is not None and self._partial.id != wanted:
             await self._forget()
         if self._partial is None:
             unique = self._ports.random.uuid().hex()
-            folder, disk = node.log.dir, self._ports.disk
+            folder, disk = log.dir, self._ports.disk
             self._partial = await self._on_disk(lambda: PartialSnapshot(disk, folder, wanted, unique))
-            _log.info("Node %d fetches snapshot %s from leader %d", node.node_id, wanted, asked.leader_id)
+            _log.info("Node %d fetches snapshot %s from leader %d", self._node_id, wanted, asked.leader_id)
         partial = self._partial
         while True:
             size = await self._fetch_piece(asked, partial)
@@ -257,12 +318,12 @@ class MetadataFetcher:
     async def _install(self, wanted: SnapshotId) -> None:
         node = self._node
         async with node.exclusive():
-            await node.log.start_at_snapshot(wanted)
+            await self._metadata_log.start_at_snapshot(wanted)
         await node.step(
             lambda state, now: (voter_progress.leader_committed(state, wanted.end_offset, wanted.end_offset), ())
         )
         await node.admit()
-        _log.info("Node %d goes on from snapshot %s", node.node_id, wanted)
+        _log.info("Node %d goes on from snapshot %s", self._node_id, wanted)
 
     async def _fetch_piece(self, asked: RaftState, partial: PartialSnapshot) -> int | None:
         """The size of the whole snapshot; None when this download is over, or to be gone on with later."""
@@ -276,15 +337,15 @@ class MetadataFetcher:
             replica_directory_id=node.directory_id,
         )
         request = m.FetchSnapshotRequest(
-            cluster_id=node.cluster_id,
-            replica_id=node.node_id,
+            cluster_id=self._cluster_id,
+            replica_id=self._node_id,
             max_bytes=SNAPSHOT_BYTES,
             topics=[m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[wanted])],
         )
-        timeout_ms = node.config.controller_quorum_request_timeout_ms
+        timeout_ms = self._timeout_ms
         answer = cast(
             m.FetchSnapshotResponse,
-            await node.fetchers[asked.leader_id].send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=timeout_ms),
+            await self._voters[asked.leader_id].send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=timeout_ms),
         )
         if answer.error_code or not answer.topics:
             # A leader of Apache Kafka 4.3.1 answers every error of the partition like this.
@@ -322,7 +383,7 @@ class MetadataFetcher:
                 raise
             await self._forget()
             raise NoSpace(
-                f"no space is left for the snapshot in {self._node.log.dir}; free some, and it is fetched again"
+                f"no space is left for the snapshot in {self._metadata_log.dir}; free some, and it is fetched again"
             ) from error
 
     async def _forget(self) -> None:

@@ -91,9 +91,7 @@ class RaftNode:
         # An observer has promised nothing, so nothing is kept of what it knew.
         self._memory = memory if memory is not None and votes else QuorumState()
         self._acknowledged = acknowledged
-        self.config = config
         self.peers = dict(peers or {})
-        self.fetchers = dict(fetchers or self.peers)
         self.addresses = dict(addresses or {})
         self.voters = tuple(sorted({*self.peers, *((config.id,) if votes else ())}))
         # Latest fetches from this node while it leads: of the other voters, and of those without a vote.
@@ -114,10 +112,26 @@ class RaftNode:
         self._clock = ElectionTimer(ports.clock, lambda: self._state)
         self._turn = tasks.Lock()
         self._unflushed = tasks.Event()
-        # Whether some voter has taken this node for one of its cluster.
-        self.joined = False
+        # Whether a voter has answered without an error.
+        self._accepted = False
         self._running: list[tasks.Task[None]] = []
-        self._requests = VoterRequests(self)
+        self._requests = VoterRequests(
+            self,
+            log,
+            self.peers,
+            node_id=config.id,
+            cluster_id=cluster_id,
+            timeout_ms=config.controller_quorum_request_timeout_ms,
+        )
+        self._fetcher = MetadataFetcher(
+            ports,
+            self,
+            log,
+            dict(fetchers or self.peers),
+            node_id=config.id,
+            cluster_id=cluster_id,
+            timeout_ms=config.controller_quorum_request_timeout_ms,
+        )
         self._waiting = LeaderWait(config.id, self.voters)
 
     # --- what others read
@@ -202,7 +216,7 @@ class RaftNode:
         if self.is_in_voters:
             self._spawn(self._tick_always(), "clock")
             self._spawn(self._say_whom_it_waits_for(), "waiting")
-        self._spawn(MetadataFetcher(self._ports, self).run(), "fetcher")
+        self._spawn(self._fetcher.run(), "fetcher")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
         self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))
@@ -232,10 +246,14 @@ class RaftNode:
             if self._on_failure is not None:
                 self._on_failure(error)
 
+    def accepted(self) -> None:
+        """A voter has answered without an error, so this node belongs to its cluster."""
+        self._accepted = True
+
     def refused(self, voter: int, code: int) -> None:
         """A voter has refused a whole request."""
         # A broker without a vote hears the same when it registers, and says so.
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined and self.votes:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self._accepted and self.votes:
             where = self.addresses.get(voter)
             place = f" at {where.host}:{where.port}" if where else ""
             self.fail(

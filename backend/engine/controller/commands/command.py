@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from backend.engine.controller.image.metadata_image import BrokerRegistration, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +26,32 @@ class ControllerResult(Generic[R]):
 
     records: tuple[Message, ...]
     response: R
+
+
+# A pure function over the newest image. KafkaError: the whole command is refused.
+Command = Callable[[MetadataImage], ControllerResult[R]]
+
+
+class CommandQueue(Protocol):
+    """The controller, for parts that read the newest image and submit commands."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image."""
+        ...
+
+    async def submit(self, name: str, command: Command[R], *, by_worker: bool = False) -> R:
+        """The command's response once its records are committed; KafkaError when the whole command is refused."""
+        ...
+
+
+class ActiveController(CommandQueue, Protocol):
+    """The controller of the epoch that it leads, for parts that fence brokers."""
+
+    @property
+    def keeps_isr(self) -> bool:
+        """Whether no broker is fenced for its silence any more, because the whole cluster is about to stop."""
+        ...
 
 
 def checked_result(records: Sequence[Message], response: R) -> ControllerResult[R]:

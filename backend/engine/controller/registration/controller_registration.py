@@ -1,35 +1,44 @@
-"""A controller makes itself known: the metadata tells where each one listens (KIP-919)."""
+"""A controller registers, so that the metadata says where each one listens (Kafka's class of this name, KIP-919)."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster import register_controller
-from backend.engine.controller.commands.command import ControllerResult
+from backend.engine.controller.commands.command import CommandQueue, ControllerResult
 from backend.engine.controller.image.metadata_image import ControllerRegistration, MetadataImage
 from backend.engine.ports import tasks
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 
-if TYPE_CHECKING:
-    from backend.engine.controller.quorum_controller import Controller
-
-# A standby looks so often whether the metadata tells where it listens.
+# Pause between two checks whether the metadata has this controller's registration.
 REGISTRATION_CHECK_MS: Final = 1000
 
 _log = logging.getLogger(__name__)
 
 
+class RegisteringController(CommandQueue, Protocol):
+    """The controller of this node, which may be a standby."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller's node id, or -1."""
+        ...
+
+
 class ControllerRegistrationManager:
-    """`channel` is the way to the active controller, where there can be another."""
+    """Registers with the active controller over `channel`, or by a command when this controller is the active one."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        controller: Controller,
+        controller: RegisteringController,
         registration: ControllerRegistration,
         channel: ControllerChannel | None,
     ) -> None:
@@ -51,25 +60,30 @@ class ControllerRegistrationManager:
             controller_id=own.id,
             incarnation_id=own.incarnation_id,
             listeners=[
-                request.Listeners(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-                for one in own.endpoints
+                request.Listeners(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in own.endpoints
             ],
             features=[
                 request.Features(
-                    name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
+                    name=feature.name, min_supported_version=feature.min_level, max_supported_version=feature.max_level
                 )
-                for one in own.features
+                for feature in own.features
             ],
         )
 
     async def run(self) -> None:
-        """Until the metadata shows where this controller listens: then brokers and tools find it when it leads."""
+        """Registers while the metadata has another registration; brokers and tools look listeners up there."""
         while True:
             if self._controller.image.controllers.get(self._registration.id) != self._registration:
                 try:
                     if self._controller.is_active:
                         await self._controller.submit("register controller", self.command)
-                    elif self._channel is not None and self._controller.raft.leader_id >= 0:
+                    elif self._channel is not None and self._controller.leader_id >= 0:
                         timeout_ms = self._config.controller_quorum_request_timeout_ms
                         await self._channel.send(self._request(), 0, timeout_ms=timeout_ms)
                 except KafkaError as error:

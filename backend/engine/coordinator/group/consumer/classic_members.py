@@ -59,9 +59,9 @@ class Joined:
 
 def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: ConsumerLimits, time_ms: int) -> Joined:
     """A member of the classic protocol joins or joins again. Raises KafkaError."""
-    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, time_ms)
+    update = ConsumerGroupUpdate(group, topics, limits, event.now_ms, time_ms)
     member_id = event.member_id or event.fresh_id
-    turn.refuse_when_full(member_id)
+    update.refuse_when_full(member_id)
     if not speaks(group, event):
         text = f"Member {member_id}'s protocols are not supported."
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
@@ -70,11 +70,11 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         return Joined(group, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     old = group.static_member(event.instance_id)
     if event.instance_id is None:
-        member = turn.members.get(member_id, ConsumerMember(member_id))
+        member = update.members.get(member_id, ConsumerMember(member_id))
     elif event.member_id:
-        member = turn.find_static(event.instance_id, member_id)
+        member = update.find_static(event.instance_id, member_id)
     else:
-        member = turn.join_static(event.instance_id, member_id, by_classic=True)
+        member = update.join_static(event.instance_id, member_id, by_classic=True)
     name, metadata = event.protocols[0]
     try:
         said = read_subscription(metadata, topics)
@@ -92,10 +92,10 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         assignor=before.assignor,
         classic=ClassicMember(event.session_timeout_ms, event.protocols),
     )
-    member, changed = turn.subscribe(member, subscription)
-    turn.assign()
-    member = turn.advance(member, subscription_changed=changed, owned=said.owned)
-    turn.members[member_id] = replace(
+    member, changed = update.subscribe(member, subscription)
+    update.assign()
+    member = update.advance(member, subscription_changed=changed, owned=said.owned)
+    update.members[member_id] = replace(
         member,
         session_deadline_ms=event.now_ms + event.session_timeout_ms,
         sync_deadline_ms=event.now_ms + event.rebalance_timeout_ms,
@@ -105,7 +105,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
     # No leader is named: nobody has to assign anything.
     result = JoinResult(ErrorCode.NONE, member_id, member.current.epoch, PROTOCOL_TYPE, name)
     replaced = old.member_id if old is not None and old.member_id != member_id else None
-    return Joined(turn.group(), result, replaced)
+    return Joined(update.group(), result, replaced)
 
 
 def speaks(group: ConsumerGroup, event: Join) -> bool:

@@ -62,36 +62,36 @@ def heartbeat(
     group: ConsumerGroup, event: ConsumerHeartbeat, topics: TopicsView, limits: ConsumerLimits
 ) -> tuple[ConsumerGroup, HeartbeatResult]:
     """Joins or goes on. Raises KafkaError."""
-    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
-    turn.refuse_when_full(event.member_id)
-    member = _member(turn, event)
+    update = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
+    update.refuse_when_full(event.member_id)
+    member = _member(update, event)
     before = member.current
     subscription = _subscription(member.subscription, event)
     if subscription.regex and subscription.regex != member.subscription.regex:
         check_regex(subscription.regex)
-    member, changed = turn.subscribe(member, subscription)
-    turn.assign()
-    member = turn.advance(member, subscription_changed=changed, owned=event.owned)
+    member, changed = update.subscribe(member, subscription)
+    update.assign()
+    member = update.advance(member, subscription_changed=changed, owned=event.owned)
     # It may have come from the classic protocol, whose time-outs do not bind it any more.
     deadline_ms = event.now_ms + limits.session_timeout_ms
     member = replace(member, session_deadline_ms=deadline_ms, join_deadline_ms=None, sync_deadline_ms=None)
-    turn.members[member.member_id] = member
+    update.members[member.member_id] = member
     current = member.current
     tells = event.is_full or current.assigned.keys() != before.assigned.keys()
     assignment = frozenset(current.assigned) if tells else None
-    return turn.group(), HeartbeatResult(member.member_id, current.epoch, assignment)
+    return update.group(), HeartbeatResult(member.member_id, current.epoch, assignment)
 
 
-def _member(turn: ConsumerGroupUpdate, event: ConsumerHeartbeat) -> ConsumerMember:
+def _member(update: ConsumerGroupUpdate, event: ConsumerHeartbeat) -> ConsumerMember:
     joins = event.epoch == JOIN_EPOCH
     if event.instance_id is None:
         if joins:
-            return turn.members.get(event.member_id, ConsumerMember(event.member_id))
-        member = turn.find(event.member_id)
+            return update.members.get(event.member_id, ConsumerMember(event.member_id))
+        member = update.find(event.member_id)
     elif joins:
-        return turn.join_static(event.instance_id, event.member_id, by_classic=False)
+        return update.join_static(event.instance_id, event.member_id, by_classic=False)
     else:
-        member = turn.find_static(event.instance_id, event.member_id)
+        member = update.find_static(event.instance_id, event.member_id)
     _check_epoch(member.current, event)
     return member
 
@@ -129,10 +129,10 @@ def leaving(
     group: ConsumerGroup, event: ConsumerHeartbeat, topics: TopicsView, limits: ConsumerLimits
 ) -> ConsumerMember:
     """The member that a heartbeat with a leave epoch speaks for. Raises KafkaError."""
-    turn = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
+    update = ConsumerGroupUpdate(group, topics, limits, event.now_ms, event.time_ms)
     if event.instance_id is None:
-        return turn.find(event.member_id)
-    return turn.find_static(event.instance_id, event.member_id)
+        return update.find(event.member_id)
+    return update.find_static(event.instance_id, event.member_id)
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
@@ -149,9 +149,9 @@ def without(
     group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView, limits: ConsumerLimits
 ) -> ConsumerGroup:
     """The group after members left or were fenced."""
-    turn = ConsumerGroupUpdate(group, topics, limits, 0.0, 0)
-    turn.remove(member_ids)
-    return turn.group()
+    update = ConsumerGroupUpdate(group, topics, limits, 0.0, 0)
+    update.remove(member_ids)
+    return update.group()
 
 
 def resumed(group: ConsumerGroup, now_ms: float, session_timeout_ms: int) -> ConsumerGroup:
