@@ -10,10 +10,19 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three at a time, file by file: most tests wait for something, and a file's tests share what they start.
 WORKERS ?= 3
 
-.PHONY: up test tests lint bench soak screenshots lock clean
+# Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
+CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
+
+.PHONY: up check checked test tests lint bench soak screenshots lock clean
 
 up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
+
+check: $(STAMP) ## Lint, types, and all tests that need no process, browser, JVM or real clock: a minute
+	@$(MAKE) --no-print-directory --jobs 2 lint checked
+
+checked: $(STAMP)
+	EBBLINE_CHECK=1 $(BIN)/python -m pytest --quiet --numprocesses 2 --dist worksteal $(or $(ARGS),$(CHECKED))
 
 test: $(STAMP) ## Every test tier that this machine can run, and lint beside them
 	@$(MAKE) --no-print-directory --jobs 2 lint tests

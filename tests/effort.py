@@ -1,4 +1,7 @@
-"""How long a test that could go on for ever goes on: short in `make test`, long in `make soak` (EBBLINE_SOAK=1)."""
+"""How much a test tries that could go on for ever: least in `make check`, most in `make soak`.
+
+`make check` sets EBBLINE_CHECK=1, `make soak` EBBLINE_SOAK=1, and `make test` neither.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 SOAK: Final = os.environ.get("EBBLINE_SOAK") == "1"
+CHECK: Final = os.environ.get("EBBLINE_CHECK") == "1"
 
 
-def effort(short: T, soak: T) -> T:
-    """Rounds, seeds or examples of this run, or which of them."""
-    return soak if SOAK else short
+def effort(short: T, soak: T, *, check: T | None = None) -> T:
+    """Rounds, seeds or examples of this run, or which of them; `make check` takes `short` where it has no `check`."""
+    if SOAK:
+        return soak
+    return check if CHECK and check is not None else short

@@ -37,7 +37,7 @@ TURNS_MAX: Final = 5
 TURN_MS_MAX: Final = 200.0
 ANSWER_MS_MAX: Final = effort(5_000.0, 250.0)
 # A tenth of what is allowed shows in seconds what grows with the square of it.
-ELEMENTS: Final = effort(30_000, 98_000)
+ELEMENTS: Final = effort(10_000, 98_000)
 # Of the process, which here is that of the clients too: their request as objects, its frame, the answer as objects and
 # its frame twice (joined, and in the client's socket buffers) are 100,000 elements of some 2 kB each and 100 MB.
 GROWTH_BYTES_MAX: Final = effort(400_000_000, 700_000_000)

@@ -15,6 +15,8 @@ from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, runn
 # It needs the tags of the repository, which a checkout in CI does not have.
 collect_ignore = effort(["test_wheel_before.py"], [])
 
+DIALECTS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.outside)]
+
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[Server]:
@@ -25,7 +27,7 @@ def postgresql_server() -> Iterator[Server]:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DIALECTS)
 def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database without tables, once for each dialect."""
     if request.param == "sqlite":
@@ -33,7 +35,7 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return new_database(request.getfixturevalue("postgresql_server").url, f"t{uuid4().hex}")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DIALECTS)
 def migrated_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of the newest schema, once for each dialect."""
     if request.param == "sqlite":

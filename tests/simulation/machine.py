@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from backend.engine.broker import Broker
 from backend.engine.config import BrokerConfig
@@ -206,7 +206,7 @@ def dispose(world: World) -> None:
     for task in [task for task in asyncio.all_tasks(world.loop) | tasks._running if task.get_loop() is world.loop]:
         tasks._running.discard(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # they were to end like this
-        coroutine = task.get_coro()
+        coroutine: Any = task.get_coro()  # None for an eager task of Python 3.12
         # Whatever cleaning up meets in a dead world is no finding.
         with contextlib.suppress(BaseException):
             coroutine.close()

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.simulation.run import simulate
 from tests.simulation.trace import Trace
 
@@ -22,6 +24,7 @@ def test_another_event_or_another_time_is_another_trace() -> None:
     assert len({trace.hash for trace in traces}) == 4
 
 
+@pytest.mark.outside
 def test_a_seed_is_the_same_run_again_whoever_watches_and_however_names_hash() -> None:
     first = simulate(SEED)
     assert first.messages > 500

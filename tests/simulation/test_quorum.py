@@ -13,8 +13,8 @@ from tests.effort import SOAK, effort
 from tests.simulation.quorum_planted import PLANTED, Plant
 from tests.simulation.quorum_run import simulate_quorum
 
-SEEDS = effort(100, 2_000)
-BATCH = effort(25, 250)
+SEEDS = effort(60, 2_000, check=12)
+BATCH = effort(15, 250, check=3)
 # Two leaders of one epoch need two candidates that meet: one in a hundred lives has them.
 SEEDS_MAX = 300
 Played = tuple[str | None, list[str], dict[str, int]]

@@ -98,6 +98,7 @@ def _agree(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {ours!r:.60}, theirs {theirs!r:.60}"
 
 
+@pytest.mark.outside
 def test_kio_reads_and_writes_the_same_bytes_in_every_version_it_has() -> None:
     known = _run_kio(["list"], [])[0]
     rows, messages = [], []

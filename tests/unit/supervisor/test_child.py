@@ -42,6 +42,7 @@ def test_a_crash_loop_is_slowed_down_and_a_healthy_time_forgives(tmp_path: Path)
     assert one.note_exit(100.0 + HEALTHY_AFTER_S) == 1.0
 
 
+@pytest.mark.outside
 def test_an_end_is_told_with_its_code_and_last_line(tmp_path: Path) -> None:
     one = child(tmp_path, "import sys; print('no such topic'); sys.exit(3)")
     one.start(time.monotonic())
@@ -51,6 +52,7 @@ def test_an_end_is_told_with_its_code_and_last_line(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "pipeline.log").read_text() == "no such topic\n"
 
 
+@pytest.mark.outside
 def test_what_a_terminal_would_obey_is_neither_told_nor_logged(tmp_path: Path) -> None:
     one = child(tmp_path, r"import sys; print('it says \x1b]0;pwned\x07\x9b2J\u202e\tand more'); sys.exit(3)")
     one.start(time.monotonic())
@@ -60,6 +62,7 @@ def test_what_a_terminal_would_obey_is_neither_told_nor_logged(tmp_path: Path) -
     assert (tmp_path / "logs" / "pipeline.log").read_text().rstrip("\n").isprintable()
 
 
+@pytest.mark.outside
 def test_a_kill_is_told_as_what_it_is(tmp_path: Path) -> None:
     one = child(tmp_path, "import time; time.sleep(60)")
     one.start(time.monotonic())
@@ -70,6 +73,7 @@ def test_a_kill_is_told_as_what_it_is(tmp_path: Path) -> None:
     one.stop()
 
 
+@pytest.mark.outside
 def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     one = child(
         tmp_path,
@@ -84,6 +88,7 @@ def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> N
     assert not (tmp_path / "run" / "pipeline.pid").exists()
 
 
+@pytest.mark.outside
 def test_a_child_starts_and_stops_although_its_folder_is_gone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +115,7 @@ def test_lines_that_cannot_be_written_are_counted_and_nothing_else(
 WAITS = "import sys; line = sys.stdin.readline(); print('told' if line else 'alone')"
 
 
+@pytest.mark.outside
 def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
     one = child(tmp_path, WAITS, when_told=True)
     one.start(time.monotonic())
@@ -123,6 +129,7 @@ def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
     assert one.last_line == "told"
 
 
+@pytest.mark.outside
 def test_telling_a_child_that_has_ended_or_never_began_is_no_error(tmp_path: Path) -> None:
     one = child(tmp_path, "", when_told=True)
     one.tell()
@@ -155,6 +162,7 @@ def test_whom_a_node_waits_for_is_found_in_its_log() -> None:
     assert said_to_wait(written("Broker 2 is registered with epoch 7")) is None
 
 
+@pytest.mark.outside
 def test_a_child_keeps_what_it_says_it_waits_for(tmp_path: Path) -> None:
     line = written("Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it.")
     one = child(tmp_path, f"print({line!r}); print('and goes on')")

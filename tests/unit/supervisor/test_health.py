@@ -113,6 +113,7 @@ def test_each_broker_of_its_own_process_is_asked(tmp_path: Path) -> None:
     assert not healthy()
 
 
+@pytest.mark.outside
 def test_a_process_that_has_never_answered_is_given_time_to_recover_its_logs(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "run").mkdir()
@@ -133,6 +134,7 @@ def test_a_process_that_has_never_answered_is_given_time_to_recover_its_logs(tmp
     assert not child.running
 
 
+@pytest.mark.outside
 def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up, "HUNG_AFTER_S", 0.0)
     monkeypatch.setattr(up, "HUNG_STOP_S", 0.2)

@@ -18,6 +18,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.outside
 def test_a_backend_that_was_not_told_to_begin_is_gone_at_the_end() -> None:
     with warm_backend() as warm:
         assert warm is not None
@@ -26,6 +27,7 @@ def test_a_backend_that_was_not_told_to_begin_is_gone_at_the_end() -> None:
     assert not alive(pid)
 
 
+@pytest.mark.outside
 def test_what_it_is_told_becomes_its_environment(tmp_path: Path) -> None:
     warm = WarmBackend()
     # The setting is refused, and the refusal names what came over the pipe.
@@ -37,6 +39,7 @@ def test_what_it_is_told_becomes_its_environment(tmp_path: Path) -> None:
     warm.drop()
 
 
+@pytest.mark.outside
 def test_one_that_has_ended_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     warm = WarmBackend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.remote.tiers import TIERED, View, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 KEPT = replace(TIERED, retention_ms=-1, local_retention_ms=1)
 
@@ -86,4 +86,4 @@ def test_a_leader_with_a_damaged_checkpoint_keeps_its_remote_segments_and_serves
             again = open_test_log(tmp_path, KEPT, remote=True, clean=True, recovery_point=7)
             assert (again.leader_epochs.entries, again.log_start_offset, again.epochs_lost) == (whole, 0, False)
 
-    asyncio.run(play())
+    run_virtual(play())

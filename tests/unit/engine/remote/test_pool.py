@@ -10,6 +10,7 @@ import pytest
 
 from backend.engine.ports import tasks
 from backend.engine.remote.pool import Pool, PoolFull, to_its_end
+from tests.unit.engine.virtual_time import run_virtual
 
 
 class Work:
@@ -39,7 +40,7 @@ def play(scene: Callable[[Work], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         await scene(Work())
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_no_more_run_than_the_size_and_no_more_wait_than_the_queue_holds() -> None:

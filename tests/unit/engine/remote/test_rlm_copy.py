@@ -20,6 +20,7 @@ from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.log.test_golden_files import GOLDEN
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
 
@@ -65,7 +66,7 @@ def test_the_golden_log_gives_kafkas_remote_folder(tmp_path: Path) -> None:
                 f"{names(second)}.leader_epoch_checkpoint": b"0\n3\n0 0\n1 3\n2 5\n",
             }
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_only_sealed_segments_below_the_last_stable_offset_are_copied_and_each_once(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_only_sealed_segments_below_the_last_stable_offset_are_copied_and_each_o
             gauges = broker.tier.meters.gauges(TIP)
             assert (gauges.remotecopylagsegments, gauges.remotecopylagbytes) == (1, log.segments[3].size_bytes)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_nothing_at_or_past_an_open_transaction_is_copied(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_nothing_at_or_past_an_open_transaction_is_copied(tmp_path: Path) -> Non
             await task.run()
             assert [start for _, start, _ in broker.history(EventType.COPY_SEGMENT)] == [0, 1, 2]
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_new_leader_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_new_leader_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None
             assert len(broker.history(EventType.COPY_SEGMENT)) == 2
             assert log.highest_remote_offset == 5
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_segment_cut_by_log_start_is_published_with_the_epochs_that_are_left(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_a_segment_cut_by_log_start_is_published_with_the_epochs_that_are_left(t
             assert (segment.start_offset, segment.end_offset) == (6, 7)
             assert segment.segment_leader_epochs == ((3, 7),)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 class Failing:
@@ -182,7 +183,7 @@ def test_a_permanent_failure_is_cleaned_up_and_tried_again_under_another_id(tmp_
             ids = {event.segment_id for event in broker.published() if isinstance(event, SegmentMetadata)}
             assert len(ids) == 4
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_passing_failure_leaves_the_started_entry_and_no_error(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_passing_failure_leaves_the_started_entry_and_no_error(tmp_path: Path)
             assert states(broker) == [STARTED] + [STARTED, FINISHED] * 2
             assert broker.tier.meters.all_topics.remotecopyerrors == 0
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_segment_that_is_deleted_while_it_is_copied_leaves_no_object_and_is_copied_again(tmp_path: Path) -> None:
@@ -252,7 +253,7 @@ def test_what_an_earlier_leader_deletes_after_it_counted_as_copied_is_copied_aga
             await task.run()
             assert states(broker)[-3:] == [DELETE_STARTED, STARTED, FINISHED], "once is enough"
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_too_much_custom_metadata_removes_the_segment_and_stops_the_task(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_too_much_custom_metadata_removes_the_segment_and_stops_the_task(tmp_pat
             assert states(broker) == [STARTED, DELETE_STARTED, DELETE_FINISHED]
             assert open_object_store(str(tmp_path / "remote")).list("kafka-tiered-storage") == []
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_custom_metadata_travels_with_finished_and_with_deletion(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_custom_metadata_travels_with_finished_and_with_deletion(tmp_path: Path)
             await CopyTask(View(log), broker.tier).run()
             assert {segment.custom_metadata for segment in broker.metadata.segments(TIP)} == {bytes(128)}
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 @pytest.mark.parametrize("damage", ["lost", "forgotten", "empty", "cut"])
@@ -306,7 +307,7 @@ def test_a_lost_producer_snapshot_is_made_again_and_the_copy_goes_on(tmp_path: P
         assert path.read_bytes() == whole
         assert set(before) <= set(producers.snapshots)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_producer_snapshot_that_cannot_be_made_again_is_tried_again(tmp_path: Path) -> None:
@@ -319,7 +320,7 @@ def test_a_producer_snapshot_that_cannot_be_made_again_is_tried_again(tmp_path: 
                 await CopyTask(View(log), broker.tier).run()
             assert broker.published() == []
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.remote.tiers import TIERED, View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
 SIZE: Final = 1024
@@ -218,7 +219,7 @@ def log_of_five(folder: Path, **config: Any) -> Any:
 
 
 def play(work: Callable[[], Any]) -> None:
-    asyncio.run(work())
+    run_virtual(work())
 
 
 def test_kafkas_example_of_size_retention_and_its_shares(tmp_path: Path) -> None:
@@ -280,7 +281,7 @@ def test_log_start_rises_before_the_first_object_goes(tmp_path: Path) -> None:
             assert gauges.remotedeletelagsegments == 0
             assert list(broker.metadata.segments(TIP)) == []
 
-    play(run)
+    asyncio.run(run())
 
 
 def test_nothing_goes_while_a_full_disk_would_make_a_restart_look_for_it(tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_nothing_goes_while_a_full_disk_would_make_a_restart_look_for_it(tmp_pat
             log.close_files()
             assert open_test_log(tmp_path, TIERED, remote=True).log_start_offset == 6
 
-    play(run)
+    asyncio.run(run())
 
 
 def test_a_log_start_past_the_high_watermark_deletes_nothing_yet(tmp_path: Path) -> None:
@@ -316,7 +317,7 @@ def test_a_log_start_past_the_high_watermark_deletes_nothing_yet(tmp_path: Path)
             await ExpirationTask(View(log), broker.tier).run()
             assert len(broker.history(EventType.DELETE_SEGMENT)) == 2
 
-    play(run)
+    asyncio.run(run())
 
 
 def test_a_deposed_leader_deletes_no_further_segment(tmp_path: Path) -> None:
@@ -335,4 +336,4 @@ def test_a_deposed_leader_deletes_no_further_segment(tmp_path: Path) -> None:
             await task.run()
             assert [start for _, start, _ in broker.history(EventType.DELETE_SEGMENT)] == [0]
 
-    play(run)
+    asyncio.run(run())

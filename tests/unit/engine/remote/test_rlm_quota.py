@@ -11,6 +11,7 @@ from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_quota import RlmQuota, ThrottleTimes
 from backend.engine.remote.rsm_object_store import EventType
 from tests.unit.engine.remote.tiers import View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 
 @dataclass
@@ -89,7 +90,7 @@ def test_a_copy_waits_for_its_quota_and_goes_on_when_it_is_raised(tmp_path: Path
             assert len(broker.history(EventType.COPY_SEGMENT)) == 3
             assert log.highest_remote_offset == 7
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_reads_past_the_fetch_quota_are_held_back_and_counted(tmp_path: Path) -> None:
@@ -107,4 +108,4 @@ def test_reads_past_the_fetch_quota_are_held_back_and_counted(tmp_path: Path) ->
             assert broker.tier.fetch_quota.bytes_per_second > 100
             assert broker.tier.meters.reads.count == 1
 
-    asyncio.run(play())
+    run_virtual(play())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,6 +31,7 @@ from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, append, batch, open_test_log, replicate
 from tests.unit.engine.remote.faulty_store import with_faults
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 
 def play(folder: Path, scene: Callable[[Broker, UnifiedLog], Awaitable[None]], log: UnifiedLog | None = None) -> None:
@@ -45,7 +45,7 @@ def play(folder: Path, scene: Callable[[Broker, UnifiedLog], Awaitable[None]], l
             broker.storage.history.clear()
             await scene(broker, played)
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def offsets(records: bytes | memoryview) -> list[int]:
@@ -396,7 +396,7 @@ def test_an_abort_whose_marker_is_still_local_is_found(tmp_path: Path) -> None:
             assert found.aborted is not None
             assert [(txn.producer_id, txn.first_offset) for txn in found.aborted] == [(55, 1)]
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 # A real Kafka's remote folder, metadata records and log
@@ -431,7 +431,7 @@ def play_fixture(folder: Path, topic: str, scene: Callable[[Broker, UnifiedLog],
                     await broker.metadata.update_segment(event)
             await scene(broker, log)
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 READ_COMMITTED: Mapping[str, Any] = json.loads((FIXTURES / "read-committed.json").read_text())

@@ -28,6 +28,7 @@ from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.log.logs import TIP
 from tests.unit.engine.remote.tiers import Broker, View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 MARKED, STARTED, FINISHED = PartitionDeleteState
 # A later topic of the same name.
@@ -153,7 +154,7 @@ def test_a_marked_partition_goes_with_all_its_segments_and_says_so(tmp_path: Pat
             assert await remover_of(broker, tmp_path).run_once()
             assert len(told(broker)) == before
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_only_the_leader_of_its_metadata_partition_removes_it(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_only_the_leader_of_its_metadata_partition_removes_it(tmp_path: Path) ->
             assert await remover_of(broker, tmp_path, others).run_once()
             assert len(remote_files(tmp_path)) == 10
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 # Appends: STARTED, twice 2 for segments, FINISHED; 2 deletions of objects: 8 effects.
@@ -189,7 +190,7 @@ def test_after_a_crash_at_any_point_the_next_life_ends_what_was_begun(tmp_path: 
             assert len(told(broker)) <= 4 + len(DELETION) + 2  # what was under way is told once more at most
             assert stored(tmp_path, broker) >= 5
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_another_broker_without_a_stored_position_takes_over(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_another_broker_without_a_stored_position_takes_over(tmp_path: Path) -> 
             assert remote_files(tmp_path) == []
             assert told(other)[-1] == ("DELETE_PARTITION_FINISHED", -1)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_new_topic_of_the_same_name_is_left_alone(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_a_new_topic_of_the_same_name_is_left_alone(tmp_path: Path) -> None:
             assert found is not None
             assert broker.storage.fetch_log_segment(found, 0)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 async def until_removed(remover: PartitionRemover) -> None:
@@ -270,7 +271,7 @@ def test_a_forged_partition_is_passed_over_and_those_behind_it_are_removed(
             assert broker.tier.passed_over.counts == {"__remote_log_metadata": 1}
             assert {event.type for event in broker.storage.history if event.topic_id_partition == forged} == set()
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 class BrokenStorage(CrashingStorage):
@@ -304,7 +305,7 @@ def test_a_partition_that_cannot_be_removed_rests_and_holds_up_no_other(tmp_path
             assert len(remote_files(tmp_path)) == 10  # of TIP: its namesake's are gone
             assert storage.asked == 1  # and not again for an hour
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_storage_that_is_away_keeps_the_partition_waiting(tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ def test_a_storage_that_is_away_keeps_the_partition_waiting(tmp_path: Path) -> N
             assert remote_files(tmp_path) == []
             assert (meters.partitions_removed, meters.partitions_to_remove) == (1, 0)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 class AwayStorage(CrashingStorage):
@@ -362,7 +363,7 @@ def test_a_partition_into_which_something_may_be_copied_waits_and_dangling_copie
             assert sorted(deleted) == [0, 0, 0, 3]
             assert remote_files(tmp_path) == []
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_segment_that_is_told_of_during_the_removal_goes_before_the_partition_is_finished(tmp_path: Path) -> None:
@@ -397,7 +398,7 @@ def test_a_segment_that_is_told_of_during_the_removal_goes_before_the_partition_
                 ("DELETE_PARTITION_FINISHED", -1),
             ]
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_position_that_cannot_be_read_costs_only_a_reading_from_the_start(tmp_path: Path) -> None:
@@ -411,4 +412,4 @@ def test_a_position_that_cannot_be_read_costs_only_a_reading_from_the_start(tmp_
             lines = (tmp_path / "1" / POSITIONS_FILE).read_text().splitlines()
             assert f"{target_of(broker)} 5" in lines
 
-    asyncio.run(play())
+    run_virtual(play())

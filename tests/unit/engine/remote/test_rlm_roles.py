@@ -33,6 +33,7 @@ from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.conformance.memory_topic import MemoryTopicLog
 from tests.unit.engine.log.logs import TIP
 from tests.unit.engine.remote.tiers import Broker, View, golden_tiered_log, tier_broker
+from tests.unit.engine.virtual_time import run_virtual
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
 # Where a copy can be: waiting for its quota, between its two records, and before either of them is written.
@@ -212,7 +213,7 @@ def test_a_broker_stops_while_a_copy_of_a_deleted_topic_waits_for_its_record(
             await broker.manager.close()
             await asyncio.wait_for(stopping, HELD_UP_S)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def last_states(broker: Broker) -> list[tuple[bytes, SegmentState]]:
@@ -261,7 +262,7 @@ def test_copying_stops_and_starts_with_its_setting_while_expiration_goes_on(tmp_
             assert log.highest_remote_offset == 5
             assert gauges.remotecopylagsegments == 0
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_tiering_off_and_on_in_one_breath_leaves_the_partition_hosted(tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_tiering_off_and_on_in_one_breath_leaves_the_partition_hosted(tmp_path: 
             assert broker.manager.is_ready(TIP)
             await until(lambda: log.highest_remote_offset == 5)
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_tiering_on_again_under_another_leader_keeps_what_the_old_one_had_not_deleted(
@@ -305,7 +306,7 @@ def test_tiering_on_again_under_another_leader_keeps_what_the_old_one_had_not_de
             assert last_states(broker) == before
             assert len(objects(tmp_path)) == 10
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_deleted_topics_leader_leaves_its_segments_to_the_partition_remover_where_there_is_one(
@@ -322,7 +323,7 @@ def test_a_deleted_topics_leader_leaves_its_segments_to_the_partition_remover_wh
             assert objects(tmp_path) == []
             assert [state for _, state in last_states(broker)] == [DELETE_FINISHED, DELETE_FINISHED]
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_nothing_runs_before_the_metadata_is_known(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def test_nothing_runs_before_the_metadata_is_known(tmp_path: Path) -> None:
             assert (log.highest_remote_offset, objects(tmp_path)) == (-1, [])
             assert TIP not in broker.tier.meters.shares
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_a_pool_that_grows_takes_on_what_waits(tmp_path: Path) -> None:
@@ -357,4 +358,4 @@ def test_a_pool_that_grows_takes_on_what_waits(tmp_path: Path) -> None:
         gate.set()
         await asyncio.gather(*running)
 
-    asyncio.run(play())
+    run_virtual(play())

@@ -12,7 +12,6 @@ from typing import Final, cast
 import pytest
 
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.ports import Ports
 from backend.engine.remote.rsm_object_store import object_key
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import iter_records
@@ -20,7 +19,7 @@ from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, tier_broker
-from tests.unit.engine.remote.virtual_time import FaultyStore, InlineWorkers, run_virtual
+from tests.unit.engine.virtual_time import FaultyStore, InlineWorkers, run_virtual
 
 MINUTE_MS: Final = 60_000
 HOUR_MIN: Final = 60
@@ -107,10 +106,10 @@ class Day:
 def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
     """Runs a story on a fresh partition; in the end nothing may have been lost at any minute."""
 
-    async def run(ports: Ports) -> None:
+    async def run() -> None:
         store = FaultyStore()
         log = open_test_log(folder, UNLIMITED, remote=True)
-        async with tier_broker(folder, settings=SETTINGS, ports=ports, store=store) as broker:
+        async with tier_broker(folder, settings=SETTINGS, store=store) as broker:
             broker.topic.idle_wait_ms = MINUTE_MS
             broker.manager.on_leadership_change([View(log)], [])
             day = Day(log, broker, store)
@@ -118,7 +117,7 @@ def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
             assert day.lost == []
             await day.check_every_record()
 
-    run_virtual(run)
+    run_virtual(run())
 
 
 def told_of_copies(day: Day, caplog: pytest.LogCaptureFixture) -> int:

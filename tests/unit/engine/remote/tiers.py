@@ -11,7 +11,7 @@ from typing import Any
 from backend.engine.config import BrokerConfig
 from backend.engine.log.config import LogConfig
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports
 from backend.engine.ports.object_store import ObjectStore
 from backend.engine.remote.index_cache import RemoteIndexCache
 from backend.engine.remote.meters import RemoteMeters
@@ -23,6 +23,7 @@ from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, decode
 from backend.tiering.ids import TopicIdPartition
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.log.logs import DENSE, TIP, append, open_test_log, replicate
+from tests.unit.engine.virtual_time import ports_here
 
 FAST = {
     "remote.log.manager.task.interval.ms": "20",
@@ -91,7 +92,7 @@ async def tier_broker(
 ) -> AsyncIterator[Broker]:
     """A broker that hosts the partitions' metadata; tasks are started by the test."""
     config = BrokerConfig.parse({**FAST, **(settings or {})})
-    ports = ports or system_ports()
+    ports = ports or ports_here()
     client, sink, fatal = MemoryMetadataTopic(topic), RecordingSink(), list[str]()
     if store is None:
         storage = open_storage({"dir": str(folder / "remote")}, broker_id=broker_id)

@@ -29,7 +29,7 @@ from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, Metadata
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.replica.applied_metadata import AppliedMetadata
@@ -43,6 +43,7 @@ from backend.protocol.messages import Message
 from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 
 R = TypeVar("R")
 M = TypeVar("M", bound=Message)
@@ -142,7 +143,7 @@ class Node:
         self.nodes = nodes
         self.id = node_id
         self.up = False
-        self.ports: Ports = system_ports()
+        self.ports: Ports = ports_here()
         self.events = Events()
         self.metrics = BrokerMetrics(node_id)
         self.metadata = Metadata()
@@ -549,5 +550,5 @@ class Nodes:
 
 
 def play(scenario: Callable[..., Any], *args: Any, **settings: Any) -> None:
-    """Runs one scenario on a loop of its own."""
-    asyncio.run(scenario(*args, **settings))
+    """Runs one scenario on virtual time."""
+    run_virtual(scenario(*args, **settings))

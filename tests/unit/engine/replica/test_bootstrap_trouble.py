@@ -4,6 +4,7 @@ for (in the log and on the page), attempts come with the back-off, and it goes o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -263,7 +264,7 @@ def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(
             nodes.publish()
             await joins(nodes)
 
-    play(run)
+    asyncio.run(run())
 
 
 def test_a_configuration_that_is_there_before_the_topic_is_tiered_keeps_no_replica_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from immutables import Map
 from backend.engine.common.rates import Windows
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.replica.replication_quota import ReplicationQuota, Side, throttled_partitions
-from tests.unit.engine.replica.nodes import Nodes, play
+from tests.unit.engine.replica.nodes import Nodes
 
 NOW_MS = 1_000_000.0
 TOPIC, BROKER = 2, 4
@@ -79,4 +80,4 @@ def test_a_new_replica_waits_for_the_throttle_and_members_of_the_isr_do_not(tmp_
             await nodes.in_sync("orders", 1, 2, 3)
             assert nodes[3].offsets("orders")[3] == BATCHES + 1
 
-    play(run)
+    asyncio.run(run())

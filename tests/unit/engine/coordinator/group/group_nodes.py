@@ -199,7 +199,7 @@ def run_nodes(
             await work(nodes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replica_nodes, "system_ports", lambda: ports)
+        patch.setattr(replica_nodes, "ports_here", lambda: ports)
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(started())

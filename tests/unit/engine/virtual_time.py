@@ -1,44 +1,18 @@
-"""An event loop whose time jumps to the next timer, and ports on it: hours pass in no time, always the same way."""
+"""Ports on the simulator's loop, whose time jumps to the next timer: hours pass in no time, always the same way."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.random import SystemRandom
+from tests.simulation.loop import VirtualLoop
 from tests.unit.engine.log.logs import NOW_MS
 
 T = TypeVar("T")
-
-
-class _Jump(selectors.DefaultSelector):
-    """Instead of waiting for a timer, goes there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        found = super().select(0)
-        assert found or timeout is not None, "everything waits for something that never comes"
-        if not found:
-            self.now_s += timeout or 0.0
-        return found
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """For one test; no threads."""
-
-    def __init__(self) -> None:
-        self.jump = _Jump()
-        super().__init__(self.jump)
-
-    def time(self) -> float:
-        return self.jump.now_s
 
 
 class LoopClock:
@@ -51,7 +25,7 @@ class LoopClock:
         return NOW_MS + int(self.monotonic_ms())
 
     def monotonic_ms(self) -> float:
-        return self._loop.time() * 1000.0
+        return self._loop.now_ms
 
 
 class InlineWorkers:
@@ -79,16 +53,25 @@ class InlineWorkers:
         return None
 
 
-def run_virtual(work: Callable[[Ports], Coroutine[Any, Any, None]]) -> None:
-    """Runs a test's coroutine with ports on virtual time."""
-    loop = VirtualLoop()
+def ports_here() -> Ports:
+    """Ports on the time of the loop that runs: virtual on a virtual one, which allows no threads, else the system's."""
+    loop = asyncio.get_running_loop()
     real = system_ports()
+    if not isinstance(loop, VirtualLoop):
+        return real
     real.workers.close()
-    ports = replace(real, clock=LoopClock(loop), random=SystemRandom(1), workers=InlineWorkers())
-    try:
-        loop.run_until_complete(work(ports))
-    finally:
-        loop.close()
+    return replace(
+        real,
+        clock=LoopClock(loop),
+        random=SystemRandom(1),
+        workers=InlineWorkers(),
+        more_workers=lambda threads: InlineWorkers(),
+    )
+
+
+def run_virtual(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of a test's coroutine on virtual time, on which `ports_here` then stands."""
+    return VirtualLoop().play(work)
 
 
 class FaultyStore:
