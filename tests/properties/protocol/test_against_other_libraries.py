@@ -17,6 +17,7 @@ import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
 import kafka.protocol.sasl  # noqa: F401  (importing the modules registers their messages)
+import pytest
 from kafka.protocol.api_message import ApiMessage
 
 from backend.protocol import codec
