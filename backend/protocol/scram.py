@@ -1,7 +1,8 @@
-"""SCRAM after RFC 5802, with SHA-256 (RFC 7677) and SHA-512: both ends of the exchange, and what a server keeps.
+"""SCRAM after RFC 5802, with SHA-256 (RFC 7677) and SHA-512: both ends of the exchange, and a server's credential.
 
-Facts of Kafka's `ScramFormatter`, `ScramMessages`, `ScramSaslServer` and `ScramSaslClient`. Passwords are taken as they
-are: as in Kafka there is no SASLprep. Nothing here knows time or chance: nonces are given.
+Used by the brokers' listeners, by the client of other nodes and by the control plane. Passwords are used unchanged: as
+in Kafka there is no SASLprep. The functions are pure: the caller makes the nonces.
+Kafka: `ScramFormatter`, `ScramMessages`, `ScramSaslServer`, `ScramSaslClient`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = "[A-Za-z0-9/+]+={0,2}"
 _EXTENSIONS = r"(?:,[A-Za-z]=[^,\x00]+)*"
 _CLIENT_FIRST: Final = re.compile(f"(n,(?:a=({_NAME}))?,)(n=({_NAME}),r=({_NONCE}){_EXTENSIONS})")
-_SERVER_FIRST: Final = re.compile(f"r=({_NONCE}),s=({_BASE64}),i=([0-9]{{1,9}}){_EXTENSIONS}")
 _CLIENT_FINAL: Final = re.compile(f"(c=({_BASE64}),r=({_NONCE}){_EXTENSIONS}),p=({_BASE64})")
-_SERVER_FINAL: Final = re.compile(f"v=({_BASE64}){_EXTENSIONS}")
+# Messages of a server, RFC 5802, section 7, without mandatory extensions.
+_SERVER_EXTENSIONS: Final = rb"(?:,[A-Za-z]=[^,\x00]+)*"
+_SERVER_FIRST: Final = re.compile(
+    rb"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    rb",s=(?P<salt>(?!,)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)"
+    rb",i=(?P<iterations>[1-9][0-9]{0,8})" + _SERVER_EXTENSIONS
+)
+_SERVER_ERROR: Final = re.compile(rb"e=(?P<error>[a-z0-9-]{1,40})" + _SERVER_EXTENSIONS)
 
 
 class ScramError(Exception):
@@ -37,7 +44,7 @@ class ScramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server knows of a password; nobody can log in with it."""
+    """The part of a password that a server stores; nobody can log in with it."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -80,10 +87,10 @@ def _text(message: bytes, what: str) -> str:
 
 
 def _matched(pattern: re.Pattern[str], message: bytes, what: str) -> re.Match[str]:
-    found = pattern.fullmatch(_text(message, what))
-    if found is None:
+    match = pattern.fullmatch(_text(message, what))
+    if match is None:
         raise ScramError(f"The {what} is not of the form of RFC 5802")
-    return found
+    return match
 
 
 def _bytes_of(text: str, what: str) -> bytes:
@@ -107,7 +114,7 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientFirst:
-    """The client's first message: who it says it is."""
+    """The client's first message, with the name of its user."""
 
     gs2_header: str
     authorization_id: str
@@ -117,64 +124,80 @@ class ClientFirst:
 
     @classmethod
     def parse(cls, message: bytes) -> ClientFirst:
-        """ScramError unless it is one."""
-        found = _matched(_CLIENT_FIRST, message, "client's first message")
-        header, authorization_id, bare, name, nonce = found.groups()
+        """The message read. Raises ScramError for bytes that are none."""
+        match = _matched(_CLIENT_FIRST, message, "client's first message")
+        header, authorization_id, bare, name, nonce = match.groups()
         return cls(header, _plain(authorization_id or ""), _plain(name), nonce, bare)
 
 
 class ScramServer:
     """The server's side of one exchange, from the client's first message on."""
 
-    def __init__(self, mechanism: str, first: ClientFirst, known: ScramCredential, nonce: str) -> None:
+    def __init__(self, mechanism: str, first: ClientFirst, stored: ScramCredential, nonce: str) -> None:
         """`nonce` is this side's own part, never used before."""
-        if known.iterations < ITERATIONS_MIN:
-            raise ScramError(f"The credential has {known.iterations} iterations, less than {ITERATIONS_MIN}")
+        if stored.iterations < ITERATIONS_MIN:
+            raise ScramError(f"The credential has {stored.iterations} iterations, less than {ITERATIONS_MIN}")
         self._mechanism = mechanism
         self._first = first
-        self._known = known
+        self._credential = stored
         self._nonce = first.nonce + nonce
-        self.first_message = f"r={self._nonce},s={_base64(known.salt)},i={known.iterations}".encode()
+        self.first_message = f"r={self._nonce},s={_base64(stored.salt)},i={stored.iterations}".encode()
 
     def finish(self, message: bytes) -> bytes:
         """The server's last message, once the client has proved that it knows the password; ScramError otherwise."""
-        found = _matched(_CLIENT_FINAL, message, "client's final message")
-        without_proof, channel_binding, nonce, proof = found.groups()
+        match = _matched(_CLIENT_FINAL, message, "client's final message")
+        without_proof, channel_binding, nonce, proof = match.groups()
         if not hmac.compare_digest(nonce.encode(), self._nonce.encode()):
             raise ScramError("The client's final message has another nonce")
         if _bytes_of(channel_binding, "channel binding") != self._first.gs2_header.encode():
             raise ScramError("The client's final message has another channel binding")
         auth = b",".join((self._first.bare.encode(), self.first_message, without_proof.encode()))
-        signature = _mac(self._mechanism, self._known.stored_key, auth)
+        signature = _mac(self._mechanism, self._credential.stored_key, auth)
         client_proof = _bytes_of(proof, "proof")
         if len(client_proof) != len(signature):
             raise ScramError("The client's proof has another length")
         stored_key = _digest(self._mechanism, _xor(client_proof, signature))
-        if not hmac.compare_digest(stored_key, self._known.stored_key):
+        if not hmac.compare_digest(stored_key, self._credential.stored_key):
             raise ScramError("The client's proof is wrong")
-        return f"v={_base64(_mac(self._mechanism, self._known.server_key, auth))}".encode()
+        return f"v={_base64(_mac(self._mechanism, self._credential.server_key, auth))}".encode()
 
 
 class ScramClient:
-    """The client's side of one exchange."""
+    """The client's side of one exchange.
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    The texts of its ScramError speak of the server as "it": the caller says which server that is.
+    """
+
+    def __init__(
+        self, mechanism: str, username: str, password: str, nonce: str, *, iterations_max: int = ITERATIONS_MAX
+    ) -> None:
+        """`nonce` was never used before. `iterations_max` bounds the work that a server may ask for."""
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
+        self._iterations_max = iterations_max
         self._bare = f"n={_escaped(username)},r={nonce}"
         self._server_signature = b""
         self.first_message = f"n,,{self._bare}".encode()
 
     def answer(self, server_first: bytes) -> bytes:
-        """The final message; ScramError when the server's first one is not to be trusted."""
-        nonce, salt, iterations_text = _matched(_SERVER_FIRST, server_first, "server's first message").groups()
-        iterations = int(iterations_text)
+        """The final message, which proves that the client knows the password. ScramError ends the exchange."""
+        match = _SERVER_FIRST.fullmatch(server_first)
+        if match is None:
+            raise ScramError("its first SCRAM message is not one of RFC 5802")
+        nonce, salt, iterations = match["nonce"].decode(), base64.b64decode(match["salt"]), int(match["iterations"])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("The server's first message has another nonce")
-        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
-            raise ScramError(f"The server asks for {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}")
-        salted = salted_password(self._mechanism, self._password, _bytes_of(salt, "salt"), iterations)
+            raise ScramError("its SCRAM message answers another client's")
+        if iterations < ITERATIONS_MIN:
+            raise ScramError(
+                f"it asks for {iterations} SCRAM iterations, and a password that is worth so little work could be"
+                f" guessed from the answer; {ITERATIONS_MIN} are the least"
+            )
+        if iterations > self._iterations_max:
+            raise ScramError(
+                f"it asks for {iterations} SCRAM iterations; {self._iterations_max} are the most we compute"
+            )
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
         client_key = _mac(self._mechanism, salted, b"Client Key")
         without_proof = f"c={_base64(b'n,,')},r={nonce}"
         auth = b",".join((self._bare.encode(), server_first, without_proof.encode()))
@@ -183,8 +206,10 @@ class ScramClient:
         return f"{without_proof},p={_base64(proof)}".encode()
 
     def check(self, server_final: bytes) -> None:
-        """ScramError unless the server knows the password's credential too."""
-        (signature,) = _matched(_SERVER_FINAL, server_final, "server's final message").groups()
-        known = self._server_signature
-        if not known or not hmac.compare_digest(_bytes_of(signature, "server's signature"), known):
-            raise ScramError("The server's signature is wrong")
+        """Raises ScramError unless the server has proved that it knows the password's credential."""
+        refusal = _SERVER_ERROR.fullmatch(server_final)
+        if refusal is not None:
+            raise ScramError(f"it ends SCRAM with the error {refusal['error'].decode()}")
+        expected = f"v={_base64(self._server_signature)}".encode()
+        if not self._server_signature or not hmac.compare_digest(server_final.partition(b",")[0], expected):
+            raise ScramError("it did not prove that it knows the password")

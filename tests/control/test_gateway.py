@@ -21,7 +21,7 @@ from backend.control.gateway.gateway_errors import (
 )
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
 from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster
-from backend.control.gateway.requests.offset_requests import OffsetQuestion, Sentinel
+from backend.control.gateway.requests.offset_requests import OffsetQuestion
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -279,7 +279,7 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
             gateway = Gateway([living])
             await gateway.learn_brokers({1: living})
             partitions = [TopicPartition("many", number) for number in range(3_000)]
-            question = OffsetQuestion(1, Sentinel.LATEST)
+            question = OffsetQuestion(1, offset_timestamps.LATEST)
             first = await question.ask(gateway, partitions)
             assert {found.offset for found in first.values()} == {1}
             with pytest.raises(BrokerUnavailable):

@@ -13,9 +13,9 @@ from backend.control.gateway.requests.config_requests import (
     ConfigResource,
     alter_configs,
 )
-from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_steps import remove_replica, set_flag
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
+from backend.protocol import offset_timestamps
 from tests.e2e.attached_site import Site
 
 NEW: Final = 3
@@ -71,7 +71,11 @@ class Bootstraps:
         async def copied() -> bool | None:
             end, local, pending = [
                 await self.topic.offset(1, at)
-                for at in (Sentinel.LATEST, Sentinel.EARLIEST_LOCAL, Sentinel.EARLIEST_PENDING_UPLOAD)
+                for at in (
+                    offset_timestamps.LATEST,
+                    offset_timestamps.EARLIEST_LOCAL,
+                    offset_timestamps.EARLIEST_PENDING_UPLOAD,
+                )
             ]
             return (end == local and pending == -1) or None
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from backend.control.gateway.client_security import Scram, Security, SecurityError, plain_message
+from backend.control.gateway.client_security import Security, plain_message, scram_client
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
     BrokerUnavailable,
@@ -29,6 +29,7 @@ from backend.control.gateway.trust import handshake_error
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, error_for
+from backend.protocol.scram import ScramError
 
 CLIENT_ID: Final = "ebbline-control"
 SOFTWARE_NAME: Final = "ebbline"
@@ -183,11 +184,11 @@ class BrokerConnection:
         if security.tokens is not None:
             await self._bear(security, timeout_s)
             return
-        scram = Scram(security)
+        scram = scram_client(security)
         try:
-            final = scram.final(await self._sasl(scram.first, timeout_s))
+            final = scram.answer(await self._sasl(scram.first_message, timeout_s))
             scram.check(await self._sasl(final, timeout_s))
-        except SecurityError as error:
+        except ScramError as error:
             raise NotAuthenticated(f"The broker at {self.address} cannot be trusted: {error}.") from error
 
     async def _bear(self, security: Security, timeout_s: float) -> None:

@@ -18,7 +18,7 @@ from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, unt
 from backend.control.gateway.requests.config_requests import TOPIC, AlterOp, ConfigChange, ConfigResource, alter_configs
 from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata, fetch_topic
-from backend.control.gateway.requests.offset_requests import Sentinel, list_offsets
+from backend.control.gateway.requests.offset_requests import list_offsets
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.tiering.ids import TopicPartition
@@ -122,9 +122,9 @@ class LabTopic:
         [partition] = (await fetch_topic(self._gateway, self.name)).partitions
         return partition
 
-    async def offset(self, node: int, sentinel: Sentinel) -> int | None:
+    async def offset(self, node: int, timestamp: int) -> int | None:
         """What a broker says of its own replica; None while it has none. Raises GatewayError."""
-        answers = await list_offsets(self._gateway, node, sentinel, [self.partition])
+        answers = await list_offsets(self._gateway, node, timestamp, [self.partition])
         answer = answers.get(self.partition)
         return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
 

@@ -14,7 +14,7 @@ from backend.control.gateway.kafka_client import until_settled
 from backend.control.gateway.requests.config_requests import describe_topics
 from backend.control.gateway.requests.delete_records_request import delete_records
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
-from backend.control.gateway.requests.offset_requests import CONSUMER, Sentinel, list_offsets
+from backend.control.gateway.requests.offset_requests import CONSUMER, list_offsets
 from backend.control.operations.lifecycle.plan_draft import (
     Change,
     CheckOutcome,
@@ -27,6 +27,7 @@ from backend.control.operations.lifecycle.plan_draft import (
 from backend.control.operations.operation_errors import InvalidInput
 from backend.control.operations.operation_kind import OperationContext, SingleRequest
 from backend.control.operations.reassign.reassignment_inputs import PartitionName
+from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.store.queries import partitions
 from backend.tiering.ids import TopicPartition, uuid_text
@@ -67,8 +68,8 @@ class DeleteRecords(SingleRequest):
         if len(inputs.before) != len(inputs.partitions):
             raise InvalidInput("A partition is named twice.")
         leaders, ids = await _leaders(context, inputs)
-        starts = await _offsets(context, leaders, Sentinel.EARLIEST)
-        ends = await _offsets(context, leaders, Sentinel.LATEST)
+        starts = await _offsets(context, leaders.EARLIEST)
+        ends = await _offsets(context, leaders.LATEST)
         compacted = await _compacted(context, {tp.topic for tp in inputs.before})
         return {
             "partitions": {
@@ -150,7 +151,7 @@ class DeleteRecords(SingleRequest):
 
     async def verify(self, context: OperationContext, inputs: DeleteInputs, snapshot: JsonObject) -> PlanVerification:
         leaders, _ = await _leaders(context, inputs)
-        starts = await _offsets(context, leaders, Sentinel.EARLIEST)
+        starts = await _offsets(context, leaders.EARLIEST)
         wrong = [tp for tp, offset in inputs.before.items() if starts[tp] < offset]
         if wrong:
             tp = wrong[0]
@@ -182,7 +183,7 @@ async def _compacted(context: OperationContext, topics: set[str]) -> set[str]:
 
 
 async def _offsets(
-    context: OperationContext, leaders: Mapping[TopicPartition, int], which: Sentinel
+    context: OperationContext, leaders: Mapping[TopicPartition, int], which: int
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):

@@ -23,6 +23,7 @@ from backend.engine.remote.metadata_topic import (
 )
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
+from backend.protocol.offset_timestamps import EARLIEST, LATEST
 from backend.protocol.record_batches.record_batch import RecordData, iter_batches, iter_records
 from backend.tiering.ids import OffsetRange
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 FETCH_VERSION: Final = 12  # the newest that names topics instead of giving their ids
 LIST_OFFSETS_VERSION: Final = 11
-EARLIEST: Final = -2
-LATEST: Final = -1
 CONSUMER: Final = -1
 DEFAULTS: Final = MetadataClientSettings()
 # From this size on records are read in columns: setting those up costs more than reading the one or two that a fetch

@@ -101,11 +101,11 @@ def test_an_authorization_id_and_extensions_are_read() -> None:
 @pytest.mark.parametrize(
     ("server_first", "reason"),
     [
-        (SERVER_FIRST.replace(b"r=rO", b"r=xO"), "another nonce"),
-        (SERVER_FIRST.replace(SERVER_NONCE.encode(), b""), "another nonce"),
+        (SERVER_FIRST.replace(b"r=rO", b"r=xO"), "another client's"),
+        (SERVER_FIRST.replace(SERVER_NONCE.encode(), b""), "another client's"),
         (SERVER_FIRST.replace(b"4096", b"4095"), "iterations"),
         (SERVER_FIRST.replace(b"4096", b"99999999"), "iterations"),
-        (b"e=other-error", "form of RFC 5802"),
+        (b"e=other-error", "RFC 5802"),
     ],
 )
 def test_a_client_does_not_answer_a_server_it_cannot_trust(server_first: bytes, reason: str) -> None:
@@ -115,10 +115,10 @@ def test_a_client_does_not_answer_a_server_it_cannot_trust(server_first: bytes, 
 
 def test_a_client_finds_out_a_server_that_does_not_know_the_credential() -> None:
     client = ScramClient("SCRAM-SHA-256", "user", PASSWORD, CLIENT_NONCE)
-    with pytest.raises(ScramError, match="signature is wrong"):
+    with pytest.raises(ScramError, match="did not prove"):
         client.check(SERVER_FINAL)
     client.answer(SERVER_FIRST)
-    with pytest.raises(ScramError, match="signature is wrong"):
+    with pytest.raises(ScramError, match="did not prove"):
         client.check(SERVER_FINAL.replace(b"6rri", b"7rri"))
 
 

@@ -1,7 +1,7 @@
-"""Offsets of replicas: ListOffsets with Kafka's sentinels (-1 … -6), asked of the broker that holds the replica.
+"""Offsets of replicas: ListOffsets with Kafka's special timestamps, asked of the broker that holds the replica.
 
 Replica id -2 makes a broker answer for its own replica, leader or not; every other id is answered by the leader alone.
-The same partition twice in a request is an error for both, so each sentinel is a request of its own.
+The same partition twice in a request is an error for both, so each timestamp is a request of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from backend.control.gateway.broker_connection import LastAnswer
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
+from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, error_code
 from backend.tiering.ids import TopicPartition
 
@@ -25,28 +25,6 @@ THIS_REPLICA: Final = -2
 # 2,000 partitions x 14 bytes + names: about 60 kB a request; decoding its answer takes a few milliseconds.
 PARTITIONS_PER_REQUEST: Final = 2_000
 TIMEOUT_S: Final = 10.0
-
-
-class Sentinel(IntEnum):
-    """Kafka's special timestamps."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
-
-
-# KIP-405, KIP-734, KIP-1005, KIP-1023: the version that brought each of them.
-MIN_VERSION: Final = {
-    Sentinel.LATEST: 1,
-    Sentinel.EARLIEST: 1,
-    Sentinel.MAX_TIMESTAMP: 7,
-    Sentinel.EARLIEST_LOCAL: 8,
-    Sentinel.LATEST_TIERED: 9,
-    Sentinel.EARLIEST_PENDING_UPLOAD: 11,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +53,14 @@ class _Chunk:
 
 
 class OffsetQuestion:
-    """One sentinel, asked of one broker again and again about nearly always the same partitions.
+    """One special timestamp, asked of one broker again and again about nearly always the same partitions.
 
     What `ask` gives is the same object until an answer changes.
     """
 
-    def __init__(self, node_id: int, sentinel: Sentinel, replica_id: int = THIS_REPLICA) -> None:
+    def __init__(self, node_id: int, timestamp: int, replica_id: int = THIS_REPLICA) -> None:
         self._node_id = node_id
-        self._sentinel = sentinel
+        self._timestamp = timestamp
         self._replica_id = replica_id
         self._chunks: list[_Chunk] = []
         self._asked: Sequence[TopicPartition] = ()
@@ -95,7 +73,7 @@ class OffsetQuestion:
             begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
             parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
             self._chunks = [
-                _Chunk(_request(self._sentinel, part, self._replica_id), answers=self._found) for part in parts
+                _Chunk(_request(self._timestamp, part, self._replica_id), answers=self._found) for part in parts
             ]
         self._asked = partitions
         for chunk in self._chunks:
@@ -104,7 +82,7 @@ class OffsetQuestion:
                 chunk.request,
                 m.ListOffsetsResponse,
                 timeout_s=TIMEOUT_S,
-                at_least=MIN_VERSION[self._sentinel],
+                at_least=offset_timestamps.FIRST_VERSION[self._timestamp],
                 lane=lane,
                 last=chunk.last,
             )
@@ -119,14 +97,14 @@ class OffsetQuestion:
 async def list_offsets(
     gateway: Gateway,
     node_id: int,
-    sentinel: Sentinel,
+    timestamp: int,
     partitions: Sequence[TopicPartition],
     *,
     replica_id: int = THIS_REPLICA,
     lane: Lane = Lane.SAMPLE,
 ) -> Answers:
     """Answers of broker `node_id`, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
-    return await OffsetQuestion(node_id, sentinel, replica_id).ask(gateway, partitions, lane=lane)
+    return await OffsetQuestion(node_id, timestamp, replica_id).ask(gateway, partitions, lane=lane)
 
 
 def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
@@ -140,7 +118,7 @@ def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
     return found
 
 
-def _request(sentinel: Sentinel, partitions: Iterable[TopicPartition], replica_id: int) -> m.ListOffsetsRequest:
+def _request(timestamp: int, partitions: Iterable[TopicPartition], replica_id: int) -> m.ListOffsetsRequest:
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in dict.fromkeys(partitions):
         by_topic[tp.topic].append(tp.partition)
@@ -153,7 +131,7 @@ def _request(sentinel: Sentinel, partitions: Iterable[TopicPartition], replica_i
             topic_type(
                 name=topic,
                 partitions=[
-                    topic_type.Partitions(partition_index=p, current_leader_epoch=-1, timestamp=int(sentinel))
+                    topic_type.Partitions(partition_index=p, current_leader_epoch=-1, timestamp=timestamp)
                     for p in indexes
                 ],
             )

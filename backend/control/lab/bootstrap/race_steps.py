@@ -20,11 +20,11 @@ from backend.control.gateway.requests.config_requests import (
     alter_configs,
     describe_broker,
 )
-from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
 from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Position, Race, RaceStage, Racing
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.wall_clock import now_ms
+from backend.protocol import offset_timestamps
 from backend.tiering.phases import FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
@@ -68,7 +68,7 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: ReportS
     await topic.configure(local_retention_bytes="1")
 
     async def trimmed() -> bool | None:
-        return (await topic.offset(leader, Sentinel.EARLIEST_LOCAL)) == copied or None
+        return (await topic.offset(leader, offset_timestamps.EARLIEST_LOCAL)) == copied or None
 
     await until(f"the local log of {topic.name} begins at {copied}", trimmed, WAIT_S)
     await topic.configure(local_retention_bytes=None)
@@ -94,9 +94,9 @@ async def _copied(topic: LabTopic, plan: BootstrapPlan, leader: int) -> int:
     """Waits until every closed segment is in the remote tier; the first offset that is not."""
 
     async def look() -> int | None:
-        pending = await topic.offset(leader, Sentinel.EARLIEST_PENDING_UPLOAD)
-        end = await topic.offset(leader, Sentinel.LATEST)
-        start = await topic.offset(leader, Sentinel.EARLIEST_LOCAL)
+        pending = await topic.offset(leader, offset_timestamps.EARLIEST_PENDING_UPLOAD)
+        end = await topic.offset(leader, offset_timestamps.LATEST)
+        start = await topic.offset(leader, offset_timestamps.EARLIEST_LOCAL)
         size_bytes = await topic.size_bytes(leader)
         if pending is None or end is None or start is None or size_bytes is None or not start < pending < end:
             return None
@@ -108,7 +108,10 @@ async def _copied(topic: LabTopic, plan: BootstrapPlan, leader: int) -> int:
 
 async def leader_log(topic: LabTopic, leader: int, pending_upload: int) -> LeaderLog:
     """The leader's log as it is now."""
-    offsets = [await topic.offset(leader, at) for at in (Sentinel.EARLIEST, Sentinel.EARLIEST_LOCAL, Sentinel.LATEST)]
+    offsets = [
+        await topic.offset(leader, at)
+        for at in (offset_timestamps.EARLIEST, offset_timestamps.EARLIEST_LOCAL, offset_timestamps.LATEST)
+    ]
     size_bytes = await topic.size_bytes(leader)
     log_start, local_start, log_end = offsets
     if log_start is None or local_start is None or log_end is None or size_bytes is None:
@@ -169,7 +172,8 @@ async def race(
 async def _look(topic: LabTopic, broker: int, positions: list[Position]) -> bool:
     """Adds where the replica stands; False when that is not known, or it has not moved."""
     log_start, local_start, log_end = [
-        await topic.offset(broker, at) for at in (Sentinel.EARLIEST, Sentinel.EARLIEST_LOCAL, Sentinel.LATEST)
+        await topic.offset(broker, at)
+        for at in (offset_timestamps.EARLIEST, offset_timestamps.EARLIEST_LOCAL, offset_timestamps.LATEST)
     ]
     if log_start is None or local_start is None or log_end is None:
         return False

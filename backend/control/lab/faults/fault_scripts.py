@@ -9,12 +9,12 @@ from typing import Any, Final
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests.election_requests import elect_preferred, elect_unclean
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
-from backend.control.gateway.requests.offset_requests import Sentinel
 from backend.control.lab.bootstrap.race_plan import BootstrapPlan
 from backend.control.lab.bootstrap.race_run import PhaseSeen
 from backend.control.lab.bootstrap.race_steps import build, own_flag, race, set_flag
 from backend.control.lab.faults.fault_target import FaultTarget
 from backend.control.lab.lab_topic import RECORD_BYTES, LabFailed, LabTopic, until
+from backend.protocol import offset_timestamps
 
 Script = Coroutine[Any, Any, None]
 UNCLEAN_TOPIC: Final = "ebbline.lab.unclean"
@@ -159,7 +159,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     if refused:
         raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
     await _fill(topic, NEW_RECORDS)
-    end = await topic.offset(new, Sentinel.LATEST)
+    end = await topic.offset(new, offset_timestamps.LATEST)
     stage.tell(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
     await machine.start(old)
 
@@ -167,7 +167,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
         return set((await topic.view()).isr) == {old, new} or None
 
     await until(f"broker {old} is in the ISR again", both, ELECTION_WAIT_S)
-    end = await topic.offset(old, Sentinel.LATEST)
+    end = await topic.offset(old, offset_timestamps.LATEST)
     stage.tell(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
 
 

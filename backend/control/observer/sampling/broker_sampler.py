@@ -17,9 +17,10 @@ from backend.control.gateway.gateway_errors import GatewayError, UnsupportedByBr
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.log_dir_requests import BrokerDisk, ReplicaSize, describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
-from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, OffsetAnswer, OffsetQuestion, Sentinel
+from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, OffsetAnswer, OffsetQuestion
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import EpochPoint, ReplicaFacts
+from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
@@ -67,12 +68,12 @@ class BrokerSampler:
     def __init__(self, gateway: Gateway, broker_id: int) -> None:
         self._gateway = gateway
         self._broker_id = broker_id
-        self._earliest = OffsetQuestion(broker_id, Sentinel.EARLIEST)
-        self._earliest_local = OffsetQuestion(broker_id, Sentinel.EARLIEST_LOCAL)
-        self._latest_tiered = OffsetQuestion(broker_id, Sentinel.LATEST_TIERED)
-        self._pending = OffsetQuestion(broker_id, Sentinel.EARLIEST_PENDING_UPLOAD)
-        self._high_watermark = OffsetQuestion(broker_id, Sentinel.LATEST, CONSUMER)
-        self._latest = OffsetQuestion(broker_id, Sentinel.LATEST)
+        self._earliest = OffsetQuestion(broker_id, offset_timestamps.EARLIEST)
+        self._earliest_local = OffsetQuestion(broker_id, offset_timestamps.EARLIEST_LOCAL)
+        self._latest_tiered = OffsetQuestion(broker_id, offset_timestamps.LATEST_TIERED)
+        self._pending = OffsetQuestion(broker_id, offset_timestamps.EARLIEST_PENDING_UPLOAD)
+        self._high_watermark = OffsetQuestion(broker_id, offset_timestamps.LATEST, CONSUMER)
+        self._latest = OffsetQuestion(broker_id, offset_timestamps.LATEST)
         self._disk: BrokerDisk | None = None
         self._view: tuple[Sequence[PartitionMetadata], frozenset[bytes]] | None = None
         self._asked = _Asked([], [], [], [])

@@ -20,9 +20,9 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
-from backend.control.gateway.requests.offset_requests import CONSUMER, Sentinel, list_offsets
+from backend.control.gateway.requests.offset_requests import CONSUMER, list_offsets
 from backend.control.gateway.requests.record_requests import fetch_records
-from backend.protocol import events
+from backend.protocol import events, offset_timestamps
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import Record
 from backend.store.engine import writing
@@ -150,7 +150,7 @@ class EngineEventReader:
 
     async def _start_at_beginning(self, leader: int, partitions: list[TopicPartition]) -> None:
         answers = await list_offsets(
-            self._gateway, leader, Sentinel.EARLIEST, partitions, replica_id=CONSUMER, lane=Lane.EVENTS
+            self._gateway, leader, offset_timestamps.EARLIEST, partitions, replica_id=CONSUMER, lane=Lane.EVENTS
         )
         for tp, answer in answers.items():
             if answer.error is ErrorCode.NONE:

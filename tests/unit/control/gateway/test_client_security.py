@@ -8,25 +8,26 @@ from pathlib import Path
 import pytest
 
 from backend.control.gateway.client_security import (
-    Scram,
     Security,
     SecurityError,
     plain_message,
     read_security,
+    scram_client,
     security_of,
 )
 from backend.control.gateway.trust import handshake_error
+from backend.protocol.scram import ScramError
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 
 
 def test_scram_answers_as_rfc_7677_says() -> None:
-    scram = Scram(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="rOprNGfwEbeRWgbNEkqO")
-    assert scram.first == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    scram = scram_client(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="rOprNGfwEbeRWgbNEkqO")
+    assert scram.first_message == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     server = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-    assert scram.final(server).endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    assert scram.answer(server).endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
     scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    with pytest.raises(SecurityError):
+    with pytest.raises(ScramError):
         scram.check(b"v=AAAATRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
@@ -57,9 +58,9 @@ def test_scram_answers_as_rfc_7677_says() -> None:
     ],
 )
 def test_a_broker_that_does_not_keep_to_scram_is_not_trusted(server: bytes, why: str) -> None:
-    scram = Scram(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="mine")
-    with pytest.raises(SecurityError, match=why):
-        scram.final(server)
+    scram = scram_client(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="mine")
+    with pytest.raises(ScramError, match=why):
+        scram.answer(server)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,11 @@ def test_a_broker_that_does_not_keep_to_scram_is_not_trusted(server: bytes, why:
     ],
 )
 def test_a_broker_that_does_not_know_the_password_is_not_trusted(server: bytes, why: str) -> None:
-    scram = Scram(Security(None, "SCRAM-SHA-512", "user", "pencil"), nonce="mine")
-    with pytest.raises(SecurityError, match="did not prove"):
+    scram = scram_client(Security(None, "SCRAM-SHA-512", "user", "pencil"), nonce="mine")
+    with pytest.raises(ScramError, match="did not prove"):
         scram.check(b"v=")  # before the proof was asked for
-    scram.final(b"r=mine1,s=AAAA,i=4096,x=extension")
-    with pytest.raises(SecurityError, match=why):
+    scram.answer(b"r=mine1,s=AAAA,i=4096,x=extension")
+    with pytest.raises(ScramError, match=why):
         scram.check(server)
 
 
