@@ -21,8 +21,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.engine.ports.object_store import Buffer, ObjectStore
+from backend.engine.ports.object_store import ObjectStore
 from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from backend.protocol.buffers import Buffer
 from tests.engine_cluster import EngineCluster
 
 DELAY_S = 2.0

@@ -13,11 +13,11 @@ from backend.engine.log.cleaned_transactions import CleanedTransactions
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.offset_map import OffsetMap
 from backend.engine.log.txn_index import AbortedTxn
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
 from backend.protocol.record_batches.control_records import control_type
 from backend.protocol.record_batches.record_batch import (
     BatchHeader,
-    Buffer,
     Record,
     crc_valid,
     empty_batch,

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import InvalidBatch
 from backend.engine.log.record_rules import NO_TIMESTAMP, check_record_rules
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.record_batches.compression import (
     DECOMPRESSED_BYTES_MAX,
-    Buffer,
     Compression,
     check_lz4_frame,
     decompress,

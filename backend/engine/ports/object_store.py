@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import obstore
 from obstore.store import LocalStore, MemoryStore, from_url
 
-Buffer = bytes | bytearray | memoryview
+from backend.protocol.buffers import Buffer
 
 
 class ObjectStore(Protocol):

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeVar
 
-from backend.engine.ports.object_store import Buffer, ObjectStore, open_object_store
+from backend.engine.ports.object_store import ObjectStore, open_object_store
+from backend.protocol.buffers import Buffer
 
 T = TypeVar("T")
 Trouble = Literal["none", "unreachable", "slow", "held"]

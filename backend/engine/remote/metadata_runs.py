@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from backend.engine.remote.metadata_topic import MetadataRecord
 from backend.engine.remote.segment_row import TXN_INDEX_EMPTY
 from backend.engine.remote.segment_table import ROW_DTYPE
-from backend.protocol.remote_log.column_batch import Columns, Flags, Framed, Ints, columns, framed, partition_codes
+from backend.protocol.numpy_columns import FlagColumn, IntColumn
+from backend.protocol.remote_log.column_batch import Columns, Framed, columns, framed, partition_codes
 from backend.protocol.remote_log.metadata_serde import partition_of
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
@@ -103,7 +104,7 @@ def _plan(found: Framed, told: Columns) -> Plan | None:
     return Plan(tuple(_pieces(found, told, order, codes, paired, partitions)))
 
 
-def _pairs(told: Columns, order: Ints, codes: Ints) -> Flags:
+def _pairs(told: Columns, order: IntColumn, codes: IntColumn) -> FlagColumn:
     """Whether the record at each place begins a pair."""
     ids = told.ids[order]
     paired = np.zeros(len(order), dtype=np.bool_)
@@ -115,9 +116,9 @@ def _pairs(told: Columns, order: Ints, codes: Ints) -> Flags:
 def _pieces(
     found: Framed,
     told: Columns,
-    order: Ints,
-    codes: Ints,
-    paired: Flags,
+    order: IntColumn,
+    codes: IntColumn,
+    paired: FlagColumn,
     partitions: Sequence[TopicIdPartition],
 ) -> Iterator[Piece]:
     firsts = np.flatnonzero(paired)
@@ -147,7 +148,9 @@ def _pieces(
     yield from _single(order, codes, at, len(order), partitions)
 
 
-def _single(order: Ints, codes: Ints, low: int, high: int, partitions: Sequence[TopicIdPartition]) -> Iterator[Piece]:
+def _single(
+    order: IntColumn, codes: IntColumn, low: int, high: int, partitions: Sequence[TopicIdPartition]
+) -> Iterator[Piece]:
     """Records between runs, by partition."""
     if low == high:
         return
@@ -156,7 +159,7 @@ def _single(order: Ints, codes: Ints, low: int, high: int, partitions: Sequence[
         yield Piece(partitions[int(codes[begin])], order[begin:end].tolist(), None)
 
 
-def _rows(told: Columns, started: Ints, finished: Ints) -> NDArray[Any]:
+def _rows(told: Columns, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
     """Packed rows of segments from the two records of each."""
     segments, updates = told.segments[started], told.updates[finished]
     rows = np.empty(len(started), dtype=ROW_DTYPE)

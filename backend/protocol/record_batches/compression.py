@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import cramjam
 
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
 from backend.protocol.varint import decode_uvarint
 
@@ -57,8 +58,6 @@ _LZ4_FLAGS: Final = 0b0110_0000
 _LZ4_BLOCK_CHECKSUM: Final = 0b0001_0000
 _LZ4_CONTENT_SIZE: Final = 0b0000_1000
 _LZ4_CONTENT_CHECKSUM: Final = 0b0000_0100
-
-Buffer = bytes | bytearray | memoryview
 
 
 def _grow(name: str, decompress_into: Callable[[Any, Any], int], data: Buffer, max_bytes: int) -> memoryview:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
 from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from backend.protocol.record_batches.record_codec import Header, Record, RecordData, decode_records, encode_record
@@ -55,8 +56,6 @@ _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
-
-Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):

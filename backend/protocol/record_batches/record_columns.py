@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backend.protocol.errors import DecodeError
+from backend.protocol.numpy_columns import ByteColumn, FlagColumn, IntColumn
 from backend.protocol.record_batches.record_codec import RECORD_BYTES_MIN
 from backend.protocol.record_batches.record_table import rows_alike
 from backend.protocol.record_batches.record_validation import (
@@ -23,10 +23,6 @@ from backend.protocol.record_batches.record_validation import (
     malformed,
 )
 from backend.protocol.varint import UVARINT_BITS_MAX, VARINT_BYTES_MAX, decode_varint
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 
 # A column of so many 64-bit integers takes 64 KiB: a dozen of them stay in the processor's cache.
 _CHUNK: Final = 8192
@@ -53,7 +49,7 @@ class _Malformed(Exception):
 
 def check_many(data: Any, count: int) -> RecordsSummary:
     """As `record_validation.check_records`, for at least one record."""
-    array: Bytes = np.frombuffer(data, np.uint8)
+    array: ByteColumn = np.frombuffer(data, np.uint8)
     plain: bytes | bytearray | None = data if isinstance(data, bytes | bytearray) else None
     parts: list[RecordsSummary] = []
     position, index = 0, 0
@@ -82,7 +78,7 @@ def check_many(data: Any, count: int) -> RecordsSummary:
 
 
 def _check_some(
-    data: bytes | bytearray, array: Bytes, position: int, first: int, count: int
+    data: bytes | bytearray, array: ByteColumn, position: int, first: int, count: int
 ) -> tuple[int, RecordsSummary]:
     """Checks `count` records from `position` on: where the last ends, and what they say."""
     if count < _COLUMNS_MIN:
@@ -136,7 +132,7 @@ def _follow(data: bytes | bytearray, position: int, count: int) -> tuple[list[in
     return starts, position, False
 
 
-def _check_columns(data: bytes | bytearray, array: Bytes, starts: Ints, first: int) -> RecordsSummary:
+def _check_columns(data: bytes | bytearray, array: ByteColumn, starts: IntColumn, first: int) -> RecordsSummary:
     """Raises _Malformed with a row that is no record."""
     sizes, at = _varints(array, starts, VARINT_BYTES_MAX)
     ends = at + sizes
@@ -159,7 +155,7 @@ def _check_columns(data: bytes | bytearray, array: Bytes, starts: Ints, first: i
     )
 
 
-def _behind(sizes: Ints, at: Ints, ends: Ints) -> Ints:
+def _behind(sizes: IntColumn, at: IntColumn, ends: IntColumn) -> IntColumn:
     """Where nullable bytes of these sizes end, which is before the record does."""
     _require(sizes >= -1)
     behind = at + np.maximum(sizes, 0)
@@ -167,17 +163,17 @@ def _behind(sizes: Ints, at: Ints, ends: Ints) -> Ints:
     return behind
 
 
-def _require(right: Flags) -> None:
+def _require(right: FlagColumn) -> None:
     if not right.all():
         raise _Malformed(int(right.argmin()))
 
 
-def _require_of(rows: Ints, right: Flags) -> None:
+def _require_of(rows: IntColumn, right: FlagColumn) -> None:
     if not right.all():
         raise _Malformed(int(rows[right.argmin()]))
 
 
-def _varints(array: Bytes, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
+def _varints(array: ByteColumn, at: IntColumn, bytes_max: int) -> tuple[IntColumn, IntColumn]:
     """The zig-zag varints at these places, and where they end. Behind the array its last byte is read once more: such a
     place is behind the end of its record, which the caller refuses.
     """
@@ -203,7 +199,9 @@ def _varints(array: Bytes, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
     return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64), after
 
 
-def _check_headers(data: bytes | bytearray, array: Bytes, counts: Ints, at: Ints, ends: Ints) -> None:
+def _check_headers(
+    data: bytes | bytearray, array: ByteColumn, counts: IntColumn, at: IntColumn, ends: IntColumn
+) -> None:
     """Moves `at` behind the headers of each record."""
     rows = np.flatnonzero(counts)
     left = counts[rows]

@@ -7,15 +7,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
+from backend.protocol.numpy_columns import ByteColumn, IntColumn
 from backend.protocol.record_batches.record_validation import RecordsSummary, check_each
 from backend.protocol.varint import decode_varint
-
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Buffer = bytes | bytearray | memoryview
 
 # More lengths than these take longer to compare, row by row, than to read.
 _HEADERS_MAX: Final = 8
@@ -35,7 +32,7 @@ class _Layout(NamedTuple):
 
 
 def rows_alike(
-    data: Buffer, array: Bytes, position: int, first: int, count: int
+    data: Buffer, array: ByteColumn, position: int, first: int, count: int
 ) -> tuple[int, int, RecordsSummary | None]:
     """How many of the next `count` records are well-formed and laid out as the first of them, where they end, and what
     they say. None of them, when the first is no record: why, who looks at it alone will say.
@@ -62,7 +59,7 @@ def rows_alike(
     return rows, position + rows * stride, found
 
 
-def _varints(table: Bytes, columns: range) -> Ints:
+def _varints(table: ByteColumn, columns: range) -> IntColumn:
     values = (table[:, columns[0]] & _KEPT_BITS).astype(np.int64)
     for shift, column in enumerate(columns[1:], start=1):
         values |= (table[:, column] & _KEPT_BITS).astype(np.int64) << 7 * shift

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.protocol.numpy_columns import FlagColumn, IntColumn
 from backend.protocol.record_batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from backend.protocol.remote_log.canonical_layout import (
     NO_TAGS,
@@ -22,9 +23,6 @@ from backend.protocol.remote_log.canonical_layout import (
     is_usual_segment,
     tail_field,
 )
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
@@ -61,10 +59,10 @@ class Framed:
 
     data: bytes
     next_offset: int
-    offsets: Ints
-    timestamps_ms: Ints
-    values_at: Ints
-    sizes: Ints
+    offsets: IntColumn
+    timestamps_ms: IntColumn
+    values_at: IntColumn
+    sizes: IntColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +76,12 @@ class Columns:
     """
 
     keys: list[bytes]
-    is_started: Flags
-    is_finished: Flags
+    is_started: FlagColumn
+    is_finished: FlagColumn
     ids: NDArray[np.uint64]  # a segment id in two numbers
     segments: NDArray[Any]
     updates: NDArray[Any]
-    txn_index_empty: Flags
+    txn_index_empty: FlagColumn
 
 
 def framed(data: bytes, position: int) -> Framed | None:
@@ -148,7 +146,7 @@ def columns(records: Framed) -> Columns | None:
     )  # fmt: skip
 
 
-def _started(rows: NDArray[Any], left: Ints, ok: Flags) -> tuple[Flags, Flags]:
+def _started(rows: NDArray[Any], left: IntColumn, ok: FlagColumn) -> tuple[FlagColumn, FlagColumn]:
     """Which rows begin a plain copy, and which of them say that there is no transaction index."""
     fixed = _SEGMENT.itemsize - len(TXN_INDEX_EMPTY_TAG)
     is_plain = (left == fixed + len(NO_TAGS)) & ends_with(rows, NO_TAGS)
@@ -158,7 +156,7 @@ def _started(rows: NDArray[Any], left: Ints, ok: Flags) -> tuple[Flags, Flags]:
     return ok, txn_empty
 
 
-def _finished(rows: NDArray[Any], left: Ints, ok: Flags) -> Flags:
+def _finished(rows: NDArray[Any], left: IntColumn, ok: FlagColumn) -> FlagColumn:
     ok = ok & (left == _UPDATE.itemsize) & (rows["state"] == _FINISHED)
     ok &= ((rows["tags"] | rows["custom"]) == 0) & ends_with(rows, NO_TAGS)
     return ok
@@ -178,7 +176,7 @@ def _batches(data: bytes) -> list[int] | None:
     return starts
 
 
-def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> Ints | None:
+def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> IntColumn | None:
     """Where records begin: the only thing that has to be found out one after the other."""
     found: list[int] = []
     try:
@@ -206,13 +204,13 @@ def _padded(data: bytes) -> NDArray[np.uint8]:
     return padded
 
 
-def _rows(padded: NDArray[np.uint8], at: Ints, kind: np.dtype[Any]) -> NDArray[Any]:
+def _rows(padded: NDArray[np.uint8], at: IntColumn, kind: np.dtype[Any]) -> NDArray[Any]:
     """The bytes from each place on as a row of the given kind."""
     windows = np.lib.stride_tricks.sliding_window_view(padded, kind.itemsize)
     return windows[at].view(kind).reshape(-1)
 
 
-def _varints(padded: NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints, Flags]:
+def _varints(padded: NDArray[np.uint8], at: IntColumn) -> tuple[IntColumn, IntColumn, FlagColumn]:
     """The zig-zag varints at these places, where each ends, and whether it has three bytes at most."""
     first, second, third = (padded[at + one].astype(np.int64) for one in range(3))
     has_two = first >= 128
@@ -221,7 +219,7 @@ def _varints(padded: NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints, Flags]:
     return (raw >> 1) ^ -(raw & 1), at + 1 + has_two + has_three, ~(has_three & (third >= 128))
 
 
-def partition_codes(keys: list[bytes]) -> tuple[list[bytes], Ints]:
+def partition_codes(keys: list[bytes]) -> tuple[list[bytes], IntColumn]:
     """The different keys, and the number of each record's among them."""
     numbers: dict[bytes, int] = {}
     codes = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), dtype=np.int64, count=len(keys))

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import cast
 
-from backend.engine.ports.object_store import Buffer, ObjectStore
+from backend.engine.ports.object_store import ObjectStore
 from backend.engine.remote.rsm import RemoteStorageManager
 from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from backend.protocol.buffers import Buffer
 
 # A blocked call lets go after this time whatever the test does, so that no thread outlives it.
 LET_GO_S = 30.0
