@@ -22,7 +22,7 @@ from backend.control.gateway.gateway_errors import (
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
 from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster
 from backend.control.gateway.requests.offset_requests import OffsetQuestion
-from backend.protocol import frames
+from backend.protocol import frames, offset_timestamps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition

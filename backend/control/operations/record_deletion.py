@@ -68,8 +68,8 @@ class DeleteRecords(SingleRequest):
         if len(inputs.before) != len(inputs.partitions):
             raise InvalidInput("A partition is named twice.")
         leaders, ids = await _leaders(context, inputs)
-        starts = await _offsets(context, leaders.EARLIEST)
-        ends = await _offsets(context, leaders.LATEST)
+        starts = await _offsets(context, leaders, offset_timestamps.EARLIEST)
+        ends = await _offsets(context, leaders, offset_timestamps.LATEST)
         compacted = await _compacted(context, {tp.topic for tp in inputs.before})
         return {
             "partitions": {
@@ -151,7 +151,7 @@ class DeleteRecords(SingleRequest):
 
     async def verify(self, context: OperationContext, inputs: DeleteInputs, snapshot: JsonObject) -> PlanVerification:
         leaders, _ = await _leaders(context, inputs)
-        starts = await _offsets(context, leaders.EARLIEST)
+        starts = await _offsets(context, leaders, offset_timestamps.EARLIEST)
         wrong = [tp for tp, offset in inputs.before.items() if starts[tp] < offset]
         if wrong:
             tp = wrong[0]
