@@ -136,7 +136,11 @@ class Controller:
     def leader_address(self, listener_name: str) -> tuple[str, int]:
         """Where the leader's listener of that name is, from the metadata or else the settings; ("", 0) unknown."""
         leader = self.image.controllers.get(self.raft.leader_id)
-        endpoint = next((one for one in leader.endpoints if one.name == listener_name), None) if leader else None
+        endpoint = (
+            next((candidate for candidate in leader.endpoints if candidate.name == listener_name), None)
+            if leader
+            else None
+        )
         if endpoint is not None:
             return endpoint.host, endpoint.port
         address = self.raft.addresses.get(self.raft.leader_id)

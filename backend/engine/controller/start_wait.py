@@ -81,7 +81,7 @@ class StartWait:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         waited_ms = now_ms - self._since_ms
         away = frozenset[int]() if start.goes_on else missing(image, start)
-        opening = frozenset(one for one in away if self._opens_its_logs(image, start, one, now_ms))
+        opening = frozenset(broker_id for broker_id in away if self._opens_its_logs(image, start, broker_id, now_ms))
         limit_ms = self._config.ebbline_leader_start_wait_ms
         if not (returned := any_broker_returned(image, start)):
             # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
@@ -141,7 +141,9 @@ class StartWait:
         )  # fmt: skip
 
     def _tell_given_up(self, absent: frozenset[int]) -> None:
-        open_ = [found for found in leaderless(self._controller.image) if not absent.isdisjoint(eligible(found[2]))]
+        open_ = [
+            located for located in leaderless(self._controller.image) if not absent.isdisjoint(eligible(located[2]))
+        ]
         _log.warning(
             "Controller %d: broker %s has not come within %.0f s, so leaders are elected without it%s",
             self._config.id, _listed(absent), (self._clock.monotonic_ms() - self._since_ms) / 1000,

@@ -133,8 +133,8 @@ class CoordinatorShards(Generic[S]):
             await tasks.cancel(task)
 
     def _led(self, index: int) -> Partition | None:
-        found = self._replicas.find(self._topic, index)
-        return found if isinstance(found, Partition) and found.is_leader else None
+        partition = self._replicas.find(self._topic, index)
+        return partition if isinstance(partition, Partition) and partition.is_leader else None
 
     def _give_up(self, index: int) -> None:
         self._lost(self._shards.pop(index))
@@ -153,8 +153,8 @@ class CoordinatorShards(Generic[S]):
         shard.loading = False
         self._loaded(shard)
         _log.debug("Coordinates %d %ss of %s after %d records", shard.size, name, shard, count)
-        if not any(one.loading and not one.failed for one in self._shards.values()):
-            total = sum(one.size for one in self._shards.values())
+        if not any(loaded.loading and not loaded.failed for loaded in self._shards.values()):
+            total = sum(loaded.size for loaded in self._shards.values())
             _log.info("Coordinates %d %ss in %d partitions of %s", total, name, len(self._shards), self._topic)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -217,9 +217,9 @@ class CoordinatorShards(Generic[S]):
         `appended` is called before anything else can happen once they are in this broker's log. Raises KafkaError with
         the code that clients are to get.
         """
-        gone = KafkaError(ErrorCode.NOT_COORDINATOR, f"{shard} is led by another broker")
+        lost = KafkaError(ErrorCode.NOT_COORDINATOR, f"{shard} is led by another broker")
         if not self.holds(shard):
-            raise gone
+            raise lost
         try:
             info = await self._replicas.append(
                 TopicPartition(self._topic, shard.index),
@@ -231,5 +231,5 @@ class CoordinatorShards(Generic[S]):
             code = self._kind.too_large if error.code in _TOO_LARGE else _STORE_ERRORS.get(error.code, error.code)
             raise KafkaError(code, error.message) from error
         if not self.holds(shard):
-            raise gone
+            raise lost
         return info.first_offset

@@ -34,11 +34,11 @@ async def batches_of(log: UnifiedLog, passed_over: UnreadableRecords) -> AsyncIt
         for position, header in iter_batches(info.records):
             next_offset = header.next_offset
             try:
-                found = [record for record in iter_records(info.records, position) if record.offset >= offset]
+                records = [record for record in iter_records(info.records, position) if record.offset >= offset]
             except DecodeError as error:
                 passed_over.note(topic, partition, header.base_offset, str(error), last_offset=header.last_offset)
                 continue
-            yield LoadedBatch(header, found)
+            yield LoadedBatch(header, records)
         if next_offset == offset:
             return
         offset = next_offset

@@ -201,7 +201,7 @@ class Parser:
     def _literal(self, character: str) -> set[str]:
         if character == "x":
             digits = self._next("an escape") + self._next("an escape")
-            if not all(one in string.hexdigits for one in digits):
+            if not all(digit in string.hexdigits for digit in digits):
                 raise RegexError("invalid escape sequence")
             return {chr(int(digits, 16))}
         if character in _CONTROLS:

@@ -34,7 +34,7 @@ class TopicsView:
 
     @classmethod
     def of(cls, topics: Mapping[str, TopicInfo], *, version: int = 0, names_version: int = 0) -> TopicsView:
-        return cls(version, names_version, topics, {one.id: name for name, one in topics.items()})
+        return cls(version, names_version, topics, {topic.id: name for name, topic in topics.items()})
 
     def ids(self, names: Iterable[str]) -> frozenset[bytes]:
         """Ids of those that exist."""
@@ -42,21 +42,21 @@ class TopicsView:
 
     def counts(self) -> dict[bytes, int]:
         """Partitions by topic id."""
-        return {one.id: one.partitions for one in self.by_name.values()}
+        return {topic.id: topic.partitions for topic in self.by_name.values()}
 
     def fingerprint(self, names: Collection[str]) -> int:
         """A number that changes when one of these topics does; 0 when none of them exists.
 
         Kafka stores it as metadata_hash and only ever compares it with its own, so the function is free.
         """
-        found = sorted((name, self.by_name[name]) for name in names if name in self.by_name)
-        if not found:
+        topics = sorted((name, self.by_name[name]) for name in names if name in self.by_name)
+        if not topics:
             return 0
-        digest = blake2b(repr(found).encode(), digest_size=8).digest()
+        digest = blake2b(repr(topics).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big", signed=True)
 
 
 def view_of(image: MetadataImage, version: int, names_version: int) -> TopicsView:
     """The image's topics."""
-    topics = {one.name: TopicInfo(one.id, len(one.partitions)) for one in image.topics.values()}
+    topics = {topic.name: TopicInfo(topic.id, len(topic.partitions)) for topic in image.topics.values()}
     return TopicsView.of(topics, version=version, names_version=names_version)

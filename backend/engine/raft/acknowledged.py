@@ -31,13 +31,13 @@ class Acknowledged:
     leader_epoch: int = 0
 
 
-def encode_acknowledged(known: Acknowledged) -> bytes:
+def encode_acknowledged(acknowledged: Acknowledged) -> bytes:
     """The file's bytes: one line of JSON."""
     fields = {
         "version": _VERSION,
-        "leaderEpoch": known.leader_epoch,
-        "endEpoch": known.end.epoch,
-        "endOffset": known.end.offset,
+        "leaderEpoch": acknowledged.leader_epoch,
+        "endEpoch": acknowledged.end.epoch,
+        "endOffset": acknowledged.end.offset,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -64,23 +64,23 @@ class AcknowledgedFiles:
 
     def read(self) -> Acknowledged | None:
         """The most that any of the notes tells; None when there is none that can be read."""
-        found = []
+        stored = []
         for path in self.paths:
             try:
                 if self._disk.exists(path):
-                    found.append(decode_acknowledged(self._disk.read(path)))
+                    stored.append(decode_acknowledged(self._disk.read(path)))
             except (OSError, ValueError) as error:
                 _log.warning("The note %s of what this voter acknowledged is not used: %s", path, error)
-        if not found:
+        if not stored:
             return None
-        return Acknowledged(max(one.end for one in found), max(one.leader_epoch for one in found))
+        return Acknowledged(max(entry.end for entry in stored), max(entry.leader_epoch for entry in stored))
 
-    def write(self, known: Acknowledged, *, sync: bool = False) -> None:
+    def write(self, acknowledged: Acknowledged, *, sync: bool = False) -> None:
         """What is noted is on the device. A place that takes no note is left out, with one warning.
 
         `sync`: a note of less than before must not be lost with the machine's power.
         """
-        data = encode_acknowledged(known)
+        data = encode_acknowledged(acknowledged)
         for path in self.paths:
             try:
                 self._disk.write_atomic(path, data, sync=sync)

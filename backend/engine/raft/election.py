@@ -55,7 +55,7 @@ def start(
     directories: Map[int, bytes] | None = None,
 ) -> Transition:
     """The state of a node that starts with what its disk holds. An only voter leads at once."""
-    epoch, known = (stored.leader_epoch, True) if stored.leader_epoch >= log_end.epoch else (log_end.epoch, False)
+    epoch, current = (stored.leader_epoch, True) if stored.leader_epoch >= log_end.epoch else (log_end.epoch, False)
     fresh = RaftState(
         node_id,
         voters,
@@ -70,10 +70,10 @@ def start(
     if voters != (node_id,):
         fresh = log_changed(fresh, log_end, fresh.directories, now)
     if not fresh.is_voter:
-        leader = stored.leader_id if known and stored.leader_id != node_id else NOBODY
+        leader = stored.leader_id if current and stored.leader_id != node_id else NOBODY
         return replace(fresh, role=RaftRole.OBSERVER, leader_id=leader), ()
-    voted = stored.voted_id if known else NOBODY
-    leader = stored.leader_id if known else NOBODY
+    voted = stored.voted_id if current else NOBODY
+    leader = stored.leader_id if current else NOBODY
     fresh = replace(fresh, voted_id=voted, deadline_ms=_first_deadline(fresh, now))
     if leader == node_id:
         # It does not know what it promised as leader of that epoch: that epoch is over for it.
@@ -122,13 +122,15 @@ def _tick_leader(state: RaftState, now: Now) -> Transition:
     silent_ms = state.timing.fetch_timeout_ms / 2
     if now.ms - _majority_heard_ms(state) >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
         return resign(state, now)
-    silent = tuple(sorted(voter for voter, one in state.progress.items() if now.ms - one.heard_ms >= silent_ms))
+    silent = tuple(
+        sorted(voter for voter, progress in state.progress.items() if now.ms - progress.heard_ms >= silent_ms)
+    )
     return replace(state, deadline_ms=now.ms + silent_ms), (SendBeginQuorumEpoch(silent),) if silent else ()
 
 
 def _majority_heard_ms(state: RaftState) -> float:
     """When so many voters had last been heard that they are a majority with this leader."""
-    heard = sorted((one.heard_ms for one in state.progress.values()), reverse=True)
+    heard = sorted((progress.heard_ms for progress in state.progress.values()), reverse=True)
     return heard[state.majority - 2]
 
 
@@ -196,8 +198,8 @@ def _become_leader(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
         epoch_start=log_end.offset,
         flushed_end=0,
         majority_from_ms=0,
-        trusted=Map({one: state.directories.get(one) for one in state.granted if one != state.node_id}),
-        progress=Map({one: VoterProgress(-1, now.ms) for one in others}),
+        trusted=Map({voter: state.directories.get(voter) for voter in state.granted if voter != state.node_id}),
+        progress=Map({voter: VoterProgress(-1, now.ms) for voter in others}),
         deadline_ms=now.ms + state.timing.fetch_timeout_ms / 2 if others else NEVER,
     )
     effects: tuple[RaftEffect, ...] = (AppendLeaderChange(tuple(sorted(state.granted))),)
@@ -252,30 +254,30 @@ def observe_epoch(state: RaftState, epoch: int, leader_id: int, now: Now) -> Raf
     return state
 
 
-def handle_vote(state: RaftState, asked: ReceivedVote, log_end: LogEnd, now: Now) -> tuple[RaftState, ErrorCode, bool]:
+def handle_vote(state: RaftState, vote: ReceivedVote, log_end: LogEnd, now: Now) -> tuple[RaftState, ErrorCode, bool]:
     """The state after a Vote request, the error code and whether the vote is granted."""
-    if asked.candidate_id not in state.voters or state.node_id not in state.voters:
+    if vote.candidate_id not in state.voters or state.node_id not in state.voters:
         return state, ErrorCode.INCONSISTENT_VOTER_SET, False
-    if asked.candidate_id == state.node_id:
+    if vote.candidate_id == state.node_id:
         return state, ErrorCode.INVALID_REQUEST, False
-    if not _is_voter_of(state, asked):
+    if not _is_voter_of(state, vote):
         return state, ErrorCode.INVALID_VOTER_KEY, False
-    if asked.epoch < state.epoch:
+    if vote.epoch < state.epoch:
         return state, ErrorCode.FENCED_LEADER_EPOCH, False
-    if asked.epoch > state.epoch:
-        state = _become_unattached(state, asked.epoch, now)
-    if asked.log_end < log_end:
+    if vote.epoch > state.epoch:
+        state = _become_unattached(state, vote.epoch, now)
+    if vote.log_end < log_end:
         return state, ErrorCode.NONE, False
-    if asked.pre_vote:
+    if vote.pre_vote:
         return state, ErrorCode.NONE, _would_vote(state)
-    if state.voted_id == asked.candidate_id:
+    if state.voted_id == vote.candidate_id:
         return state, ErrorCode.NONE, True
     if state.voted_id != NOBODY or state.leader_id != NOBODY or state.role is RaftRole.RESIGNED:
         return state, ErrorCode.NONE, False
     voted = replace(
         state,
         role=RaftRole.VOTED,
-        voted_id=asked.candidate_id,
+        voted_id=vote.candidate_id,
         # An empty log stands for election only by the pre-votes of all: every voter is empty, and this makes a quorum.
         standing=VoterStanding.MEMBER,
         deadline_ms=_election_deadline(state.timing, now),
@@ -283,14 +285,14 @@ def handle_vote(state: RaftState, asked: ReceivedVote, log_end: LogEnd, now: Now
     return voted, ErrorCode.NONE, True
 
 
-def _is_voter_of(state: RaftState, asked: ReceivedVote) -> bool:
+def _is_voter_of(state: RaftState, vote: ReceivedVote) -> bool:
     """Whether this node is the voter that the candidate means, with all its memory.
 
     Who forms a quorum is none of a quorum that has records already.
     """
-    if not state.is_voter or (state.standing is VoterStanding.FORMING and asked.log_end.offset > 0):
+    if not state.is_voter or (state.standing is VoterStanding.FORMING and vote.log_end.offset > 0):
         return False
-    return asked.voter_directory_id in (NO_DIRECTORY, state.directory_id)
+    return vote.voter_directory_id in (NO_DIRECTORY, state.directory_id)
 
 
 def _would_vote(state: RaftState) -> bool:
@@ -321,10 +323,10 @@ def vote_answered(
     """
     if granted and not pre_vote and state.is_leader and epoch == state.epoch and voter in state.progress:
         # A vote more than was needed.
-        known = state.directories.get(voter)
-        return (state if voter in state.trusted else replace(state, trusted=state.trusted.set(voter, known))), ()
-    wanted = RaftRole.PROSPECTIVE if pre_vote else RaftRole.CANDIDATE
-    if epoch != state.epoch or state.role is not wanted or voter not in state.voters:
+        directory_id = state.directories.get(voter)
+        return (state if voter in state.trusted else replace(state, trusted=state.trusted.set(voter, directory_id))), ()
+    role = RaftRole.PROSPECTIVE if pre_vote else RaftRole.CANDIDATE
+    if epoch != state.epoch or state.role is not role or voter not in state.voters:
         return state, ()
     answer = {voter}
     state = replace(
@@ -415,8 +417,8 @@ def leader_unreachable(state: RaftState, now: Now) -> RaftState:
 def postpone_timeouts(state: RaftState, by_ms: float) -> RaftState:
     """This node itself did nothing for so long, so what it did not hear meanwhile says nothing about the others."""
     progress = state.progress
-    for voter, one in progress.items():
-        progress = progress.set(voter, replace(one, heard_ms=one.heard_ms + by_ms))
+    for voter, voter_progress in progress.items():
+        progress = progress.set(voter, replace(voter_progress, heard_ms=voter_progress.heard_ms + by_ms))
     return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
 
 
@@ -428,11 +430,11 @@ def log_changed(state: RaftState, log_end: LogEnd, directories: Map[int, bytes],
     """
     if directories is not state.directories:
         state = replace(state, directories=directories)
-    known = directories.get(state.node_id, state.directory_id)
+    noted = directories.get(state.node_id, state.directory_id)
     directory_id = state.directory_id
-    if state.standing is VoterStanding.MEMBER and known != directory_id and not state.is_leader:
+    if state.standing is VoterStanding.MEMBER and noted != directory_id and not state.is_leader:
         # One that was replaced is never noted again.
-        directory_id = sha256(directory_id + known).digest()[: len(NO_DIRECTORY)]
+        directory_id = sha256(directory_id + noted).digest()[: len(NO_DIRECTORY)]
     elif state.standing is not VoterStanding.FORMING or log_end.offset == 0:
         return state
     stranger = replace(state, standing=VoterStanding.CATCHING_UP, voted_id=NOBODY, directory_id=directory_id)

@@ -41,16 +41,19 @@ def asked_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
     topic = request.topics[0]
-    known = bytes(topic.topic_id) == TOPIC_ID if version >= 13 else topic.topic == TOPIC
-    asked = topic.partitions[0]
-    if not known or asked.partition != 0:
+    is_metadata = bytes(topic.topic_id) == TOPIC_ID if version >= 13 else topic.topic == TOPIC
+    partition = topic.partitions[0]
+    if not is_metadata or partition.partition != 0:
         return ErrorCode.INVALID_REQUEST
-    if min(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch, request.max_wait_ms) < 0:
+    if (
+        min(partition.fetch_offset, partition.last_fetched_epoch, partition.current_leader_epoch, request.max_wait_ms)
+        < 0
+    ):
         return ErrorCode.INVALID_REQUEST
-    return asked
+    return partition
 
 
-def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _Answer:
+def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _Answer:
     """The partition's answer without records: an error, a snapshot to fetch, a diverging epoch, or room for records.
 
     The order of the cases is Kafka's (`KafkaRaftClient.tryCompleteFetchRequest` and `validateOffsetAndEpoch`).
@@ -64,33 +67,35 @@ def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch
         records=b"",
         current_leader=_Answer.CurrentLeader(leader_id=view.leader_id, leader_epoch=view.epoch),
     )
-    if asked.current_leader_epoch != view.epoch:
-        older = asked.current_leader_epoch < view.epoch
+    if request.current_leader_epoch != view.epoch:
+        older = request.current_leader_epoch < view.epoch
         answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
         return answer
     if not view.is_leader:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return answer
     answer.high_watermark = view.high_watermark
-    if _needs_snapshot(asked, view):
+    if _needs_snapshot(request, view):
         assert view.latest_snapshot is not None
         answer.snapshot_id = _Answer.SnapshotId(
             end_offset=view.latest_snapshot.end_offset, epoch=view.latest_snapshot.epoch
         )
         return answer
-    if asked.fetch_offset == view.start_offset == 0:
+    if request.fetch_offset == view.start_offset == 0:
         return answer
-    epoch, end = end_offset_for_epoch(asked.last_fetched_epoch)
+    epoch, end = end_offset_for_epoch(request.last_fetched_epoch)
     if epoch < 0:
         # An epoch older or newer than all: nothing of that log is ours.
-        epoch, end = (view.epoch, view.end_offset) if asked.last_fetched_epoch > view.epoch else (0, view.start_offset)
-    if epoch != asked.last_fetched_epoch or asked.fetch_offset > end:
+        epoch, end = (
+            (view.epoch, view.end_offset) if request.last_fetched_epoch > view.epoch else (0, view.start_offset)
+        )
+    if epoch != request.last_fetched_epoch or request.fetch_offset > end:
         answer.diverging_epoch = _Answer.DivergingEpoch(epoch=epoch, end_offset=end)
     return answer
 
 
-def _needs_snapshot(asked: _Asked, view: LogView) -> bool:
-    earliest, offset, epoch = view.earliest_snapshot, asked.fetch_offset, asked.last_fetched_epoch
+def _needs_snapshot(request: _Asked, view: LogView) -> bool:
+    earliest, offset, epoch = view.earliest_snapshot, request.fetch_offset, request.last_fetched_epoch
     if earliest is None:
         return False
     if offset == 0:

@@ -154,9 +154,9 @@ class MetadataFetcher:
                 node.fail(error)
                 return
 
-    async def _unreachable(self, asked: RaftState) -> None:
+    async def _unreachable(self, sent_in: RaftState) -> None:
         def change(state: RaftState, now: Now) -> Transition:
-            same = state.epoch == asked.epoch and state.leader_id == asked.leader_id
+            same = state.epoch == sent_in.epoch and state.leader_id == sent_in.leader_id
             # Once for each silence: every further failure would only draw another time.
             return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()
 
@@ -186,13 +186,13 @@ class MetadataFetcher:
     async def _fetch_once(self, state: RaftState) -> None:
         node = self._node
         timeout_ms = FETCH_WAIT_MS + self._timeout_ms
-        request, asked = self._request(state), self._whom_to_ask(state)
-        answer = cast(m.FetchResponse, await self._voters[asked].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
-        if answer.error_code:
-            node.refused(asked, answer.error_code)
+        request, voter = self._request(state), self._whom_to_ask(state)
+        response = cast(m.FetchResponse, await self._voters[voter].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
+        if response.error_code:
+            node.refused(voter, response.error_code)
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
             return
-        [topic] = answer.responses
+        [topic] = response.responses
         [partition] = topic.partitions
         await node.observe_epoch(partition.current_leader.leader_epoch, partition.current_leader.leader_id)
         if partition.error_code:
@@ -201,8 +201,8 @@ class MetadataFetcher:
             return
         self._silent = None
         if partition.snapshot_id.end_offset >= 0:
-            wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-            await self._fetch_snapshot(state, wanted)
+            snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+            await self._fetch_snapshot(state, snapshot_id)
             return
         if not self._is_news(partition):
             return
@@ -218,21 +218,21 @@ class MetadataFetcher:
             or partition.high_watermark > self._metadata_log.high_watermark
         )
 
-    async def _leader_answered(self, asked: RaftState) -> bool:
+    async def _leader_answered(self, sent_in: RaftState) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
         self._node.leader_heard()
         if not self._node.state.is_voter:
-            return _same(self._node.state, asked)
+            return _same(self._node.state, sent_in)
         now = await self._node.step(
-            lambda state, now: (q.leader_answered(state, now) if _same(state, asked) else state, ())
+            lambda state, now: (q.leader_answered(state, now) if _same(state, sent_in) else state, ())
         )
-        return _same(now, asked)
+        return _same(now, sent_in)
 
-    async def _take(self, asked: RaftState, offset: int, partition: _Partition) -> None:
+    async def _take(self, sent_in: RaftState, offset: int, partition: _Partition) -> None:
         node, log = self._node, self._metadata_log
 
         def still_follows() -> bool:
-            return _same(node.state, asked) and log.end_offset == offset
+            return _same(node.state, sent_in) and log.end_offset == offset
 
         async with node.exclusive():
             if not still_follows():
@@ -241,13 +241,13 @@ class MetadataFetcher:
                 await self._truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
             records = as_buffer(partition.records)
             if len(records):
-                self._append(records, asked.epoch)
+                self._append(records, sent_in.epoch)
         grown = log.end_offset != offset
 
         def told(state: RaftState, now: Now) -> Transition:
             # The leader has it on a majority, whatever this disk still lacks.
-            known = _told(state, asked, partition.high_watermark, log.end_offset)
-            return (q.own_disk_begins(known) if grown and _same(state, asked) else known), ()
+            updated = _told(state, sent_in, partition.high_watermark, log.end_offset)
+            return (q.own_disk_begins(updated) if grown and _same(state, sent_in) else updated), ()
 
         await node.step(told)
         if not grown:
@@ -256,7 +256,7 @@ class MetadataFetcher:
         if self._node_id in node.state.voters:
             await log.flush()
             await node.admit()
-            await self._leader_answered(asked)
+            await self._leader_answered(sent_in)
         else:
             # Nobody counts on this disk.
             node.flush_soon()
@@ -288,20 +288,20 @@ class MetadataFetcher:
 
     # --- snapshots
 
-    async def _fetch_snapshot(self, asked: RaftState, wanted: SnapshotId) -> None:
+    async def _fetch_snapshot(self, sent_in: RaftState, snapshot_id: SnapshotId) -> None:
         log, workers = self._metadata_log, self._ports.workers
-        if wanted.end_offset <= min(log.high_watermark, log.end_offset):
-            raise MetadataLogFailed(f"the leader offers snapshot {wanted} of what is committed here already")
-        if self._partial is not None and self._partial.id != wanted:
+        if snapshot_id.end_offset <= min(log.high_watermark, log.end_offset):
+            raise MetadataLogFailed(f"the leader offers snapshot {snapshot_id} of what is committed here already")
+        if self._partial is not None and self._partial.id != snapshot_id:
             await self._forget()
         if self._partial is None:
             unique = self._ports.random.uuid().hex()
             folder, disk = log.dir, self._ports.disk
-            self._partial = await self._on_disk(lambda: PartialSnapshot(disk, folder, wanted, unique))
-            _log.info("Node %d fetches snapshot %s from leader %d", self._node_id, wanted, asked.leader_id)
+            self._partial = await self._on_disk(lambda: PartialSnapshot(disk, folder, snapshot_id, unique))
+            _log.info("Node %d fetches snapshot %s from leader %d", self._node_id, snapshot_id, sent_in.leader_id)
         partial = self._partial
         while True:
-            size = await self._fetch_piece(asked, partial)
+            size = await self._fetch_piece(sent_in, partial)
             if size is None:
                 return
             if partial.size_bytes == size:
@@ -313,25 +313,28 @@ class MetadataFetcher:
             raise
         await self._on_disk(partial.freeze)
         self._partial = None
-        await tasks.shield(tasks.start(self._install(wanted), name="raft snapshot"))
+        await tasks.shield(tasks.start(self._install(snapshot_id), name="raft snapshot"))
 
-    async def _install(self, wanted: SnapshotId) -> None:
+    async def _install(self, snapshot_id: SnapshotId) -> None:
         node = self._node
         async with node.exclusive():
-            await self._metadata_log.start_at_snapshot(wanted)
+            await self._metadata_log.start_at_snapshot(snapshot_id)
         await node.step(
-            lambda state, now: (voter_progress.leader_committed(state, wanted.end_offset, wanted.end_offset), ())
+            lambda state, now: (
+                voter_progress.leader_committed(state, snapshot_id.end_offset, snapshot_id.end_offset),
+                (),
+            )
         )
         await node.admit()
-        _log.info("Node %d goes on from snapshot %s", self._node_id, wanted)
+        _log.info("Node %d goes on from snapshot %s", self._node_id, snapshot_id)
 
-    async def _fetch_piece(self, asked: RaftState, partial: PartialSnapshot) -> int | None:
+    async def _fetch_piece(self, sent_in: RaftState, partial: PartialSnapshot) -> int | None:
         """The size of the whole snapshot; None when this download is over, or to be gone on with later."""
         node = self._node
         part = m.FetchSnapshotRequest.Topics.Partitions
-        wanted = part(
+        partition = part(
             partition=0,
-            current_leader_epoch=asked.epoch,
+            current_leader_epoch=sent_in.epoch,
             snapshot_id=part.SnapshotId(end_offset=partial.id.end_offset, epoch=partial.id.epoch),
             position=partial.size_bytes,
             replica_directory_id=node.directory_id,
@@ -340,39 +343,39 @@ class MetadataFetcher:
             cluster_id=self._cluster_id,
             replica_id=self._node_id,
             max_bytes=SNAPSHOT_BYTES,
-            topics=[m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[wanted])],
+            topics=[m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[partition])],
         )
         timeout_ms = self._timeout_ms
-        answer = cast(
+        response = cast(
             m.FetchSnapshotResponse,
-            await self._voters[asked.leader_id].send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=timeout_ms),
+            await self._voters[sent_in.leader_id].send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=timeout_ms),
         )
-        if answer.error_code or not answer.topics:
+        if response.error_code or not response.topics:
             # A leader of Apache Kafka 4.3.1 answers every error of the partition like this.
             await self._forget()
-            node.refused(asked.leader_id, answer.error_code)
+            node.refused(sent_in.leader_id, response.error_code)
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
             return None
-        told = answer.topics[0].partitions[0]
-        await node.observe_epoch(told.current_leader.leader_epoch, told.current_leader.leader_id)
-        if told.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
+        result = response.topics[0].partitions[0]
+        await node.observe_epoch(result.current_leader.leader_epoch, result.current_leader.leader_id)
+        if result.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
             await self._forget()
             return None
-        if told.error_code:
-            raise error_for(told.error_code)
-        if not await self._leader_answered(asked):
+        if result.error_code:
+            raise error_for(result.error_code)
+        if not await self._leader_answered(sent_in):
             return None
-        got = SnapshotId(told.snapshot_id.end_offset, told.snapshot_id.epoch)
-        data = as_buffer(told.unaligned_records)
+        got = SnapshotId(result.snapshot_id.end_offset, result.snapshot_id.epoch)
+        data = as_buffer(result.unaligned_records)
         position = partial.size_bytes
-        fits = position + len(data) <= told.size and (len(data) or told.size == position)
-        if got != partial.id or told.position != position or not fits:
+        fits = position + len(data) <= result.size and (len(data) or result.size == position)
+        if got != partial.id or result.position != position or not fits:
             await self._forget()
             raise BadSnapshot(
-                f"asked for snapshot {partial.id} from byte {position}, and got {got} from {told.position}"
+                f"asked for snapshot {partial.id} from byte {position}, and got {got} from {result.position}"
             )
         await self._on_disk(lambda: partial.append(data))
-        return told.size
+        return result.size
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         """NoSpace when the snapshot does not fit: what there is of it has made room, and the log is as it was."""
@@ -392,10 +395,10 @@ class MetadataFetcher:
             await self._ports.workers.run(partial.discard)
 
 
-def _same(state: RaftState, asked: RaftState) -> bool:
+def _same(state: RaftState, sent_in: RaftState) -> bool:
     follows = state.role in (RaftRole.FOLLOWER, RaftRole.OBSERVER) and state.leader_id != NOBODY
-    return follows and (state.epoch, state.leader_id) == (asked.epoch, asked.leader_id)
+    return follows and (state.epoch, state.leader_id) == (sent_in.epoch, sent_in.leader_id)
 
 
-def _told(state: RaftState, asked: RaftState, high_watermark: int, own_end: int) -> RaftState:
-    return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, asked) else state
+def _told(state: RaftState, sent_in: RaftState, high_watermark: int, own_end: int) -> RaftState:
+    return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, sent_in) else state

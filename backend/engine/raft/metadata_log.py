@@ -122,15 +122,15 @@ def _directories(log: UnifiedLog, snapshots: SnapshotFiles) -> VoterDirectoryHis
     """What snapshot and log say of the voters. CorruptLog, OSError."""
     latest = snapshots.latest
     history, offset = VoterDirectoryHistory(), log.log_start_offset
-    known = snapshots.voter_directories(latest) if latest is not None and latest.end_offset >= offset else None
-    if latest is not None and known is not None:
-        history, offset = VoterDirectoryHistory(known), latest.end_offset
+    snapshot = snapshots.voter_directories(latest) if latest is not None and latest.end_offset >= offset else None
+    if latest is not None and snapshot is not None:
+        history, offset = VoterDirectoryHistory(snapshot), latest.end_offset
     try:
         while offset < log.log_end_offset:
-            found = log.read(offset, READ_BYTES, up_to_offset=log.log_end_offset, min_one_message=True).records
-            for at, directories in directories_in(found):
+            data = log.read(offset, READ_BYTES, up_to_offset=log.log_end_offset, min_one_message=True).records
+            for at, directories in directories_in(data):
                 history.add(at, directories)
-            offset = max(header.next_offset for _, header in iter_batches(found))
+            offset = max(header.next_offset for _, header in iter_batches(data))
     except DecodeError as error:
         raise CorruptLog(f"{log.dir} has a record of the voters that cannot be read: {error}") from error
     return history
@@ -154,21 +154,21 @@ def _restore_epochs(log: UnifiedLog) -> None:
     ends = {offset for base in (*bases, end) for offset in (base - 1, base) if start <= offset < end}
     if all(epochs.epoch_for_offset(offset) == _headers(log, offset, 1)[0].leader_epoch for offset in ends):
         return
-    found: list[tuple[int, int]] = []
+    restored: list[tuple[int, int]] = []
     offset = start
     while offset < end:
         for header in _headers(log, offset, READ_BYTES):
-            if not found or header.leader_epoch > found[-1][0]:
-                found.append((header.leader_epoch, max(header.base_offset, start)))
+            if not restored or header.leader_epoch > restored[-1][0]:
+                restored.append((header.leader_epoch, max(header.base_offset, start)))
             offset = header.next_offset
     epochs.clear()
-    epochs.assign_all(found)
+    epochs.assign_all(restored)
 
 
 def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
     """Of the batch that holds the offset, and of those behind it."""
-    found = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
-    return [header for _, header in iter_batches(found.records)]
+    read = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
+    return [header for _, header in iter_batches(read.records)]
 
 
 class MetadataLog:
@@ -209,7 +209,9 @@ class MetadataLog:
         """The oldest that the log goes on from. Older files wait for retention: what lay behind them has been removed,
         or given up for a snapshot of the leader's.
         """
-        return next((one for one in self.snapshots.ids if one.end_offset >= self.start_offset), None)
+        return next(
+            (snapshot_id for snapshot_id in self.snapshots.ids if snapshot_id.end_offset >= self.start_offset), None
+        )
 
     @property
     def last_epoch(self) -> int:
@@ -341,8 +343,8 @@ class MetadataLog:
     async def _note_acknowledged(self, end_offset: int, *, sync: bool = False) -> None:
         files = self.acknowledged
         if files is not None:
-            known = Acknowledged(LogEnd(self.epoch_below(end_offset), end_offset), self.leader_epoch)
-            await self._ports.workers.run(lambda: files.write(known, sync=sync))
+            acknowledged = Acknowledged(LogEnd(self.epoch_below(end_offset), end_offset), self.leader_epoch)
+            await self._ports.workers.run(lambda: files.write(acknowledged, sync=sync))
 
     def epoch_below(self, offset: int) -> int:
         """The leader epoch of the record before an offset, which the log or its snapshot has."""
@@ -373,12 +375,12 @@ class MetadataLog:
             # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
             paths = tuple(segment.log_path for segment in log.segments.from_offset(log.recovery_point))
             work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
-            known, files = Acknowledged(self.end, self.leader_epoch), self.acknowledged
+            acknowledged, files = Acknowledged(self.end, self.leader_epoch), self.acknowledged
 
             def flush() -> None:
                 sync_files(self._ports.disk, work)
                 if files is not None:
-                    files.write(known)
+                    files.write(acknowledged)
 
             await self._ports.workers.run(flush)
             log.flushed(work)
@@ -421,10 +423,10 @@ class MetadataLog:
         """
         up_to = self._high_watermark if up_to is None else up_to
         try:
-            found = self._log.read(offset, max_bytes, up_to_offset=up_to, min_one_message=True)
+            info = self._log.read(offset, max_bytes, up_to_offset=up_to, min_one_message=True)
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
-        return found.records
+        return info.records
 
     async def write_snapshot(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer]) -> int:
         """A snapshot of the records below its end offset, written by a worker thread; its size in bytes. OSError."""

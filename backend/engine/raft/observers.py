@@ -49,5 +49,7 @@ class Observers:
 
     def current(self, now_ms: int) -> list[ObserverProgress]:
         """Those whose session is not over, by id."""
-        alive = [one for one in self._observers.values() if now_ms - one.last_fetch_ms < SESSION_TIMEOUT_MS]
-        return sorted(alive, key=lambda one: one.replica_id)
+        alive = [
+            observer for observer in self._observers.values() if now_ms - observer.last_fetch_ms < SESSION_TIMEOUT_MS
+        ]
+        return sorted(alive, key=lambda observer: observer.replica_id)

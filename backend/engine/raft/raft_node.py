@@ -278,8 +278,8 @@ class RaftNode:
     async def _step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
         async with self._turn:
             before, moment = self._state, self._moment()
-            known = q.log_changed(before, self.log.end, self.log.directories, moment)
-            state, effects = change(known, moment)
+            current = q.log_changed(before, self.log.end, self.log.directories, moment)
+            state, effects = change(current, moment)
             self.log.acknowledged = self._acknowledged if state.standing is VoterStanding.MEMBER else None
             if self.is_in_voters and state.durable != before.durable:
                 try:
@@ -467,7 +467,9 @@ class RaftNode:
         if not self.is_leader:
             return None
         now_ms, limit_ms = self._ports.clock.monotonic_ms(), self._timing.fetch_timeout_ms * 2
-        heard = [one.end_offset for one in self._state.progress.values() if now_ms - one.heard_ms < limit_ms]
+        heard = [
+            progress.end_offset for progress in self._state.progress.values() if now_ms - progress.heard_ms < limit_ms
+        ]
         return min((offset for offset in heard if offset >= 0), default=None)
 
 

@@ -119,7 +119,7 @@ class RaftState:
         return len(self.voters) // 2 + 1
 
     def others(self) -> tuple[int, ...]:
-        return tuple(one for one in self.voters if one != self.node_id)
+        return tuple(voter for voter in self.voters if voter != self.node_id)
 
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""

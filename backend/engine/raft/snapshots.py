@@ -55,8 +55,8 @@ class SnapshotId:
 
 def parse_file_name(name: str) -> SnapshotId | None:
     """The id in a snapshot file's name; None for any other name."""
-    found = _NAME.fullmatch(name)
-    return SnapshotId(int(found[1]), int(found[2])) if found else None
+    match = _NAME.fullmatch(name)
+    return SnapshotId(int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def keep_from(
     if len(snapshots) < 2:
         return None
     oldest, following = snapshots[0], snapshots[1]
-    total = log_bytes + sum(one.size_bytes for one in snapshots)
+    total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
     too_large = 0 <= retention_bytes < total
     too_old = 0 <= retention_ms < now_ms - oldest.last_contained_ms
     if not too_large and not too_old:
@@ -188,9 +188,9 @@ class SnapshotFiles:
         # Of each: time of the last record that it stands for, and time of its own first batch.
         self._times: dict[SnapshotId, tuple[int, int]] = {}
         for name in disk.list_dir(folder):
-            found = parse_file_name(name)
-            if found is not None:
-                self._ids.append(found)
+            parsed = parse_file_name(name)
+            if parsed is not None:
+                self._ids.append(parsed)
             elif name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
                 disk.remove(f"{folder}/{name}")
         self._ids.sort()
@@ -225,22 +225,25 @@ class SnapshotFiles:
 
     def stored(self) -> list[StoredSnapshot]:
         """What retention weighs, oldest first. A file whose header cannot be read counts as of 1970."""
-        return [StoredSnapshot(one, self.size(one), *self._times_of(one)) for one in self.ids]
+        return [
+            StoredSnapshot(snapshot_id, self.size(snapshot_id), *self._times_of(snapshot_id))
+            for snapshot_id in self.ids
+        ]
 
     def _times_of(self, snapshot_id: SnapshotId) -> tuple[int, int]:
-        known = self._times.get(snapshot_id)
-        if known is None:
-            known = 0, 0
+        times = self._times.get(snapshot_id)
+        if times is None:
+            times = 0, 0
             head = self.read_part(snapshot_id, 0, _HEADER_BYTES)
             try:
                 position, batch = next(iter(iter_batches(head)), (0, None))
                 if isinstance(batch, BatchHeader) and batch.is_control:
                     contained_ms = max(last_contained_ms(value) for _, value in _controls(head, position))
-                    known = contained_ms, batch.max_timestamp
+                    times = contained_ms, batch.max_timestamp
             except (DecodeError, ValueError):
                 _log.warning("Snapshot %s has a header that cannot be read", self.path(snapshot_id))
-            self._times[snapshot_id] = known
-        return known
+            self._times[snapshot_id] = times
+        return times
 
     def voter_directories(self, snapshot_id: SnapshotId) -> VoterDirectories | None:
         """By which directory each voter is known, which stands right behind the header. OSError.
@@ -272,8 +275,8 @@ class SnapshotFiles:
 
     def forget_before(self, snapshot_id: SnapshotId) -> list[str]:
         """Older snapshots are renamed and count no more; the paths, to be removed. OSError."""
-        doomed = [one for one in self._ids if one < snapshot_id]
-        return [self._set_aside(one, DELETED_SUFFIX) for one in doomed]
+        expired = [older for older in self._ids if older < snapshot_id]
+        return [self._set_aside(older, DELETED_SUFFIX) for older in expired]
 
     def set_corrupt_aside(self, snapshot_id: SnapshotId) -> str:
         """A file that is no snapshot counts no more, but stays to be looked at; its new path. OSError."""

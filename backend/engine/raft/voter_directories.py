@@ -49,8 +49,8 @@ class VoterDirectoryHistory:
 
     def is_superseded(self, voter: int, directory_id: bytes) -> bool:
         """Whether the voter was known by this directory and is by another one now."""
-        known = [one[1].get(voter) for one in self._entries]
-        return directory_id in known and known[-1] != directory_id
+        directories = [entry[1].get(voter) for entry in self._entries]
+        return directory_id in directories and directories[-1] != directory_id
 
     def add(self, offset: int, directories: VoterDirectories) -> None:
         """A record has been appended."""
@@ -58,4 +58,4 @@ class VoterDirectoryHistory:
 
     def truncate_to(self, offset: int) -> None:
         """Records at or past the offset are gone."""
-        self._entries = [self._entries[0], *(one for one in self._entries[1:] if one[0] < offset)]
+        self._entries = [self._entries[0], *(entry for entry in self._entries[1:] if entry[0] < offset)]

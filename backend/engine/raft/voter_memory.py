@@ -88,8 +88,8 @@ def judge(
     """
     lost = _lost(stored, damage, end, traces)
     if lost is None and stored is not None:
-        known = stored.directory_id if stored.directory_id != NO_DIRECTORY else directory_id
-        return VoterMemory(replace(stored, directory_id=known))
+        own_directory_id = stored.directory_id if stored.directory_id != NO_DIRECTORY else directory_id
+        return VoterMemory(replace(stored, directory_id=own_directory_id))
     if lost is None:
         return VoterMemory(QuorumState(directory_id=fresh_directory_id, standing=VoterStanding.FORMING))
     if stored is not None and _joins(stored, end):
@@ -129,11 +129,11 @@ def _lost(stored: QuorumState | None, damage: str | None, end: LogEnd, traces: T
     noted = traces.acknowledged is not None and not traces.records
     if stored is None and (end.offset > 0 or noted):
         return "has no quorum-state, so its votes are not known"
-    known = traces.acknowledged
-    if stored is not None and known is not None and stored.leader_epoch < known.leader_epoch:
+    acknowledged = traces.acknowledged
+    if stored is not None and acknowledged is not None and stored.leader_epoch < acknowledged.leader_epoch:
         return (
-            f"is of epoch {stored.leader_epoch}, but this node has taken part in epoch {known.leader_epoch}: it is an"
-            " older copy"
+            f"is of epoch {stored.leader_epoch}, but this node has taken part in epoch"
+            f" {acknowledged.leader_epoch}: it is an older copy"
         )
     return _lost_records(end, traces)
 
@@ -141,11 +141,11 @@ def _lost(stored: QuorumState | None, damage: str | None, end: LogEnd, traces: T
 def _lost_records(end: LogEnd, traces: Traces) -> str | None:
     if end.offset == 0 and traces.records:
         return "is empty, although this node was part of a cluster"
-    known = traces.acknowledged.end if traces.acknowledged else None
-    if known is not None and end < known:
+    acknowledged_end = traces.acknowledged.end if traces.acknowledged else None
+    if acknowledged_end is not None and end < acknowledged_end:
         return (
             f"ends at offset {end.offset} of epoch {end.epoch}, but this node has acknowledged the metadata up to"
-            f" offset {known.offset} of epoch {known.epoch}: it is an older copy"
+            f" offset {acknowledged_end.offset} of epoch {acknowledged_end.epoch}: it is an older copy"
         )
     if end.offset <= traces.broker_epoch:
         return (

@@ -51,8 +51,8 @@ def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Ma
     disk that is put in again gets another id (`log_changed`).
     """
     directory_id = fetched.directory_id
-    known = state.directories.get(voter)
-    if not state.is_leader or voter not in state.progress or directory_id in (NO_DIRECTORY, known):
+    noted_id = state.directories.get(voter)
+    if not state.is_leader or voter not in state.progress or directory_id in (NO_DIRECTORY, noted_id):
         return None
     if fetched.superseded:
         return None
@@ -65,10 +65,10 @@ def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Ma
 
 def voter_heard(state: RaftState, voter: int, now: Now) -> RaftState:
     """A voter asks the leader for something else than records, a snapshot: it lives."""
-    known = state.progress.get(voter) if state.is_leader else None
-    if known is None:
+    progress = state.progress.get(voter) if state.is_leader else None
+    if progress is None:
         return state
-    return replace(state, progress=state.progress.set(voter, replace(known, heard_ms=now.ms)))
+    return replace(state, progress=state.progress.set(voter, replace(progress, heard_ms=now.ms)))
 
 
 def flushed(state: RaftState, end_offset: int) -> RaftState:
@@ -77,7 +77,7 @@ def flushed(state: RaftState, end_offset: int) -> RaftState:
 
 
 def _commit(state: RaftState) -> RaftState:
-    ends = sorted((state.flushed_end, *(one.end_offset for one in state.progress.values())), reverse=True)
+    ends = sorted((state.flushed_end, *(progress.end_offset for progress in state.progress.values())), reverse=True)
     on_majority = ends[state.majority - 1]
     # Only with a record of the current epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
     if on_majority > state.epoch_start and on_majority > state.high_watermark:
@@ -87,5 +87,5 @@ def _commit(state: RaftState) -> RaftState:
 
 def leader_committed(state: RaftState, high_watermark: int, own_end: int) -> RaftState:
     """A leader's answer tells how far the log is committed; a follower believes it as far as its own log goes."""
-    known = min(high_watermark, own_end)
-    return replace(state, high_watermark=known) if known > state.high_watermark else state
+    committed = min(high_watermark, own_end)
+    return replace(state, high_watermark=committed) if committed > state.high_watermark else state

@@ -89,12 +89,12 @@ def _end_of_life(
     clean = request.previous_broker_epoch == ended.epoch
     if elr_enabled(image) and not clean:
         return leader_and_isr_changes(image, config, in_isr_or_elr(image, ended.id), unclean=ended.id)
-    gone = list(_without_directory(image, ended.id, request))
-    lost = {(topic.id, index) for topic, index, _ in gone}
-    whole = [found for found in in_isr(image, ended.id) if (found[0].id, found[1]) not in lost]
+    moved = list(_without_directory(image, ended.id, request))
+    lost = {(topic.id, index) for topic, index, _ in moved}
+    whole = [located for located in in_isr(image, ended.id) if (located[0].id, located[1]) not in lost]
     waited_for = start is not None and clean and ended.id not in start.given_up
     return [
-        *leader_and_isr_changes(image, config, gone, unclean=ended.id),
+        *leader_and_isr_changes(image, config, moved, unclean=ended.id),
         *(
             keeps_its_place(image, ended, whole)
             if waited_for
@@ -108,7 +108,7 @@ def _without_directory(
 ) -> Iterator[LocatedPartition]:
     """Partitions in which the broker is in ISR or ELR with a log in a directory that it registers no more."""
     here = {*NO_DIRECTORIES, *(bytes(directory) for directory in request.log_dirs)}
-    return (found for found in in_isr_or_elr(image, broker) if found[2].directory_of(broker) not in here)
+    return (located for located in in_isr_or_elr(image, broker) if located[2].directory_of(broker) not in here)
 
 
 def _registration(
@@ -120,16 +120,18 @@ def _registration(
         incarnation_id=bytes(request.incarnation_id),
         broker_epoch=epoch,
         end_points=[
-            record.EndPoints(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-            for one in request.listeners
+            record.EndPoints(
+                name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+            )
+            for listener in request.listeners
         ],
         features=[
             record.Features(
-                name=one.name,
-                min_supported_version=one.min_supported_version,
-                max_supported_version=one.max_supported_version,
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
             )
-            for one in request.features
+            for feature in request.features
         ],
         rack=request.rack,
         fenced=same_life.fenced if same_life else True,
@@ -155,7 +157,9 @@ def _check_directories(image: MetadataImage, request: m.BrokerRegistrationReques
 
 
 def _check_features(image: MetadataImage, request: m.BrokerRegistrationRequest) -> None:
-    supported = {one.name: (one.min_supported_version, one.max_supported_version) for one in request.features}
+    supported = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+    }
     for name, level in image.features.items():
         low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
@@ -233,10 +237,10 @@ def broker_heartbeat(
     `start`: the whole cluster is starting.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    state, wanted = state_of(broker), next_state(image, broker, request, progress)
+    state, target = state_of(broker), next_state(image, broker, request, progress)
     records: list[Message] = []
-    if wanted is not state:
-        match wanted:
+    if target is not state:
+        match target:
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
                 records += _fence(image, broker, config)
             case BrokerState.UNFENCED:
@@ -246,8 +250,8 @@ def broker_heartbeat(
     records += _offline_directories(image, broker, request, config)
     response = m.BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.epoch,
-        is_fenced=wanted in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-        should_shut_down=wanted is BrokerState.SHUTDOWN_NOW,
+        is_fenced=target in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shut_down=target is BrokerState.SHUTDOWN_NOW,
     )
     return ControllerResult(tuple(records), response)
 
@@ -297,9 +301,9 @@ def _offline_directories(
     if not offline:
         return []
     lost = (
-        found
-        for found in in_isr(image, broker.id)
-        if dict(zip(found[2].replicas, found[2].directories, strict=False)).get(broker.id) in offline
+        located
+        for located in in_isr(image, broker.id)
+        if dict(zip(located[2].replicas, located[2].directories, strict=False)).get(broker.id) in offline
     )
     return [
         m.BrokerRegistrationChangeRecord(

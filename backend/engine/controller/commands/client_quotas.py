@@ -49,8 +49,8 @@ def alter_client_quotas(
         answer = m.AlterClientQuotasResponse.Entries(
             error_message=None,
             entity=[
-                m.AlterClientQuotasResponse.Entries.Entity(entity_type=one.entity_type, entity_name=one.entity_name)
-                for one in entry.entity
+                m.AlterClientQuotasResponse.Entries.Entity(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in entry.entity
             ],
         )
         response.entries.append(answer)
@@ -70,19 +70,19 @@ def check_entity(entry: _Entry) -> QuotaEntity:
     if not entry.entity:
         raise _refused("Invalid empty client quota entity")
     types: set[str] = set()
-    for one in entry.entity:
-        if one.entity_type in types:
-            raise _refused(f"Invalid client quota entity, duplicate entity entry {one.entity_type}")
-        if one.entity_type not in TYPES:
-            raise _refused(f"Unhandled client quota entity type: {one.entity_type}")
-        if one.entity_name == "":
-            raise _refused(f"Empty {one.entity_type} not supported")
-        types.add(one.entity_type)
+    for part in entry.entity:
+        if part.entity_type in types:
+            raise _refused(f"Invalid client quota entity, duplicate entity entry {part.entity_type}")
+        if part.entity_type not in TYPES:
+            raise _refused(f"Unhandled client quota entity type: {part.entity_type}")
+        if part.entity_name == "":
+            raise _refused(f"Empty {part.entity_type} not supported")
+        types.add(part.entity_type)
     if IP in types:
         if len(types) > 1:
             raise _refused("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
         _check_ip(entry.entity[0].entity_name)
-    return quota_entity((one.entity_type, one.entity_name) for one in entry.entity)
+    return quota_entity((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def _check_ip(name: str | None) -> None:

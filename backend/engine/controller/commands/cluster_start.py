@@ -53,7 +53,7 @@ class ClusterStart:
     ) -> set[int]:
         """Members of ISR and ELR that are to come before the partition gets a leader; `unfencing` is back already."""
         members = eligible(partition) - self.given_up - {unfencing}
-        return {one for one in members if not self.is_back(image, one)}
+        return {member for member in members if not self.is_back(image, member)}
 
 
 def eligible(partition: PartitionRegistration) -> set[int]:
@@ -76,15 +76,19 @@ def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStar
 
 def missing(image: MetadataImage, start: ClusterStart) -> frozenset[int]:
     """Registered brokers that are not back and have not been given up, whether anything waits for them or not."""
-    return frozenset(one for one in image.brokers if one not in start.given_up and not start.is_back(image, one))
+    return frozenset(
+        broker for broker in image.brokers if broker not in start.given_up and not start.is_back(image, broker)
+    )
 
 
 def any_broker_returned(image: MetadataImage, start: ClusterStart) -> bool:
     """Whether a broker has registered, or was unfenced, since the controller became active."""
-    known = start.found.brokers
+    former = start.found.brokers
     return any(
-        one.id not in known or one.epoch != known[one.id].epoch or (known[one.id].fenced and not one.fenced)
-        for one in image.brokers.values()
+        broker.id not in former
+        or broker.epoch != former[broker.id].epoch
+        or (former[broker.id].fenced and not broker.fenced)
+        for broker in image.brokers.values()
     )
 
 
@@ -98,17 +102,17 @@ class Awaited:
 
 def waiting(image: MetadataImage, start: ClusterStart) -> Awaited:
     """Partitions that nobody leads in a life that is not over, and that wait for somebody."""
-    found: list[LocatedPartition] = []
+    awaited: list[LocatedPartition] = []
     brokers: set[int] = set()
-    for one in all_partitions(image):
-        partition = one[2]
+    for located in all_partitions(image):
+        partition = located[2]
         leader = image.brokers.get(partition.leader)
         if leader is not None and not start.is_former_life(leader) and not leader.fenced:
             continue
         if missing := start.waits_for(image, partition):
-            found.append(one)
+            awaited.append(located)
             brokers |= missing
-    return Awaited(tuple(found), frozenset(brokers))
+    return Awaited(tuple(awaited), frozenset(brokers))
 
 
 def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
@@ -135,14 +139,16 @@ def leaders_at_start(
     """Who has been given up leaves its ISRs, and partitions that wait for nobody get a leader: the last one where it
     may lead, else as ever.
     """
-    gone = {one for one in start.given_up if one != unfencing and not start.is_back(image, one)}
+    absent = {
+        broker_id for broker_id in start.given_up if broker_id != unfencing and not start.is_back(image, broker_id)
+    }
 
     def acceptable(broker: int) -> bool:
         return broker == unfencing or start.is_back(image, broker)
 
     records = []
     for topic, index, partition in all_partitions(image):
-        leaves = partition.leader in gone or not gone.isdisjoint(partition.isr)
+        leaves = partition.leader in absent or not absent.isdisjoint(partition.isr)
         if not leaves and partition.leader != NO_LEADER:
             continue
         waits = bool(start.waits_for(image, partition, unfencing))
@@ -157,7 +163,7 @@ def leaders_at_start(
             partition,
             replace(
                 target_of(partition),
-                isr=tuple(member for member in partition.isr if member not in gone),
+                isr=tuple(member for member in partition.isr if member not in absent),
                 last_leader=NO_LEADER if before is None else _last_leader(before),
             ),
             min_isr=min_isr,

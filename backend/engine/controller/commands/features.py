@@ -92,7 +92,7 @@ def _update(image: MetadataImage, update: _Update, kind: int, config: BrokerConf
 
 def _check_nobody_waits_for_elr(image: MetadataImage, level: int) -> None:
     """Below level 1 an ISR says who may lead: one that is empty would leave nobody (Kafka does not look)."""
-    waiting = next((found for found in all_partitions(image) if not found[2].isr), None)
+    waiting = next((located for located in all_partitions(image) if not located[2].isr), None)
     if waiting is not None:
         topic, index, _ = waiting
         raise _invalid(
@@ -105,18 +105,18 @@ def _check_nobody_waits_for_elr(image: MetadataImage, level: int) -> None:
 
 def not_supported(image: MetadataImage, name: str, level: int) -> str | None:
     """Which node cannot run that level, in Kafka's words; None when all can."""
-    for controller in sorted(image.controllers.values(), key=lambda one: one.id):
+    for controller in sorted(image.controllers.values(), key=lambda registration: registration.id):
         # With one voter the controller that is asked is the only one there is.
         if reason := _reason(f"Local controller {controller.id}", controller.features, name, level):
             return reason
-    for broker in sorted(image.brokers.values(), key=lambda one: one.id):
+    for broker in sorted(image.brokers.values(), key=lambda registration: registration.id):
         if reason := _reason(f"Broker {broker.id}", broker.features, name, level):
             return reason
     return None
 
 
 def _reason(node: str, features: Iterable[SupportedFeature], name: str, level: int) -> str | None:
-    low, high = next(((one.min_level, one.max_level) for one in features if one.name == name), (0, 0))
+    low, high = next(((feature.min_level, feature.max_level) for feature in features if feature.name == name), (0, 0))
     if low <= level <= high:
         return None
     if high == 0:

@@ -36,26 +36,31 @@ def alter_user_scram_credentials(
         else:
             kept[user] = made
     result = m.AlterUserScramCredentialsResponse.Results
-    told = [result(user=user, error_message=None) for user in kept if user not in refused]
-    told += [result(user=user, error_code=error.code, error_message=error.message) for user, error in refused.items()]
+    accepted = [result(user=user, error_message=None) for user in kept if user not in refused]
+    accepted += [
+        result(user=user, error_code=error.code, error_message=error.message) for user, error in refused.items()
+    ]
     written = [record for user, record in kept.items() if user not in refused]
-    return checked_result(written, m.AlterUserScramCredentialsResponse(results=told))
+    return checked_result(written, m.AlterUserScramCredentialsResponse(results=accepted))
 
 
 def _deletions(
     image: MetadataImage, request: m.AlterUserScramCredentialsRequest
 ) -> Iterator[tuple[str, Message | KafkaError]]:
-    for one in request.deletions:
-        error = _refusal(one.name, one.mechanism)
-        if error is None and (one.mechanism, one.name) not in image.scram:
+    for deletion in request.deletions:
+        error = _refusal(deletion.name, deletion.mechanism)
+        if error is None and (deletion.mechanism, deletion.name) not in image.scram:
             error = KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-        yield one.name, error or m.RemoveUserScramCredentialRecord(name=one.name, mechanism=one.mechanism)
+        yield (
+            deletion.name,
+            error or m.RemoveUserScramCredentialRecord(name=deletion.name, mechanism=deletion.mechanism),
+        )
 
 
 def _upsertions(request: m.AlterUserScramCredentialsRequest) -> Iterator[tuple[str, Message | KafkaError]]:
-    for one in request.upsertions:
-        error = _refusal(one.name, one.mechanism) or _bad_iterations(one.iterations)
-        yield one.name, error or _record(one)
+    for upsertion in request.upsertions:
+        error = _refusal(upsertion.name, upsertion.mechanism) or _bad_iterations(upsertion.iterations)
+        yield upsertion.name, error or _record(upsertion)
 
 
 def _refusal(name: str, mechanism: int) -> KafkaError | None:

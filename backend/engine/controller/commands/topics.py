@@ -43,13 +43,13 @@ def create_topics(
     for too much is refused as a whole, also one that only asks (KafkaError POLICY_VIOLATION).
     """
     twice = same_names(request.topics)
-    wanted = [topic for topic in request.topics if topic.name not in twice]
-    _check_partition_count(wanted, config.num_partitions)
+    candidates = [topic for topic in request.topics if topic.name not in twice]
+    _check_partition_count(candidates, config.num_partitions)
     collisions = _collisions(image)
     shown: _Shown = {}
     records: list[Message] = []
     response = m.CreateTopicsResponse()
-    for topic in wanted:
+    for topic in candidates:
         try:
             _check_name(image, collisions, topic.name)
             new, answer = _create(image, topic, config, new_topic_id, choose, shown)
@@ -107,7 +107,7 @@ def _create(
     choose: Choose,
     shown: _Shown,
 ) -> tuple[list[Message], _Created]:
-    settings = {one.name: one.value for one in topic.configs}
+    settings = {setting.name: setting.value for setting in topic.configs}
     if empty := [name for name, value in settings.items() if value is None]:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(sorted(empty))}"
@@ -197,7 +197,7 @@ def _created(
     config: BrokerConfig,
     shown: _Shown,
 ) -> _Created:
-    overrides = {one.name: one.value for one in topic.configs if one.value is not None}
+    overrides = {setting.name: setting.value for setting in topic.configs if setting.value is not None}
     key = frozenset(overrides.items())
     if key not in shown:
         shown[key] = _shown(image, config, overrides)
@@ -216,12 +216,12 @@ def _shown(image: MetadataImage, config: BrokerConfig, overrides: dict[str, str]
     return [
         _Created.Configs(
             name=name,
-            value=None if one.setting.sensitive else one.value,
+            value=None if resolved.setting.sensitive else resolved.value,
             read_only=False,
-            config_source=one.source,
-            is_sensitive=one.setting.sensitive,
+            config_source=resolved.source,
+            is_sensitive=resolved.setting.sensitive,
         )
-        for name, one in sorted(resolved_topic_settings(image, config, overrides).items())
+        for name, resolved in sorted(resolved_topic_settings(image, config, overrides).items())
     ]
 
 
@@ -232,17 +232,17 @@ def delete_topics(
     if not config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "Topics cannot be deleted here: delete.topic.enable is false")
-    wanted = [(one.name, bytes(one.topic_id)) for one in request.topics]
+    named = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
     if version < 6:
-        wanted = [(name, ZERO_UUID) for name in request.topic_names]
+        named = [(name, ZERO_UUID) for name in request.topic_names]
     records: list[Message] = []
     response = m.DeleteTopicsResponse()
-    asked = Counter(wanted)
-    for name, topic_id in asked:
+    counts = Counter(named)
+    for name, topic_id in counts:
         answer = m.DeleteTopicsResponse.Responses(name=name, topic_id=topic_id, error_message=None)
         response.responses.append(answer)
         try:
-            if asked[name, topic_id] > 1:
+            if counts[name, topic_id] > 1:
                 what = "topic name" if topic_id == ZERO_UUID else "topic id"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}.")
             answer.name, answer.topic_id = _existing(image, name, topic_id)
@@ -264,10 +264,10 @@ def _existing(image: MetadataImage, name: str | None, topic_id: bytes) -> tuple[
         return topic.name, topic_id
     if name is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    found = image.topic_ids.get(name)
-    if found is None:
+    named = image.topic_ids.get(name)
+    if named is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return name, found
+    return name, named
 
 
 def _bad_assignment(message: str) -> KafkaError:

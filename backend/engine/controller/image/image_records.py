@@ -63,12 +63,16 @@ def broker_record(broker: BrokerRegistration) -> Message:
         broker_epoch=broker.epoch,
         incarnation_id=broker.incarnation_id,
         end_points=[
-            record.EndPoints(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-            for one in broker.endpoints
+            record.EndPoints(
+                name=endpoint.name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+            )
+            for endpoint in broker.endpoints
         ],
         features=[
-            record.Features(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
-            for one in broker.features
+            record.Features(
+                name=feature.name, min_supported_version=feature.min_level, max_supported_version=feature.max_level
+            )
+            for feature in broker.features
         ],
         rack=broker.rack,
         fenced=broker.fenced,
@@ -84,12 +88,16 @@ def _controller(controller: ControllerRegistration) -> Message:
         controller_id=controller.id,
         incarnation_id=controller.incarnation_id,
         end_points=[
-            record.EndPoints(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-            for one in controller.endpoints
+            record.EndPoints(
+                name=endpoint.name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+            )
+            for endpoint in controller.endpoints
         ],
         features=[
-            record.Features(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
-            for one in controller.features
+            record.Features(
+                name=feature.name, min_supported_version=feature.min_level, max_supported_version=feature.max_level
+            )
+            for feature in controller.features
         ],
     )
 

@@ -174,13 +174,13 @@ class MetadataImage:
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         """A partition by topic name and index."""
-        found = self.topic(topic)
-        return None if found is None else found.partitions.get(partition)
+        topic_image = self.topic(topic)
+        return None if topic_image is None else topic_image.partitions.get(partition)
 
     def partition_by_id(self, topic_id: bytes, partition: int) -> PartitionRegistration | None:
         """A partition by topic id and index."""
-        found = self.topics.get(topic_id)
-        return None if found is None else found.partitions.get(partition)
+        topic_image = self.topics.get(topic_id)
+        return None if topic_image is None else topic_image.partitions.get(partition)
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         """A registered broker, fenced or not."""

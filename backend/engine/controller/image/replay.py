@@ -145,10 +145,10 @@ class _Draft:
         self.open_topics.clear()
 
     def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
-        found = self.brokers.get(broker_id)
-        if found is None or found.epoch != epoch:
-            raise ReplayError(f"a record names broker {broker_id} with epoch {epoch}, but the image holds {found}")
-        return found
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise ReplayError(f"a record names broker {broker_id} with epoch {epoch}, but the image holds {broker}")
+        return broker
 
 
 def _register_broker(draft: _Draft, record: m.RegisterBrokerRecord) -> None:
@@ -236,11 +236,11 @@ def _merge_partition(draft: _Draft, changed: PartitionChanged) -> None:
     old = partitions.get(index)
     if old is None:
         raise ReplayError(f"partition {index} of topic id {topic_id.hex()} changes but is unknown")
-    known = merged.get(id(old))
-    if known is None:
+    earlier = merged.get(id(old))
+    if earlier is None:
         # With the old one, which so keeps its identity.
-        known = merged[id(old)] = (old, merge_partition(old, change))
-    partitions[index] = known[1]
+        earlier = merged[id(old)] = (old, merge_partition(old, change))
+    partitions[index] = earlier[1]
 
 
 def _clear_elr(draft: _Draft, record: m.ClearElrRecord) -> None:
@@ -300,7 +300,7 @@ def quota_entity(pairs: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def _set_client_quota(draft: _Draft, record: m.ClientQuotaRecord) -> None:
-    entity = quota_entity((one.entity_type, one.entity_name) for one in record.entity)
+    entity = quota_entity((part.entity_type, part.entity_name) for part in record.entity)
     values = draft.client_quotas.get(entity, Map())
     if not record.remove:
         values = values.set(record.key, record.value)

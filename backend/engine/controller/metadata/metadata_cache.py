@@ -38,23 +38,23 @@ class MetadataCache:
         """The newest image has reached every part of this broker: wakes those who wait for what it shows."""
         self._applied_offset = self._image.offset
         still_waiting = []
-        for predicate, found in self._waiting:
-            if found.done():
+        for predicate, applied in self._waiting:
+            if applied.done():
                 continue
             if predicate(self._image):
-                found.set_result(None)
+                applied.set_result(None)
             else:
-                still_waiting.append((predicate, found))
+                still_waiting.append((predicate, applied))
         self._waiting = still_waiting
 
     async def wait_for(self, predicate: ImagePredicate, timeout_ms: float) -> bool:
         """Whether an applied image satisfied the predicate within the time."""
         if self._applied_offset == self._image.offset and predicate(self._image):
             return True
-        found: tasks.Future[None] = tasks.future()
-        self._waiting.append((predicate, found))
+        applied: tasks.Future[None] = tasks.future()
+        self._waiting.append((predicate, applied))
         try:
-            await tasks.wait_for(found, timeout_ms)
+            await tasks.wait_for(applied, timeout_ms)
         except tasks.Timeout:
             return False
         return True

@@ -53,14 +53,14 @@ class TopicDeletions:
         The image is one that the active controller gives its commands: there is no topic with remote data that it
         does not know yet.
         """
-        return [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
+        return [tip for tip in tips if tip.topic_id not in image.topics and tip not in self._waiting]
 
     def add_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
         """Takes those that have `vanished`. Who the replicas were is forgotten, so all brokers are waited for."""
-        found = self.vanished(tips, image)
-        for tip in found:
+        vanished = self.vanished(tips, image)
+        for tip in vanished:
             self._waiting[tip] = DeletedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
-        return found
+        return vanished
 
     def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[DeletedPartition]:
         """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.
@@ -74,11 +74,11 @@ class TopicDeletions:
             return registration is None or registration.fenced or applied(broker) >= offset
 
         return [
-            one
-            for one in self._waiting.values()
-            if one.offset <= image.offset
-            and one.tip.topic_id not in image.topics
-            and all(is_off(broker, one.offset) for broker in one.replicas)
+            partition
+            for partition in self._waiting.values()
+            if partition.offset <= image.offset
+            and partition.tip.topic_id not in image.topics
+            and all(is_off(broker, partition.offset) for broker in partition.replicas)
         ]
 
     def told(self, tip: TopicIdPartition) -> None:

@@ -109,14 +109,19 @@ class BrokerLifecycle:
             cluster_id=cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
-                request.Listeners(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-                for one in endpoints
+                request.Listeners(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in endpoints
             ],
             features=[
                 request.Features(
-                    name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
+                    name=feature.name, min_supported_version=feature.min_level, max_supported_version=feature.max_level
                 )
-                for one in features
+                for feature in features
             ],
             rack=self._config.broker_rack,
             log_dirs=list(log_dirs),

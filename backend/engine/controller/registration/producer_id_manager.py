@@ -37,9 +37,9 @@ class ProducerIdManager:
             await self._block_arrives()
         if self._next_id >= self._prefetch_at and self._following is None:
             self._ask()
-        found = self._next_id
+        producer_id = self._next_id
         self._next_id += 1
-        return found
+        return producer_id
 
     def _ask(self) -> tasks.Task[None]:
         if self._asking is None or self._asking.done():

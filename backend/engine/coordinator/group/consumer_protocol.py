@@ -42,7 +42,9 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> MemberSubscription
     kind = m.ConsumerProtocolSubscription
     version = _version_of(metadata, kind.MAX_VERSION)
     said, _ = codec.decode(kind, version, metadata, _VERSION.size)
-    owned = _known(((one.topic, one.partitions) for one in said.owned_partitions), topics)
+    owned = _known(
+        ((owned_partition.topic, owned_partition.partitions) for owned_partition in said.owned_partitions), topics
+    )
     return MemberSubscription(frozenset(said.topics), owned, said.rack_id)
 
 
@@ -51,13 +53,19 @@ def read_assignment(data: bytes, topics: TopicsView) -> frozenset[PartitionKey]:
     if not data:
         return frozenset()
     kind = m.ConsumerProtocolAssignment
-    found, _ = codec.decode(kind, _version_of(data, kind.MAX_VERSION), data, _VERSION.size)
-    return _known(((one.topic, one.partitions) for one in found.assigned_partitions), topics)
+    assignment, _ = codec.decode(kind, _version_of(data, kind.MAX_VERSION), data, _VERSION.size)
+    return _known(
+        (
+            (assigned_partition.topic, assigned_partition.partitions)
+            for assigned_partition in assignment.assigned_partitions
+        ),
+        topics,
+    )
 
 
 def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[PartitionKey]:
-    found = ((topics.by_name.get(name), indexes) for name, indexes in named)
-    return frozenset((topic.id, index) for topic, indexes in found if topic is not None for index in indexes)
+    topic_infos = ((topics.by_name.get(name), indexes) for name, indexes in named)
+    return frozenset((topic.id, index) for topic, indexes in topic_infos if topic is not None for index in indexes)
 
 
 def write_assignment(partitions: Iterable[PartitionKey], topics: TopicsView, metadata: bytes) -> bytes:

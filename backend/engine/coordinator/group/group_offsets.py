@@ -67,7 +67,7 @@ class GroupOffsets:
         if entry.consumer is None:
             error = check_commit(entry.group, member_id, instance_id, generation)
         else:
-            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
+            partitions = [(offset.topic_id, partition.partition) for partition, offset in offsets.items()]
             error = check_consumer_commit(entry.consumer, member_id, generation, partitions, version)
         if error is not ErrorCode.NONE:
             shard.drop_if_unused(entry)
@@ -101,7 +101,7 @@ class GroupOffsets:
         if entry.consumer is None:
             error = check_transactional_commit(entry.group, member_id, instance_id, generation)
         else:
-            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
+            partitions = [(offset.topic_id, partition.partition) for partition, offset in offsets.items()]
             error = check_consumer_commit(entry.consumer, member_id, generation, partitions, None)
             if error is ErrorCode.STALE_MEMBER_EPOCH:
                 # Producers know the older code only.
@@ -116,7 +116,7 @@ class GroupOffsets:
 
     def _short_enough(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
         size_max = self._replicas.config.offset_metadata_max_bytes
-        return {partition: one for partition, one in offsets.items() if len(one.metadata) <= size_max}
+        return {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= size_max}
 
     async def end_transaction(
         self, index: int, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
@@ -161,16 +161,20 @@ class GroupOffsets:
         if entry.consumer is not None:
             subscribed = Subscriptions(entry.consumer.subscribed_topics(), when_unknown=True)
         codes = {
-            one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(one.topic) else ErrorCode.NONE
-            for one in partitions
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(partition.topic) else ErrorCode.NONE
+            for partition in partitions
         }
-        gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.all_partitions]
-        error = await self._stored.delete(shard, group_id, gone)
-        return {one: error if one in gone else code for one, code in codes.items()}
+        deleted = [
+            partition
+            for partition, code in codes.items()
+            if code is ErrorCode.NONE and partition in entry.all_partitions
+        ]
+        error = await self._stored.delete(shard, group_id, deleted)
+        return {partition: error if partition in deleted else code for partition, code in codes.items()}
 
 
 def _codes(
     offsets: Iterable[TopicPartition], stored: Container[TopicPartition], error: ErrorCode
 ) -> dict[TopicPartition, ErrorCode]:
     """Of each offset: how storing it ended, or that its metadata was too long to be stored."""
-    return {one: error if one in stored else ErrorCode.OFFSET_METADATA_TOO_LARGE for one in offsets}
+    return {offset: error if offset in stored else ErrorCode.OFFSET_METADATA_TOO_LARGE for offset in offsets}

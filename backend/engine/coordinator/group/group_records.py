@@ -145,8 +145,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> StoredRecord | None
     kind = key_kind(key)
     if kind in _OFFSET_KEYS:
         # Both key kinds have the same fields.
-        found, _ = codec.decode(m.OffsetCommitKey, KEY_VERSION, key, VALUE_OFFSET)
-        return OffsetRecord(found.group, TopicPartition(found.topic, found.partition), _decode_offset(value))
+        message, _ = codec.decode(m.OffsetCommitKey, KEY_VERSION, key, VALUE_OFFSET)
+        return OffsetRecord(message.group, TopicPartition(message.topic, message.partition), _decode_offset(value))
     if kind == m.GroupMetadataKey.KEY:
         named, _ = codec.decode(m.GroupMetadataKey, KEY_VERSION, key, VALUE_OFFSET)
         return _decode_group(named.group, value)
@@ -156,21 +156,21 @@ def decode_record(key: bytes | None, value: bytes | None) -> StoredRecord | None
 def _decode_offset(value: bytes | None) -> CommittedOffset | None:
     if value is None:
         return None
-    found, _ = codec.decode(m.OffsetCommitValue, value_version(value), value, VALUE_OFFSET)
+    message, _ = codec.decode(m.OffsetCommitValue, value_version(value), value, VALUE_OFFSET)
     return CommittedOffset(
-        found.offset,
-        found.leader_epoch,
-        found.metadata,
-        found.commit_timestamp,
-        found.expire_timestamp,
-        bytes(found.topic_id),
+        message.offset,
+        message.leader_epoch,
+        message.metadata,
+        message.commit_timestamp,
+        message.expire_timestamp,
+        bytes(message.topic_id),
     )
 
 
 def _decode_group(group_id: str, value: bytes | None) -> GroupRecord:
     if value is None:
         return GroupRecord(group_id, None)
-    found, _ = codec.decode(m.GroupMetadataValue, value_version(value), value, VALUE_OFFSET)
+    message, _ = codec.decode(m.GroupMetadataValue, value_version(value), value, VALUE_OFFSET)
     members = {
         stored.member_id: Member(
             member_id=stored.member_id,
@@ -179,18 +179,18 @@ def _decode_group(group_id: str, value: bytes | None) -> GroupRecord:
             client_host=stored.client_host,
             session_timeout_ms=stored.session_timeout,
             rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
-            protocols=((found.protocol or "", bytes(stored.subscription)),),
+            protocols=((message.protocol or "", bytes(stored.subscription)),),
             assignment=bytes(stored.assignment),
         )
-        for stored in found.members
+        for stored in message.members
     }
     group = Group(
         group_id,
         state=GroupState.STABLE if members else GroupState.EMPTY,
-        generation=found.generation,
-        protocol_type=found.protocol_type or None,
-        protocol_name=found.protocol if members else None,
-        leader=(found.leader if found.leader in members else next(iter(members), None)) if members else None,
+        generation=message.generation,
+        protocol_type=message.protocol_type or None,
+        protocol_name=message.protocol if members else None,
+        leader=(message.leader if message.leader in members else next(iter(members), None)) if members else None,
         members=members,
     )
-    return GroupRecord(group_id, group, found.current_state_timestamp)
+    return GroupRecord(group_id, group, message.current_state_timestamp)

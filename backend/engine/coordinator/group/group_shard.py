@@ -100,9 +100,9 @@ class GroupEntry:
         since_ms = self.empty_since_ms if group.protocol_type is not None and empty else NEVER
         return [
             partition
-            for partition, one in self.offsets.items()
+            for partition, offset in self.offsets.items()
             if not subscribed.has(partition.topic)
-            and one.expires_ms(since_ms, retention_ms) <= now_ms
+            and offset.expires_ms(since_ms, retention_ms) <= now_ms
             and not self.is_pending(partition)
         ]
 
@@ -111,8 +111,8 @@ class GroupEntry:
         subscribed = group.subscribed_topics()
         return [
             partition
-            for partition, one in self.offsets.items()
-            if partition.topic not in subscribed and one.expires_ms(NEVER, retention_ms) <= now_ms
+            for partition, offset in self.offsets.items()
+            if partition.topic not in subscribed and offset.expires_ms(NEVER, retention_ms) <= now_ms
         ]
 
 
@@ -138,10 +138,10 @@ class GroupShard(CoordinatorShard):
 
     def entry(self, group_id: str) -> GroupEntry:
         """The group's entry, made when there is none."""
-        found = self.groups.get(group_id)
-        if found is None:
-            found = self.groups[group_id] = GroupEntry(Group(group_id))
-        return found
+        entry = self.groups.get(group_id)
+        if entry is None:
+            entry = self.groups[group_id] = GroupEntry(Group(group_id))
+        return entry
 
     def drop_if_unused(self, entry: GroupEntry) -> None:
         """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
@@ -166,14 +166,16 @@ class GroupShard(CoordinatorShard):
             return
         for record in batch.records:
             try:
-                found = decode_record(record.key, record.value)
+                decoded = decode_record(record.key, record.value)
             except DecodeError as error:
                 passed_over.note(self.topic, self.index, record.offset, str(error))
                 continue
-            if header.is_transactional and isinstance(found, OffsetRecord) and found.committed is not None:
-                self.apply_pending(header.producer_id, found.group_id, found.partition, found.committed, record.offset)
+            if header.is_transactional and isinstance(decoded, OffsetRecord) and decoded.committed is not None:
+                self.apply_pending(
+                    header.producer_id, decoded.group_id, decoded.partition, decoded.committed, record.offset
+                )
             else:
-                self.replay(found, record.offset)
+                self.replay(decoded, record.offset)
 
     def begin(self, now_ms: float, session_ms_of: Callable[[str], int]) -> None:
         """The log has been read; the sessions of its members begin now."""

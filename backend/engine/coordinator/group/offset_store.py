@@ -38,13 +38,15 @@ class OffsetStore:
         if not offsets:
             return ErrorCode.NONE
         now_ms = self._clock.time_ms()
-        records = [encode_offset(OffsetRecord(group_id, partition, one), now_ms) for partition, one in offsets.items()]
+        records = [
+            encode_offset(OffsetRecord(group_id, partition, offset), now_ms) for partition, offset in offsets.items()
+        ]
         try:
             first = await self._shards.append(shard, records)
         except KafkaError as error:
             return error.code
-        for at, (partition, one) in enumerate(offsets.items()):
-            shard.apply_offset(group_id, partition, one, first + at)
+        for at, (partition, offset) in enumerate(offsets.items()):
+            shard.apply_offset(group_id, partition, offset, first + at)
         return ErrorCode.NONE
 
     async def delete(self, shard: GroupShard, group_id: str, partitions: Sequence[TopicPartition]) -> ErrorCode:
@@ -82,7 +84,11 @@ class OffsetStore:
         """Deletes the offsets of topics that are gone."""
         for shard in self._shards:
             for group_id, entry in list(shard.groups.items()):
-                await self.delete(shard, group_id, [one for one in entry.all_partitions if one.topic in topics])
+                await self.delete(
+                    shard,
+                    group_id,
+                    [all_partition for all_partition in entry.all_partitions if all_partition.topic in topics],
+                )
 
     async def expire_repeatedly(self) -> None:
         """`expire` at the broker's interval, for ever."""
@@ -98,7 +104,7 @@ class OffsetStore:
             for group_id, entry in list(shard.groups.items()):
                 if shard.loading:
                     break
-                gone = entry.expired_offsets(now_ms, retention_ms)
-                await self.delete(shard, group_id, gone)
+                expired = entry.expired_offsets(now_ms, retention_ms)
+                await self.delete(shard, group_id, expired)
                 if entry.is_unused:
                     await self.remove_group(shard, entry)

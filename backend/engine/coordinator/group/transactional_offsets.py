@@ -53,7 +53,9 @@ class TransactionalOffsets:
             return ErrorCode.NONE
         now_ms = self._clock.time_ms()
         producer = commit.producer
-        records = [encode_offset(OffsetRecord(group_id, partition, one), now_ms) for partition, one in offsets.items()]
+        records = [
+            encode_offset(OffsetRecord(group_id, partition, offset), now_ms) for partition, offset in offsets.items()
+        ]
         batch = build_batch(
             records,
             producer_id=producer.producer_id,
@@ -66,8 +68,8 @@ class TransactionalOffsets:
             first = await self._shards.append_batch(shard, batch)
         except KafkaError as error:
             return error.code
-        for at, (partition, one) in enumerate(offsets.items()):
-            shard.apply_pending(producer.producer_id, group_id, partition, one, first + at)
+        for at, (partition, offset) in enumerate(offsets.items()):
+            shard.apply_pending(producer.producer_id, group_id, partition, offset, first + at)
         return ErrorCode.NONE
 
     async def _confirm(self, shard: GroupShard, commit: TransactionalCommit, header: BatchHeader) -> None:

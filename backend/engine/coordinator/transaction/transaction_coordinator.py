@@ -163,7 +163,7 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether the producer may write to each partition. Raises KafkaError."""
         _, entry = self._known(transactional_id)
-        return {one: decide.verify_partition(entry.transaction, producer, one) for one in partitions}
+        return {partition: decide.verify_partition(entry.transaction, producer, partition) for partition in partitions}
 
     async def end(self, transactional_id: str, producer: Producer, *, commit: bool, version: int) -> Producer:
         """Decides how the transaction ends; the partitions hear of it afterwards.

@@ -68,13 +68,13 @@ class TransactionMarkers:
         transaction: Transaction,
         left: set[TopicPartition],
         coordinator_epoch: int,
-        wanted: Callable[[], bool],
+        still_wanted: Callable[[], bool],
     ) -> None:
         """Returns once every partition has the marker, or is no more. Ends early when it is not `wanted` any longer.
 
         `left` are the transaction's partitions without it, and becomes empty as they are told. Raises MarkersRefused.
         """
-        while left and wanted():
+        while left and still_wanted():
             left -= self._deleted(left)
             by_leader = self._by_leader(left)
             answers = await tasks.gather(
@@ -90,21 +90,21 @@ class TransactionMarkers:
 
     def _deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         image = self._image()
-        return {one for one in partitions if image.partition(one.topic, one.partition) is None}
+        return {partition for partition in partitions if image.partition(partition.topic, partition.partition) is None}
 
     def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Those without a leader wait for one."""
-        found: dict[int, list[TopicPartition]] = {}
-        for one in sorted(partitions):
-            registration = self._image().partition(one.topic, one.partition)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            registration = self._image().partition(partition.topic, partition.partition)
             if registration is not None and registration.leader >= 0:
-                found.setdefault(registration.leader, []).append(one)
-        return found
+                by_leader.setdefault(registration.leader, []).append(partition)
+        return by_leader
 
     async def _ask(self, broker_id: int, marker: TransactionMarker, left: set[TopicPartition]) -> MarkerCodes:
         try:
             codes = await self._batches.ask(broker_id, marker)
-            left.difference_update(one for one, code in codes.items() if code == ErrorCode.NONE)
+            left.difference_update(partition for partition, code in codes.items() if code == ErrorCode.NONE)
             return codes
         except (KafkaError, DecodeError) as error:
             _log.info("Broker %d did not take the markers of transaction %s, it is asked again: %s",
@@ -118,9 +118,9 @@ class TransactionMarkers:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} answered something else")
         return [
             {
-                TopicPartition(topic.name, one.partition_index): one.error_code
+                TopicPartition(topic.name, partition.partition_index): partition.error_code
                 for topic in row.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
             for row in answer.markers
         ]
@@ -129,8 +129,8 @@ class TransactionMarkers:
 def _row(marker: TransactionMarker) -> _Marker:
     transaction = marker.transaction
     topics: dict[str, list[int]] = {}
-    for one in marker.partitions:
-        topics.setdefault(one.topic, []).append(one.partition)
+    for partition in marker.partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
     return _Marker(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,

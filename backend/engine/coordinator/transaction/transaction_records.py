@@ -55,10 +55,10 @@ def encode_transaction(transaction: Transaction, version: int, now_ms: int) -> R
 def _by_topic(transaction: Transaction) -> list[_Partitions] | None:
     if transaction.state is TransactionState.EMPTY:
         return None
-    found: dict[str, list[int]] = {}
-    for one in sorted(transaction.partitions):
-        found.setdefault(one.topic, []).append(one.partition)
-    return [_Partitions(topic=topic, partition_ids=indexes) for topic, indexes in found.items()]
+    by_topic: dict[str, list[int]] = {}
+    for partition in sorted(transaction.partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    return [_Partitions(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
 
 
 def encode_tombstone(transactional_id: str, now_ms: int) -> RecordData:
@@ -80,26 +80,26 @@ def decode_transaction(key: bytes | None, value: bytes | None) -> tuple[str, Tra
         return named.transactional_id, None
     if len(value) < _INT16.size:
         raise DecodeError("a value of __transaction_state has no version")
-    found, _ = codec.decode(m.TransactionLogValue, _INT16.unpack_from(value)[0], value, _INT16.size)
+    message, _ = codec.decode(m.TransactionLogValue, _INT16.unpack_from(value)[0], value, _INT16.size)
     try:
-        state = TransactionState(found.transaction_status)
+        state = TransactionState(message.transaction_status)
     except ValueError:
-        raise DecodeError(f"a transaction has the unknown state {found.transaction_status}") from None
+        raise DecodeError(f"a transaction has the unknown state {message.transaction_status}") from None
     partitions = frozenset(
         TopicPartition(topic.topic, index)
-        for topic in found.transaction_partitions or ()
+        for topic in message.transaction_partitions or ()
         for index in topic.partition_ids
     )
     return named.transactional_id, Transaction(
         transactional_id=named.transactional_id,
-        producer_id=found.producer_id,
-        epoch=found.producer_epoch,
-        previous_producer_id=found.previous_producer_id,
-        next_producer_id=found.next_producer_id,
-        timeout_ms=found.transaction_timeout_ms,
+        producer_id=message.producer_id,
+        epoch=message.producer_epoch,
+        previous_producer_id=message.previous_producer_id,
+        next_producer_id=message.next_producer_id,
+        timeout_ms=message.transaction_timeout_ms,
         state=state,
         partitions=partitions,
-        started_ms=found.transaction_start_timestamp_ms,
-        updated_ms=found.transaction_last_update_timestamp_ms,
-        client_version=found.client_transaction_version,
+        started_ms=message.transaction_start_timestamp_ms,
+        updated_ms=message.transaction_last_update_timestamp_ms,
+        client_version=message.client_transaction_version,
     )

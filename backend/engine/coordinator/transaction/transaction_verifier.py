@@ -86,9 +86,9 @@ class TransactionVerifier:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} answered something else")
         return [
             {
-                TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+                TopicPartition(topic.name, result.partition_index): ErrorCode(result.partition_error_code)
                 for topic in row.topic_results
-                for one in topic.results_by_partition
+                for result in topic.results_by_partition
             }
             for row in answer.results_by_transaction
         ]
@@ -106,7 +106,7 @@ def _asked(question: VerificationRequest) -> _Asked:
 
 def by_topic(partitions: Collection[TopicPartition]) -> list[tuple[str, list[int]]]:
     """Partition indexes under their topics."""
-    found: dict[str, list[int]] = {}
-    for one in sorted(partitions):
-        found.setdefault(one.topic, []).append(one.partition)
-    return list(found.items())
+    indexes: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    return list(indexes.items())

@@ -57,9 +57,9 @@ def incremental_alter_configs(
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _bad_request("Each resource must appear at most once.")
-            wanted = operations(resource.configs)
+            changed = operations(resource.configs)
             check_resource(image, resource.resource_type, resource.resource_name)
-            changes = alter_resource(image, config, resource.resource_type, resource.resource_name, wanted)
+            changes = alter_resource(image, config, resource.resource_type, resource.resource_name, changed)
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
@@ -68,15 +68,15 @@ def incremental_alter_configs(
 
 def operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]) -> ConfigOperations:
     """The changes by name; KafkaError when they are not well formed."""
-    names = Counter(one.name for one in configs)
+    names = Counter(config.name for config in configs)
     if twice := [name for name, count in names.items() if count > 1]:
         raise _bad_request(f"Error due to duplicate config keys: {','.join(twice)}")
-    if empty := [one.name for one in configs if one.config_operation != DELETE and one.value is None]:
+    if empty := [config.name for config in configs if config.config_operation != DELETE and config.value is None]:
         raise _bad_request(f"Null value not supported for : {','.join(empty)}")
-    for one in configs:
-        if one.config_operation not in (SET, DELETE, APPEND, SUBTRACT):
-            raise _bad_request(f"Unknown config operation {one.config_operation} for {one.name}")
-    return {one.name: (one.config_operation, one.value) for one in configs}
+    for config in configs:
+        if config.config_operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise _bad_request(f"Unknown config operation {config.config_operation} for {config.name}")
+    return {config.name: (config.config_operation, config.value) for config in configs}
 
 
 def alter_configs(
@@ -97,10 +97,10 @@ def alter_configs(
             check_resource(image, resource.resource_type, resource.resource_name)
             current = image.config(resource.resource_type, resource.resource_name)
             operations: dict[str, tuple[int, str | None]] = dict.fromkeys(current, (DELETE, None))
-            for one in resource.configs:
-                if one.value is None:
-                    raise _bad_request(f"Null value not supported for : {one.name}")
-                operations[one.name] = (SET, one.value)
+            for setting in resource.configs:
+                if setting.value is None:
+                    raise _bad_request(f"Null value not supported for : {setting.name}")
+                operations[setting.name] = (SET, setting.value)
             changes = alter_resource(image, config, resource.resource_type, resource.resource_name, operations)
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:

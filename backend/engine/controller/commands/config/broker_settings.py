@@ -115,8 +115,8 @@ def _check_addresses(
         else:
             own = {name: text for name, text in image.config(BROKER_RESOURCE, broker).items() if name not in changes}
             given = {name: text for name, text in changes.items() if text is not None}
-            known = {**config.originals, **image.config(BROKER_RESOURCE, CLUSTER_DEFAULT), **own, **given}
-            check_address_limits(int(known.get(MAX_PER_ADDRESS) or NO_LIMIT), known.get(OVERRIDES) or "")
+            merged = {**config.originals, **image.config(BROKER_RESOURCE, CLUSTER_DEFAULT), **own, **given}
+            check_address_limits(int(merged.get(MAX_PER_ADDRESS) or NO_LIMIT), merged.get(OVERRIDES) or "")
     except ConfigError as error:
         raise _refused(str(error)) from None
 

@@ -59,7 +59,7 @@ def min_isr_changes(
     Kafka clears every ELR that a change concerns, which forgets who may lead even when the value is raised, or while
     nobody is in sync; here each partition is looked at again.
     """
-    concerned = [one for one in changes if one.name == MIN_ISR]
+    concerned = [change for change in changes if change.name == MIN_ISR]
     if not concerned or not elr_enabled(image):
         return []
     after = apply_records(image, concerned, image.offset, image.epoch)
@@ -70,4 +70,6 @@ def _partitions(image: MetadataImage, changes: Iterable[m.ConfigRecord]) -> Iter
     for change in changes:
         names = [change.resource_name] if change.resource_type == TOPIC_RESOURCE else sorted(image.topic_ids)
         for name in names:
-            yield from (found for found in partitions_of(image, name) if found[2].elr or found[2].last_known_elr)
+            yield from (
+                located for located in partitions_of(image, name) if located[2].elr or located[2].last_known_elr
+            )

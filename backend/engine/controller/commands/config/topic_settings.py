@@ -69,8 +69,8 @@ def unclean_election_enabled(image: MetadataImage, config: BrokerConfig, topic: 
 def effective_min_isr(image: MetadataImage, config: BrokerConfig, topic: str) -> int:
     """In-sync replicas that a committed record needs: the topic's `min.insync.replicas`, at most its replicas
     (getTopicEffectiveMinIsr)."""
-    found = image.topic(topic)
-    first = found.partitions.get(0) if found else None
+    topic_image = image.topic(topic)
+    first = topic_image.partitions.get(0) if topic_image else None
     least = int(topic_setting(image, config, topic, MIN_ISR))
     return least if first is None else min(least, len(first.replicas))
 
@@ -93,7 +93,9 @@ def check_topic_settings(
                 " in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
             )
     effective = {
-        name: one.value for name, one in resolved_topic_settings(image, config, after).items() if one.value is not None
+        name: resolved.value
+        for name, resolved in resolved_topic_settings(image, config, after).items()
+        if resolved.value is not None
     }
     _check_compaction_lag(effective)
     if effective.get(REMOTE_STORAGE) == "true":

@@ -67,13 +67,13 @@ def asked_leaderless(image: MetadataImage, request: m.ElectLeadersRequest) -> li
         return []
     if request.topic_partitions is None:
         return list(leaderless(image))
-    found = []
+    located = []
     for name, index in _asked_partitions(image, request):
         topic = image.topic(name)
         partition = topic.partitions.get(index) if topic else None
         if topic is not None and partition is not None and partition.leader == NO_LEADER:
-            found.append((topic, index, partition))
-    return found
+            located.append((topic, index, partition))
+    return located
 
 
 def _asked_partitions(image: MetadataImage, request: m.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
@@ -82,9 +82,9 @@ def _asked_partitions(image: MetadataImage, request: m.ElectLeadersRequest) -> I
             for index in sorted(topic.partitions):
                 yield topic.name, index
     else:
-        for asked in request.topic_partitions:
-            for index in asked.partitions:
-                yield asked.topic, index
+        for request_topic in request.topic_partitions:
+            for index in request_topic.partitions:
+                yield request_topic.topic, index
 
 
 def _elect(
@@ -153,7 +153,7 @@ def leader_and_isr_changes(
     `remove` leaves every ISR and cannot lead, whatever the image says of it; `add` can lead although still fenced;
     `unclean` and `forget` leave every ISR and ELR and cannot lead, `forget` is not remembered either.
     """
-    leaving = {one for one in (remove, unclean, forget) if one is not None}
+    leaving = {broker_id for broker_id in (remove, unclean, forget) if broker_id is not None}
 
     def acceptable(broker: int) -> bool:
         return broker not in leaving and (broker == add or image.is_active(broker))
@@ -197,26 +197,26 @@ def election_settings(image: MetadataImage, config: BrokerConfig, topic: str) ->
 
 def in_isr(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that have the broker in their ISR."""
-    return (found for found in all_partitions(image) if broker in found[2].isr)
+    return (located for located in all_partitions(image) if broker in located[2].isr)
 
 
 def in_isr_or_elr(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that the broker may lead as far as metadata says."""
-    return (found for found in all_partitions(image) if broker in found[2].isr or broker in found[2].elr)
+    return (located for located in all_partitions(image) if broker in located[2].isr or broker in located[2].elr)
 
 
 def known_to(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that have the broker in ISR, ELR or last known ELR."""
     return (
-        found
-        for found in all_partitions(image)
-        if broker in found[2].isr or broker in found[2].elr or broker in found[2].last_known_elr
+        located
+        for located in all_partitions(image)
+        if broker in located[2].isr or broker in located[2].elr or broker in located[2].last_known_elr
     )
 
 
 def leaderless(image: MetadataImage) -> Iterator[LocatedPartition]:
     """Partitions that nobody leads."""
-    return (found for found in all_partitions(image) if found[2].leader == NO_LEADER)
+    return (located for located in all_partitions(image) if located[2].leader == NO_LEADER)
 
 
 def leads_any(image: MetadataImage, broker: int) -> bool:

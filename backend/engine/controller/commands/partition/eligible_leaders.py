@@ -49,11 +49,13 @@ def eligible_after(
     """
     if len(isr) >= min_isr:
         return Eligible()
-    gone = {*isr, *forgotten}
+    excluded = {*isr, *forgotten}
     had_all = {*partition.elr, *partition.isr}
-    elr = [one for one in replicas if one in had_all and one not in gone and one not in unclean]
-    known = had_all | set(partition.last_known_elr)
-    remembered = [one for one in replicas if one in known and one not in gone and one not in elr]
+    elr = [replica for replica in replicas if replica in had_all and replica not in excluded and replica not in unclean]
+    candidates = had_all | set(partition.last_known_elr)
+    remembered = [
+        replica for replica in replicas if replica in candidates and replica not in excluded and replica not in elr
+    ]
     return Eligible(tuple(sorted(elr)), tuple(sorted(remembered)))
 
 
@@ -65,7 +67,7 @@ def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligi
         return eligible.remembered
     last_leader = partition.leader if partition.isr else next(iter(partition.last_known_elr), NO_LEADER)
     if last_leader in (*eligible.elr, *eligible.remembered):
-        return (last_leader, *(one for one in eligible.remembered if one != last_leader))
+        return (last_leader, *(replica for replica in eligible.remembered if replica != last_leader))
     return eligible.remembered
 
 

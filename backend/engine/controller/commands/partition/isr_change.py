@@ -36,11 +36,11 @@ def alter_partition(
         answers = m.AlterPartitionResponse.Topics(topic_id=bytes(asked_topic.topic_id))
         response.topics.append(answers)
         topic = image.topics.get(bytes(asked_topic.topic_id))
-        for asked in asked_topic.partitions:
+        for request_partition in asked_topic.partitions:
             if topic is None:
-                answers.partitions.append(_error(asked, ErrorCode.UNKNOWN_TOPIC_ID))
+                answers.partitions.append(_error(request_partition, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            record, answer = _alter(image, topic, asked, request.broker_id, config, version)
+            record, answer = _alter(image, topic, request_partition, request.broker_id, config, version)
             answers.partitions.append(answer)
             if record is not None:
                 records.append(record)
@@ -48,21 +48,21 @@ def alter_partition(
 
 
 def _alter(
-    image: MetadataImage, topic: TopicImage, asked: _Asked, leader: int, config: BrokerConfig, version: int
+    image: MetadataImage, topic: TopicImage, request_partition: _Asked, leader: int, config: BrokerConfig, version: int
 ) -> tuple[m.PartitionChangeRecord | None, _Answer]:
-    partition = topic.partitions.get(asked.partition_index)
+    partition = topic.partitions.get(request_partition.partition_index)
     if partition is None:
-        return None, _error(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    isr = _wanted_isr(asked, version)
-    problem = _problem(image, partition, asked, isr, leader)
+        return None, _error(request_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    isr = _wanted_isr(request_partition, version)
+    problem = _problem(image, partition, request_partition, isr, leader)
     if problem is not ErrorCode.NONE:
-        return None, _error(asked, problem)
+        return None, _error(request_partition, problem)
     record = change_record(
         image,
         topic.id,
-        asked.partition_index,
+        request_partition.partition_index,
         partition,
-        replace(target_of(partition), isr=tuple(isr), leader_recovery_state=asked.leader_recovery_state),
+        replace(target_of(partition), isr=tuple(isr), leader_recovery_state=request_partition.leader_recovery_state),
         min_isr=effective_min_isr(image, config, topic.name),
         acceptable=image.is_active,
         election=Election.UNCLEAN if unclean_election_enabled(image, config, topic.name) else Election.ONLINE,
@@ -72,9 +72,9 @@ def _alter(
         after = merge_partition(partition, record)
         if record.leader not in (NO_LEADER_CHANGE, leader):
             # The change completed a reassignment that took leadership away from who asked.
-            return record, _error(asked, ErrorCode.NEW_LEADER_ELECTED)
+            return record, _error(request_partition, ErrorCode.NEW_LEADER_ELECTED)
     return record, _Answer(
-        partition_index=asked.partition_index,
+        partition_index=request_partition.partition_index,
         leader_id=after.leader,
         leader_epoch=after.leader_epoch,
         isr=list(after.isr),
@@ -83,30 +83,33 @@ def _alter(
     )
 
 
-def _wanted_isr(asked: _Asked, version: int) -> dict[int, int]:
+def _wanted_isr(request_partition: _Asked, version: int) -> dict[int, int]:
     """Broker id → epoch of that broker as the leader knows it (-1: not said)."""
     if version < 3:
-        return dict.fromkeys(asked.new_isr, -1)
-    return {member.broker_id: member.broker_epoch for member in asked.new_isr_with_epochs}
+        return dict.fromkeys(request_partition.new_isr, -1)
+    return {member.broker_id: member.broker_epoch for member in request_partition.new_isr_with_epochs}
 
 
 def _problem(
-    image: MetadataImage, partition: PartitionRegistration, asked: _Asked, isr: dict[int, int], leader: int
+    image: MetadataImage, partition: PartitionRegistration, request_partition: _Asked, isr: dict[int, int], leader: int
 ) -> ErrorCode:
     """Kafka's checks in Kafka's order (validateAlterPartitionData)."""
-    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+    if (
+        request_partition.leader_epoch > partition.leader_epoch
+        or request_partition.partition_epoch > partition.partition_epoch
+    ):
         # The leader knows something newer: this controller must be an old one.
         return ErrorCode.NOT_CONTROLLER
-    if asked.leader_epoch < partition.leader_epoch:
+    if request_partition.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if leader != partition.leader:
         return ErrorCode.INVALID_REQUEST
-    if asked.partition_epoch < partition.partition_epoch:
+    if request_partition.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    members = len(asked.new_isr_with_epochs) or len(asked.new_isr)
+    members = len(request_partition.new_isr_with_epochs) or len(request_partition.new_isr)
     if members != len(isr) or not set(isr) <= set(partition.replicas) or partition.leader not in isr:
         return ErrorCode.INVALID_REQUEST
-    recovery = asked.leader_recovery_state
+    recovery = request_partition.leader_recovery_state
     if recovery not in (RECOVERED, RECOVERING) or (recovery == RECOVERING and len(isr) > 1):
         return ErrorCode.INVALID_REQUEST
     if partition.leader_recovery_state == RECOVERED and recovery == RECOVERING:
@@ -123,5 +126,5 @@ def _eligible(image: MetadataImage, partition: PartitionRegistration, member: in
     return alive and has_log(image, partition, member)
 
 
-def _error(asked: _Asked, code: ErrorCode) -> _Answer:
-    return _Answer(partition_index=asked.partition_index, error_code=code)
+def _error(request_partition: _Asked, code: ErrorCode) -> _Answer:
+    return _Answer(partition_index=request_partition.partition_index, error_code=code)

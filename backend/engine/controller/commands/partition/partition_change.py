@@ -223,17 +223,17 @@ def _with_logs(partition: PartitionRegistration, eligible: Eligible) -> Eligible
     """Without replicas whose log cannot be used, of a partition that is led: only one that nobody counts on is copied
     again. Kafka keeps them, and an ISR below min.insync.replicas for as long.
     """
-    elr = tuple(one for one in eligible.elr if not partition.is_lost(one))
-    return Eligible(elr, tuple(one for one in eligible.remembered if not partition.is_lost(one)))
+    elr = tuple(replica for replica in eligible.elr if not partition.is_lost(replica))
+    return Eligible(elr, tuple(replica for replica in eligible.remembered if not partition.is_lost(replica)))
 
 
 def _directories(image: MetadataImage, partition: PartitionRegistration, replicas: Sequence[int]) -> list[bytes]:
-    known = dict(zip(partition.replicas, partition.directories, strict=False))
-    return [known.get(replica) or default_directory(image, replica) for replica in replicas]
+    former = dict(zip(partition.replicas, partition.directories, strict=False))
+    return [former.get(replica) or default_directory(image, replica) for replica in replicas]
 
 
 def _with_directory(partition: PartitionRegistration, replica: int, directory: bytes) -> list[bytes]:
-    return [directory if one == replica else partition.directory_of(one) for one in partition.replicas]
+    return [directory if member == replica else partition.directory_of(member) for member in partition.replicas]
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> bytes:

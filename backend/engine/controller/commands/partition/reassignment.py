@@ -49,15 +49,15 @@ def alter_partition_reassignments(
     for topic in request.topics:
         answers = _Responses(name=topic.name)
         response.responses.append(answers)
-        for asked in topic.partitions:
-            answer = _Responses.Partitions(partition_index=asked.partition_index, error_message=None)
+        for request_partition in topic.partitions:
+            answer = _Responses.Partitions(partition_index=request_partition.partition_index, error_message=None)
             answers.partitions.append(answer)
             try:
                 record = _alter(
                     image,
                     topic.name,
-                    asked.partition_index,
-                    asked.replicas,
+                    request_partition.partition_index,
+                    request_partition.replicas,
                     request.allow_replication_factor_change,
                     config,
                 )
@@ -165,10 +165,10 @@ def list_partition_reassignments(
     """Reassignments that run now, of the partitions named or of all."""
     response = m.ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
-        asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
+        named = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
     else:
-        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
-    for name, indexes in sorted(asked):
+        named = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+    for name, indexes in sorted(named):
         ongoing = [
             _Ongoing.Partitions(
                 partition_index=index,

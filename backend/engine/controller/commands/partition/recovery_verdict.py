@@ -36,32 +36,32 @@ LogEndsByPartition = Mapping[tuple[bytes, int], LogEnds]
 class LogEndReader(Protocol):
     """Whoever can ask brokers."""
 
-    async def ask(self, image: MetadataImage, asked: LogsToRead) -> LogEndsByPartition:
+    async def ask(self, image: MetadataImage, logs: LogsToRead) -> LogEndsByPartition:
         """What the brokers say; who does not answer in time or cannot is left out. Raises nothing."""
         ...
 
 
 def logs_of_live_replicas(image: MetadataImage, partitions: Iterable[LocatedPartition]) -> LogsToRead:
     """Every live replica is asked."""
-    asked: dict[int, list[LocatedPartition]] = {}
-    for found in partitions:
-        for broker in found[2].replicas:
+    by_broker: dict[int, list[LocatedPartition]] = {}
+    for located in partitions:
+        for broker in located[2].replicas:
             if image.is_active(broker):
-                asked.setdefault(broker, []).append(found)
-    return asked
+                by_broker.setdefault(broker, []).append(located)
+    return by_broker
 
 
 def to_recover(image: MetadataImage) -> list[LocatedPartition]:
     """Partitions that wait for a comparison of logs."""
     if not elr_enabled(image):
         return []
-    return [found for found in leaderless(image) if is_to_recover(found[2])]
+    return [located for located in leaderless(image) if is_to_recover(located[2])]
 
 
-def still_to_recover(image: MetadataImage, found: Iterable[LocatedPartition]) -> list[LocatedPartition]:
+def still_to_recover(image: MetadataImage, partitions: Iterable[LocatedPartition]) -> list[LocatedPartition]:
     """Those of the partitions that wait for it now, as they are now."""
     kept = []
-    for topic, index, _ in found:
+    for topic, index, _ in partitions:
         now = image.topics.get(topic.id)
         partition = now.partitions.get(index) if now else None
         if now is not None and partition is not None and is_to_recover(partition):
@@ -94,15 +94,15 @@ def judge(
     after the limit as many as `min.insync.replicas` asks for are enough, since each committed record was on so many. A
     replica that is not remembered may lead as well: a better log than that of one that had all holds all too.
     """
-    known = [one for one in partition.replicas if one in ends and _may_lead(image, partition, one)]
-    candidates = [one for one in partition.last_known_elr if has_log(image, partition, one)]
-    silent = tuple(one for one in candidates if one not in known)
+    comparable = [replica for replica in partition.replicas if replica in ends and _may_lead(image, partition, replica)]
+    candidates = [replica for replica in partition.last_known_elr if has_log(image, partition, replica)]
+    silent = tuple(candidate for candidate in candidates if candidate not in comparable)
     answered = len(candidates) - len(silent)
     complete = answered >= min_isr
     if not answered or (silent and not (expired and complete)):
         return RecoveryVerdict(NO_LEADER, complete, silent)
     # Of equal logs the first in the replica list.
-    return RecoveryVerdict(max(known, key=lambda one: ends[one]), complete, ())
+    return RecoveryVerdict(max(comparable, key=lambda replica: ends[replica]), complete, ())
 
 
 def _may_lead(image: MetadataImage, partition: PartitionRegistration, replica: int) -> bool:
@@ -126,26 +126,26 @@ def elect_recovered(
     """The best logs lead, where nothing has changed since they were compared: these recoveries."""
     records: list[Message] = []
     elected: list[Recovery] = []
-    for one in recoveries:
-        topic = image.topics.get(one.topic_id)
-        partition = topic.partitions.get(one.index) if topic else None
+    for recovery in recoveries:
+        topic = image.topics.get(recovery.topic_id)
+        partition = topic.partitions.get(recovery.index) if topic else None
         if topic is None or partition is None or not is_to_recover(partition):
             continue
-        if partition.leader_epoch != one.leader_epoch:
+        if partition.leader_epoch != recovery.leader_epoch:
             continue
-        state = RECOVERED if one.complete else RECOVERING
+        state = RECOVERED if recovery.complete else RECOVERING
         record = change_record(
             image,
             topic.id,
-            one.index,
+            recovery.index,
             partition,
-            replace(target_of(partition), recovered_leader=one.leader, leader_recovery_state=state),
+            replace(target_of(partition), recovered_leader=recovery.leader, leader_recovery_state=state),
             min_isr=effective_min_isr(image, config, topic.name),
             acceptable=image.is_active,
         )
         if record is not None:
             records.append(record)
-            elected.append(one)
+            elected.append(recovery)
     # A whole cluster may come back so: each election stands by itself.
     return ControllerResult(tuple(records), tuple(elected))
 

@@ -28,17 +28,19 @@ def assign_replicas_to_dirs(
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[Message] = []
     response = m.AssignReplicasToDirsResponse()
-    for asked in request.directories:
-        directory = bytes(asked.id)
+    for request_directory in request.directories:
+        directory = bytes(request_directory.id)
         answer = _Answer(id=directory)
         response.directories.append(answer)
-        for asked_topic in asked.topics:
+        for asked_topic in request_directory.topics:
             topic = image.topics.get(bytes(asked_topic.topic_id))
             rows = _Answer.Topics(topic_id=bytes(asked_topic.topic_id))
             answer.topics.append(rows)
-            for one in asked_topic.partitions:
-                error, record = _assign(image, config, broker, topic, one.partition_index, directory)
-                rows.partitions.append(_Answer.Topics.Partitions(partition_index=one.partition_index, error_code=error))
+            for partition in asked_topic.partitions:
+                error, record = _assign(image, config, broker, topic, partition.partition_index, directory)
+                rows.partitions.append(
+                    _Answer.Topics.Partitions(partition_index=partition.partition_index, error_code=error)
+                )
                 if record is not None:
                     records.append(record)
     return ControllerResult(tuple(records), response)
@@ -59,20 +61,20 @@ def _assign(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
     if broker.id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
-    known = dict(zip(partition.replicas, partition.directories, strict=False))
-    if known.get(broker.id) == directory:
+    former = dict(zip(partition.replicas, partition.directories, strict=False))
+    if former.get(broker.id) == directory:
         return ErrorCode.NONE, None
     # The only replica's log is gone for good, so nothing is spared by waiting for it: as in Kafka it begins anew.
     alone = partition.replicas == (broker.id,)
-    gone = directory not in NO_DIRECTORIES and not alone and log_is_gone(image, partition, broker.id)
-    if gone and partition.isr == (broker.id,) and not elr_enabled(image):
+    is_gone = directory not in NO_DIRECTORIES and not alone and log_is_gone(image, partition, broker.id)
+    if is_gone and partition.isr == (broker.id,) and not elr_enabled(image):
         # It would stay in the ISR, and lead with an empty log. The broker asks again once another leads.
         return ErrorCode.INELIGIBLE_REPLICA, None
-    known[broker.id] = directory
-    directories = tuple(known.get(replica, bytes(16)) for replica in partition.replicas)
+    former[broker.id] = directory
+    directories = tuple(former.get(replica, bytes(16)) for replica in partition.replicas)
     moved = replace(partition, directories=directories)
     lost = broker.id if directory not in broker.log_dirs else None
-    forget = broker.id if gone else None
+    forget = broker.id if is_gone else None
     changes = leader_and_isr_changes(image, config, [(topic, index, moved)], remove=lost, forget=forget)
     record = changes[0] if changes else m.PartitionChangeRecord(partition_id=index, topic_id=topic.id)
     record.directories = list(directories)

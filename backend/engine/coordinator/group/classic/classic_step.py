@@ -188,10 +188,10 @@ class _MemberEvents:
         errors: list[ErrorCode] = []
         members, pending = len(self._group.members), len(self._group.pending)
         for member_id, instance_id in event.members:
-            error, gone = self._leaving(member_id, instance_id)
+            error, leaving = self._leaving(member_id, instance_id)
             errors.append(error)
-            if gone is not None:
-                self._group.remove(gone)
+            if leaving is not None:
+                self._group.remove(leaving)
         self._group.effects.append(ReplyLeave(event.token, tuple(errors)))
         self._after_removal(members, pending, event.now_ms)
 

@@ -50,7 +50,7 @@ class Joining:
             case GroupState.EMPTY:
                 return True
             case GroupState.PREPARING_REBALANCE:
-                waiting = sum(one.join_token is not None for one in self._group.members.values())
+                waiting = sum(joined.join_token is not None for joined in self._group.members.values())
                 return (member is not None and member.join_token is not None) or waiting < most
         return member is not None or len(self._group.members) < most
 

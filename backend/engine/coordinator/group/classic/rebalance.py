@@ -75,7 +75,7 @@ class GroupUpdate:
         return self.value(), self.effects
 
     def value(self) -> Group:
-        values = {one.name: getattr(self, one.name) for one in fields(Group)}
+        values = {field.name: getattr(self, field.name) for field in fields(Group)}
         values["members"], values["pending"] = dict(self.members), dict(self.pending)
         values["to_sync"] = frozenset(self.to_sync)
         return Group(**values)
@@ -115,8 +115,8 @@ class GroupUpdate:
     def rename(self, member_id: str, member: Member) -> None:
         """Puts a member in another's place, so that the order of the members stays."""
         self.members = {
-            (member.member_id if key == member_id else key): (member if key == member_id else one)
-            for key, one in self.members.items()
+            (member.member_id if key == member_id else key): (member if key == member_id else former)
+            for key, former in self.members.items()
         }
         if self.leader == member_id:
             self.leader = member.member_id

@@ -38,7 +38,11 @@ def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dic
     seen: set[PartitionKey] = set()
     kept: dict[str, set[PartitionKey]] = {}
     for member_id, spec in members.items():
-        mine = {one for one in spec.target if one[0] in spec.topics and one[1] < counts.get(one[0], 0)} - seen
+        mine = {
+            partition
+            for partition in spec.target
+            if partition[0] in spec.topics and partition[1] < counts.get(partition[0], 0)
+        } - seen
         seen |= mine
         kept[member_id] = mine
     return kept
@@ -49,7 +53,7 @@ def _free(
 ) -> list[PartitionKey]:
     taken = set().union(*kept.values())
     everything = ((topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0)))
-    return [one for one in everything if one not in taken]
+    return [partition for partition in everything if partition not in taken]
 
 
 def _share_evenly(
@@ -59,7 +63,7 @@ def _share_evenly(
     topics = next(iter(members.values())).topics
     quota, extra = divmod(sum(counts.get(topic, 0) for topic in topics), len(members))
     quotas: dict[str, int] = {}
-    for member_id in sorted(members, key=lambda one: (-len(kept[one]), one)):
+    for member_id in sorted(members, key=lambda key: (-len(kept[key]), key)):
         quotas[member_id] = quota + (extra > 0)
         extra -= extra > 0
         for surplus in sorted(kept[member_id])[quotas[member_id] :]:
@@ -82,7 +86,7 @@ def _share_by_subscription(
     # Topics that few want come first: others have more to choose from.
     topics = sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic))
     for partition in _free(frozenset(topics), counts, kept):
-        kept[min(subscribers[partition[0]], key=lambda one: (len(kept[one]), one))].add(partition)
+        kept[min(subscribers[partition[0]], key=lambda member_id: (len(kept[member_id]), member_id))].add(partition)
     moved = True
     while moved:
         # Every move makes the sum of squares of the shares smaller, so there is an end.
@@ -95,13 +99,13 @@ def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[PartitionKe
     """Moves partitions of one topic from those who have most to those who have least."""
     moved = False
     while True:
-        taker = min(subscribers, key=lambda one: (len(kept[one]), one))
+        taker = min(subscribers, key=lambda member_id: (len(kept[member_id]), member_id))
         # Only who has two more than the taker gives one away.
-        rich = [one for one in subscribers if len(kept[one]) > len(kept[taker]) + 1]
-        givers = [one for one in rich if any(partition[0] == topic for partition in kept[one])]
+        rich = [subscriber for subscriber in subscribers if len(kept[subscriber]) > len(kept[taker]) + 1]
+        givers = [giver for giver in rich if any(partition[0] == topic for partition in kept[giver])]
         if not givers:
             return moved
-        giver = max(givers, key=lambda one: (len(kept[one]), one))
+        giver = max(givers, key=lambda member_id: (len(kept[member_id]), member_id))
         partition = max(partition for partition in kept[giver] if partition[0] == topic)
         kept[giver].remove(partition)
         kept[taker].add(partition)
@@ -110,7 +114,10 @@ def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[PartitionKe
 
 def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
     """Of each topic a contiguous range for each subscriber, static members first, so that topics are co-partitioned."""
-    order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or one))
+    order = sorted(
+        members,
+        key=lambda member_id: (members[member_id].instance_id is None, members[member_id].instance_id or member_id),
+    )
     assigned: dict[str, set[PartitionKey]] = {member_id: set() for member_id in members}
     for topic in {topic for spec in members.values() for topic in spec.topics}:
         subscribers = [member_id for member_id in order if topic in members[member_id].topics]

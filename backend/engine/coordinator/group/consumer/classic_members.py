@@ -147,7 +147,7 @@ def heartbeat(group: ConsumerGroup, event: GroupHeartbeat) -> tuple[ConsumerGrou
 
 def leave(group: ConsumerGroup, event: Leave) -> tuple[list[str], tuple[ErrorCode, ...]]:
     """Who goes, and a code for each that was asked about; members of the consumer protocol may be removed so too."""
-    gone: list[str] = []
+    leaving: list[str] = []
     errors: list[ErrorCode] = []
     for member_id, instance_id in event.members:
         member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
@@ -156,12 +156,12 @@ def leave(group: ConsumerGroup, event: Leave) -> tuple[list[str], tuple[ErrorCod
             error = ErrorCode.UNKNOWN_MEMBER_ID
         elif instance_id is not None and member_id not in ("", member.member_id):
             error = ErrorCode.FENCED_INSTANCE_ID
-        elif member.member_id in gone:
+        elif member.member_id in leaving:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         else:
-            gone.append(member.member_id)
+            leaving.append(member.member_id)
         errors.append(error)
-    return gone, tuple(errors)
+    return leaving, tuple(errors)
 
 
 def _checked(
@@ -253,10 +253,10 @@ def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
     )
 
 
-def can_downgrade(group: ConsumerGroup, gone: Collection[str], classic_members_max: int) -> bool:
+def can_downgrade(group: ConsumerGroup, leaving: Collection[str], classic_members_max: int) -> bool:
     """Whether, without these, only members of the classic protocol are left, at least one of them."""
-    left = [member for member in group.members.values() if member.member_id not in gone]
-    last = any(not group.members[one].is_classic for one in gone if one in group.members)
+    left = [member for member in group.members.values() if member.member_id not in leaving]
+    last = any(not group.members[member_id].is_classic for member_id in leaving if member_id in group.members)
     return last and 0 < len(left) <= classic_members_max and all(member.is_classic for member in left)
 
 

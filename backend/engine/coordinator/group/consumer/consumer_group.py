@@ -158,7 +158,7 @@ class ConsumerGroup:
         """The member that holds a group.instance.id."""
         if instance_id is None:
             return None
-        return next((one for one in self.members.values() if one.instance_id == instance_id), None)
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def target(self, member_id: str) -> frozenset[PartitionKey]:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -175,7 +175,7 @@ class ConsumerGroup:
     def taken(self, besides: str) -> frozenset[PartitionKey]:
         """Partitions that members besides one own."""
         return frozenset(
-            one for member in self.members.values() if member.member_id != besides for one in member.owns()
+            partition for member in self.members.values() if member.member_id != besides for partition in member.owns()
         )
 
     def check(self) -> None:

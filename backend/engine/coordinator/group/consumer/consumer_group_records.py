@@ -50,11 +50,11 @@ class ConsumerGroupRecord:
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup | None, now_ms: int) -> list[RecordData]:
     """Records that turn one value of a group into the other; None is a group that does not exist."""
-    known = after or before
-    if known is None:
+    group = after or before
+    if group is None:
         return []
-    old, new = before or ConsumerGroup(known.group_id), after or ConsumerGroup(known.group_id)
-    write = _Writer(known.group_id, now_ms)
+    old, new = before or ConsumerGroup(group.group_id), after or ConsumerGroup(group.group_id)
+    write = _Writer(group.group_id, now_ms)
     write.removed(old, new)
     if after is None:
         write.gone()
@@ -92,13 +92,13 @@ class _Writer:
         self.records.append(RecordData(self.now_ms, encode_key(key), written))
 
     def removed(self, old: ConsumerGroup, new: ConsumerGroup) -> None:
-        gone = [name for name in old.members if name not in new.members]
-        for name in gone:
+        removed = [name for name in old.members if name not in new.members]
+        for name in removed:
             self._add(m.ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=name), None)
         for name in old.targets:
             if name not in new.targets:
                 self._add(m.ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=name), None)
-        for name in gone:
+        for name in removed:
             self._add(m.ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=name), None)
         for text in old.regexes:
             if text not in new.regexes:
@@ -192,10 +192,10 @@ class _Writer:
 
 def by_topic(partitions: Iterable[PartitionKey]) -> dict[bytes, list[int]]:
     """Indexes by topic id, both ascending."""
-    found: dict[bytes, list[int]] = defaultdict(list)
+    indexes: dict[bytes, list[int]] = defaultdict(list)
     for topic, index in sorted(partitions):
-        found[topic].append(index)
-    return found
+        indexes[topic].append(index)
+    return indexes
 
 
 def _with_epochs(owned: Mapping[PartitionKey, int]) -> Iterator[tuple[bytes, list[int], list[int]]]:
@@ -213,8 +213,8 @@ def decode_consumer_record(kind: int, key: bytes, value: bytes | None) -> Consum
         return None
     key_type, value_type, read = reader
     named: Any = codec.decode(key_type, KEY_VERSION, key, VALUE_OFFSET)[0]
-    found = None if value is None else codec.decode(value_type, value_version(value), value, VALUE_OFFSET)[0]
-    return read(named, found)
+    message = None if value is None else codec.decode(value_type, value_version(value), value, VALUE_OFFSET)[0]
+    return read(named, message)
 
 
 def _read_group(key: m.ConsumerGroupMetadataKey, value: m.ConsumerGroupMetadataValue | None) -> ConsumerGroupRecord:
@@ -242,7 +242,11 @@ def _read_target(
 ) -> ConsumerGroupRecord:
     target = None
     if value is not None:
-        target = frozenset((bytes(one.topic_id), index) for one in value.topic_partitions for index in one.partitions)
+        target = frozenset(
+            (bytes(topic_partition.topic_id), index)
+            for topic_partition in value.topic_partitions
+            for index in topic_partition.partitions
+        )
     return ConsumerGroupRecord(
         key.group_id, lambda group: replace(group, targets=_with(group.targets, key.member_id, target))
     )
@@ -275,7 +279,10 @@ def _subscription(value: m.ConsumerGroupMemberMetadataValue) -> Subscription:
     stored = value.classic_member_metadata
     classic = None
     if stored is not None:
-        protocols = tuple((one.name, bytes(one.metadata)) for one in stored.supported_protocols)
+        protocols = tuple(
+            (supported_protocol.name, bytes(supported_protocol.metadata))
+            for supported_protocol in stored.supported_protocols
+        )
         classic = ClassicMember(stored.session_timeout_ms, protocols)
     return Subscription(
         client_id=value.client_id,
@@ -323,11 +330,11 @@ def _owned(
     epoch: int,
 ) -> dict[PartitionKey, int]:
     """Partitions with their epochs; versions before 4.3 stored none, then the member's own counts."""
-    found: dict[PartitionKey, int] = {}
+    owned: dict[PartitionKey, int] = {}
     for topic in stored:
         epochs = topic.assignment_epochs or [epoch] * len(topic.partitions)
-        found.update(((bytes(topic.topic_id), at), since) for at, since in zip(topic.partitions, epochs, strict=False))
-    return found
+        owned.update(((bytes(topic.topic_id), at), since) for at, since in zip(topic.partitions, epochs, strict=False))
+    return owned
 
 
 def _with(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:

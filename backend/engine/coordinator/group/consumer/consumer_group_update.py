@@ -65,7 +65,7 @@ class ConsumerGroupUpdate:
         self.topics_version = group.topics_version
 
     def group(self) -> ConsumerGroup:
-        values = {one.name: getattr(self, one.name) for one in fields(ConsumerGroup)}
+        values = {field.name: getattr(self, field.name) for field in fields(ConsumerGroup)}
         values |= {"members": dict(self.members), "targets": dict(self.targets), "regexes": dict(self.regexes)}
         return ConsumerGroup(**values)
 
@@ -143,15 +143,15 @@ class ConsumerGroupUpdate:
     def _resolve_regexes(self) -> None:
         self._forget_regexes()
         for text in {member.subscription.regex for member in self.members.values()} - {""}:
-            known = self.regexes.get(text)
-            fresh = known is not None and known.version >= self.topics.names_version
-            if known is None or (not fresh and self.time_ms - known.time_ms > REGEX_REFRESH_MS):
+            resolved = self.regexes.get(text)
+            fresh = resolved is not None and resolved.version >= self.topics.names_version
+            if resolved is None or (not fresh and self.time_ms - resolved.time_ms > REGEX_REFRESH_MS):
                 topics = matching_topics(text, self.topics.by_name)
                 self.regexes[text] = ResolvedRegex(topics, self.topics.names_version, self.time_ms)
 
     def _forget_regexes(self) -> None:
-        wanted = {member.subscription.regex for member in self.members.values()}
-        self.regexes = {text: resolved for text, resolved in self.regexes.items() if text in wanted}
+        subscribed = {member.subscription.regex for member in self.members.values()}
+        self.regexes = {text: resolved for text, resolved in self.regexes.items() if text in subscribed}
 
     def assign(self) -> None:
         """A new target when the epoch is ahead of it, unless the last one is too young."""
@@ -204,6 +204,6 @@ class ConsumerGroupUpdate:
 
 def preferred_assignor(group: ConsumerGroup, limits: ConsumerLimits) -> str:
     """What most members ask for, else the default."""
-    asked = [member.subscription.assignor for member in group.members.values()]
-    votes = {name: asked.count(name) for name in limits.assignors if name in asked}
+    preferences = [member.subscription.assignor for member in group.members.values()]
+    votes = {name: preferences.count(name) for name in limits.assignors if name in preferences}
     return max(votes, key=lambda name: votes[name]) if votes else limits.assignors[0]

@@ -196,8 +196,8 @@ class ConsumerGroups:
     async def classic_leave(self, shard: GroupShard, entry: GroupEntry, event: Leave) -> tuple[ErrorCode, ...]:
         """One code for each. Raises KafkaError."""
         group = self._consumer(entry)
-        gone, errors = classic.leave(group, event)
-        await self._remove(shard, entry, group, gone)
+        leaving, errors = classic.leave(group, event)
+        await self._remove(shard, entry, group, leaving)
         return errors
 
     async def delete_empty(self, shard: GroupShard, entry: GroupEntry) -> None:
@@ -222,11 +222,11 @@ class ConsumerGroups:
         group = entry.consumer
         if group is None:
             return
-        gone = state.expired(group, self._ports.clock.monotonic_ms())
-        if gone:
-            _log.info("Group %s: members %s are dropped: their time is up", group.group_id, ", ".join(gone))
+        expired = state.expired(group, self._ports.clock.monotonic_ms())
+        if expired:
+            _log.info("Group %s: members %s are dropped: their time is up", group.group_id, ", ".join(expired))
         try:
-            await self._remove(shard, entry, group, gone)
+            await self._remove(shard, entry, group, expired)
         except KafkaError as error:
             _log.warning("Group %s: removal of members could not be stored: %s", group.group_id, error)
             await tasks.sleep_ms(RETRY_MS)
@@ -235,9 +235,11 @@ class ConsumerGroups:
 
     # Changes
 
-    async def _remove(self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, gone: Collection[str]) -> None:
-        after = state.without(group, gone, self.topics, self.limits(group.group_id))
-        if self._turns_classic(group, gone):
+    async def _remove(
+        self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, member_ids: Collection[str]
+    ) -> None:
+        after = state.without(group, member_ids, self.topics, self.limits(group.group_id))
+        if self._turns_classic(group, member_ids):
             # The generation is the epoch that the members know, so that they are told of a rebalance, not refused.
             left = self._downgraded(replace(after, epoch=group.epoch))
             if left is not None:
@@ -245,10 +247,10 @@ class ConsumerGroups:
                 return
         await self._change(shard, entry, group, after)
 
-    def _turns_classic(self, group: ConsumerGroup, gone: Collection[str]) -> bool:
+    def _turns_classic(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
         config = self._config()
         allowed = config.group_consumer_migration_policy in ("downgrade", "bidirectional")
-        return allowed and classic.can_downgrade(group, gone, config.group_max_size)
+        return allowed and classic.can_downgrade(group, leaving, config.group_max_size)
 
     def _downgraded(self, group: ConsumerGroup) -> Group | None:
         try:

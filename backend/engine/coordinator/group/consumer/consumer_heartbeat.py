@@ -45,8 +45,8 @@ class ConsumerHeartbeat:
     @property
     def is_full(self) -> bool:
         """The member told everything, so it is told everything."""
-        told = self.rebalance_timeout_ms != -1 and self.owned is not None
-        return self.epoch == JOIN_EPOCH or (told and (self.topics is not None or self.regex is not None))
+        complete = self.rebalance_timeout_ms != -1 and self.owned is not None
+        return self.epoch == JOIN_EPOCH or (complete and (self.topics is not None or self.regex is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def without(
 def resumed(group: ConsumerGroup, now_ms: float, session_timeout_ms: int) -> ConsumerGroup:
     """A group read back from the log: its members' times begin now."""
     return replace(
-        group, members={name: _resumed(one, now_ms, session_timeout_ms) for name, one in group.members.items()}
+        group, members={name: _resumed(member, now_ms, session_timeout_ms) for name, member in group.members.items()}
     )
 
 
@@ -200,7 +200,7 @@ def check_commit(
         return ErrorCode.NONE
     owned: Mapping[PartitionKey, int] = {**current.assigned, **current.revoking}
     since = [owned.get(partition) for partition in partitions]
-    if epoch < current.epoch and all(one is not None and one <= epoch for one in since):
+    if epoch < current.epoch and all(since_epoch is not None and since_epoch <= epoch for since_epoch in since):
         return ErrorCode.NONE
     return stale(member)
 

@@ -46,20 +46,22 @@ def _still_owns(owned: frozenset[PartitionKey] | None, revoked: Collection[Parti
 
 def _drop_unsubscribed(current: Current, goal: Goal) -> Current:
     """Its topics changed and the new target is not there yet: what it does not want any more goes."""
-    gone = {one: epoch for one, epoch in current.assigned.items() if one[0] not in goal.subscribed}
-    if not gone:
+    unsubscribed = {
+        partition: epoch for partition, epoch in current.assigned.items() if partition[0] not in goal.subscribed
+    }
+    if not unsubscribed:
         return current
-    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in gone}
-    revoking = {**current.revoking, **gone}
+    assigned = {partition: epoch for partition, epoch in current.assigned.items() if partition not in unsubscribed}
+    revoking = {**current.revoking, **unsubscribed}
     if _still_owns(goal.owned, revoking):
         return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     return replace(current, previous_epoch=current.epoch, assigned=assigned)
 
 
 def _advance(current: Current, goal: Goal) -> Current:
-    target = frozenset(one for one in goal.target if one[0] in goal.subscribed)
-    assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
-    revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
+    target = frozenset(partition for partition in goal.target if partition[0] in goal.subscribed)
+    assigned = {partition: epoch for partition, epoch in current.assigned.items() if partition in target}
+    revoking = {partition: epoch for partition, epoch in current.assigned.items() if partition not in target}
     if revoking and _still_owns(goal.owned, revoking):
         return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     missing = target - assigned.keys()
