@@ -57,7 +57,7 @@ def controller(cluster: EngineCluster, node_id: int) -> Controller:
 
 def metadata(cluster: EngineCluster, node_id: int) -> NodeMetadata:
     """The node's own copy."""
-    part = cluster.broker(node_id)._metadata
+    part = cluster.broker(node_id)._raft
     assert part is not None
     assert part.metadata is not None
     return part.metadata

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from backend.engine.apis.api_declaration import ListenerKind
 from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, QuotaWindows
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
@@ -18,6 +19,7 @@ from backend.engine.broker.cluster_id import cluster_id_of
 from backend.engine.broker.controller_server import ControllerServer
 from backend.engine.broker.quorum_gauges import add_quorum_gauges
 from backend.engine.broker.raft_manager import RaftManager
+from backend.engine.broker.role_listeners import RoleListeners
 from backend.engine.broker.start_errors import START_ERRORS, StartRefused, describe_error
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
@@ -36,6 +38,10 @@ from backend.protocol.errors import KafkaError
 _log = logging.getLogger(__name__)
 
 
+def _ignored(reason: str) -> None:
+    """A node without the broker role has no logs in its directories."""
+
+
 class Broker:
     """One node by its settings. Start once; then stop, or kill.
 
@@ -51,7 +57,8 @@ class Broker:
         self._ports: Ports | None = None
         self._services: Services | None = None
         self._log_manager: LogManager | None = None
-        self._metadata: RaftManager | None = None
+        self._raft: RaftManager | None = None
+        self._listeners: list[RoleListeners] = []
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
         self._channel: PeerControllerChannel | None = None
@@ -107,18 +114,17 @@ class Broker:
         if idle:
             _log.warning("Node %d: has no effect yet, although it is set: %s", config.id, ", ".join(idle))
         # Ports first: a start that fails on them must not have written anything.
-        if "controller" in roles:
-            self._controller = ControllerServer(ports, config, self._on_fatal)
-            self._controller.bind()
-        if "broker" in roles:
-            self._broker = BrokerServer(ports, config, self._on_fatal)
-            self._broker.bind()
+        controller_listeners = self._bind("controller") if "controller" in roles else None
+        broker_listeners = self._bind("broker") if "broker" in roles else None
         metrics = BrokerMetrics(config.id)
         if config.ebbline_metrics_listener:
             host, _, port = config.ebbline_metrics_listener.rpartition(":")
             self._metrics_server = serve_metrics(metrics, host, int(port))
         cluster_id = await cluster_id_of(ports, config)
-        log_manager = LogManager(ports, LogManagerConfig.of(config), config.data_dirs)
+        on_all_dirs_failed = self._on_fatal if "broker" in roles else _ignored
+        log_manager = LogManager(
+            ports, LogManagerConfig.of(config), config.data_dirs, on_all_dirs_failed=on_all_dirs_failed
+        )
         log_manager.open_dirs(cluster_id, config.id)
         self._log_manager = log_manager
         self._channel = PeerControllerChannel(
@@ -127,15 +133,26 @@ class Broker:
             client_id=f"broker-{config.id}",
             security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
         )
-        services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
-        self._metadata = RaftManager(ports, config, self._on_fatal)
-        metadata = await self._metadata.start(cluster_id, log_manager)
+        self._raft = RaftManager(ports, config, self._on_fatal)
+        metadata = await self._raft.start(cluster_id, log_manager)
         add_quorum_gauges(metrics, metadata, ports.clock)
-        if self._controller is not None:
-            await self._controller.start(services, metadata)
+        # All parts are made before the first of them starts. The broker's come first: the controller uses its events.
+        services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
+        if broker_listeners is not None:
+            self._broker = BrokerServer(ports, config, broker_listeners, services, metadata, self._on_fatal)
+        if controller_listeners is not None:
+            self._controller = ControllerServer(ports, config, controller_listeners, services, metadata, self._on_fatal)
+            await self._controller.start()
         if self._broker is not None:
-            await self._broker.start(services, metadata)
+            await self._broker.start()
         _log.info("Node %d of cluster %s is ready as %s", config.id, cluster_id, " and ".join(roles))
+
+    def _bind(self, kind: ListenerKind) -> RoleListeners:
+        assert self._ports is not None
+        listeners = RoleListeners(self._ports, self.config, kind)
+        self._listeners.append(listeners)
+        listeners.bind()
+        return listeners
 
     def _new_services(self, ports: Ports, cluster_id: str, metrics: BrokerMetrics, log_manager: LogManager) -> Services:
         assert self._channel is not None
@@ -178,9 +195,9 @@ class Broker:
             await self._leave_quorum()
 
     async def _leave_quorum(self) -> None:
-        if self._metadata is not None and not self._left_quorum:
+        if self._raft is not None and not self._left_quorum:
             self._left_quorum = True
-            await self._attempt("leave the metadata quorum", self._metadata.resign())
+            await self._attempt("leave the metadata quorum", self._raft.resign())
             if self._controller is not None:
                 await self._attempt("stop its controller", self._controller.close())
 
@@ -199,14 +216,14 @@ class Broker:
             await self._stop()
 
     async def _stop(self) -> None:
-        broker, logs, metadata = self._broker, self._log_manager, self._metadata
+        broker, logs, raft = self._broker, self._log_manager, self._raft
         epoch = -1 if broker is None else broker.epoch
         await self._leave()
         if logs is not None:
             await self._attempt("close its logs", logs.shutdown(epoch))
         await self._leave_quorum()
-        if metadata is not None:
-            await self._attempt("close its metadata log", metadata.close())
+        if raft is not None:
+            await self._attempt("close its metadata log", raft.close())
         self._release()
         _log.info("Node %d has stopped", self.config.id)
 
@@ -216,8 +233,11 @@ class Broker:
             await self._attempt("end its broker", self._broker.kill())
         if self._controller is not None:
             await self._attempt("end its controller", self._controller.close())
-        if self._metadata is not None:
-            await self._attempt("end its metadata log", self._metadata.kill())
+        # Of a start that has failed before there was a broker or a controller.
+        for listeners in self._listeners:
+            await self._attempt("close its listeners", listeners.close())
+        if self._raft is not None:
+            await self._attempt("end its metadata log", self._raft.kill())
         if self._log_manager is not None:
             self._log_manager.abandon()
         self._release()
@@ -240,4 +260,5 @@ class Broker:
             self._metrics_server = None
         if self._ports is not None and self._given_ports is None:
             self._ports.workers.close()
-        self._ports = self._broker = self._log_manager = self._controller = self._metadata = None
+        self._listeners = []
+        self._ports = self._broker = self._log_manager = self._controller = self._raft = None

@@ -9,6 +9,7 @@ from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import broker_listeners, inter_broker_listener_name
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
@@ -17,6 +18,7 @@ from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataClientSettings
 from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.replica.applied_metadata import AppliedMetadata
 
 
 def metadata_listener(config: BrokerConfig) -> str:
@@ -24,10 +26,10 @@ def metadata_listener(config: BrokerConfig) -> str:
     name = config.remote_log_metadata_manager_listener_name
     if not name:
         return inter_broker_listener_name(config)
-    known = [listener.name for listener in broker_listeners(config)]
-    if name.upper() not in known:
+    names = [listener.name for listener in broker_listeners(config)]
+    if name.upper() not in names:
         raise ConfigError(
-            f"remote.log.metadata.manager.listener.name is {name}, which is none of the listeners {', '.join(known)}"
+            f"remote.log.metadata.manager.listener.name is {name}, which is none of the listeners {', '.join(names)}"
         )
     return name.upper()
 
@@ -41,17 +43,17 @@ class RemoteTier:
     def __init__(
         self,
         services: Services,
-        config: Callable[[], BrokerConfig],
+        applied: AppliedMetadata,
         channel: PeerControllerChannel,
         produce_client: ClusterClient,
         fetch_client: ClusterClient,
         removal_client: ClusterClient,
         on_fatal: Callable[[str], None],
     ) -> None:
-        settings = config()
+        settings = applied.config
         self._services = services
-        self._config = config
-        # Storage calls may take seconds: they get threads of their own, as many as the pools may use at once.
+        self._applied = applied
+        # Storage calls may take seconds: they have separate threads, as many as the pools may use at once.
         self._workers = services.ports.more_workers(_threads(settings))
         try:
             clients = MetadataClientSettings.parse(settings.prefixed(settings.remote_log_metadata_manager_impl_prefix))
@@ -73,7 +75,7 @@ class RemoteTier:
                 broker_id=services.node_id,
                 cluster_id=services.cluster_id,
                 log_dir=settings.data_dirs[0],
-                config=config,
+                config=lambda: applied.config,
                 ports=services.ports,
                 workers=self._workers,
                 topic=topic,
@@ -96,20 +98,21 @@ class RemoteTier:
         )
         self._removing: list[tasks.Task[None]] = []
 
-    async def start(self) -> None:
+    async def start(self, controller: Controller | None) -> None:
+        """Begins to copy, expire and remove; `controller` is that of this node, if it has the role."""
         await self.manager.start()
         services = self._services
         scan = MetadataScan(self._removal_topic)
-        remover = self.manager.remover(self._removal_topic, scan, self._led, self._config().data_dirs[0])
+        remover = self.manager.remover(self._removal_topic, scan, self._led, self._applied.config.data_dirs[0])
         self._removing.append(tasks.spawn(remover.run(), name=f"partition remover of broker {services.node_id}"))
-        if services.controller is not None:
+        if controller is not None:
             marker = PartitionMarker(
-                services.controller,
+                controller,
                 self._removal_topic,
                 scan,
                 node_id=services.node_id,
                 clock=services.ports.clock,
-                delete_vanished=self._config().ebbline_delete_vanished_topics,
+                delete_vanished=self._applied.config.ebbline_delete_vanished_topics,
             )
             self._removing.append(tasks.spawn(marker.run(), name=f"partition marker of node {services.node_id}"))
 
@@ -118,11 +121,12 @@ class RemoteTier:
         topic = self._services.metadata.image.topic(METADATA_TOPIC)
         if topic is None:
             return []
-        return [index for index, one in topic.partitions.items() if one.leader == self._services.node_id]
+        node_id = self._services.node_id
+        return [index for index, partition in topic.partitions.items() if partition.leader == node_id]
 
     async def apply_settings(self) -> None:
         """Takes over the settings in force: sizes of pools and of the index cache."""
-        self._workers.grow(_threads(self._config()))
+        self._workers.grow(_threads(self._applied.config))
         await self.manager.apply_settings()
 
     async def close(self) -> None:

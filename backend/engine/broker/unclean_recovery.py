@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from backend.engine.apis.services import Services
 from backend.engine.broker.log_end_client import LogEndClient
+from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr
 from backend.engine.controller.commands.partition.elections import LocatedPartition
@@ -68,15 +68,15 @@ class UncleanRecoveryManager:
         clock: Clock,
         config: BrokerConfig,
         controller: Controller,
-        questions: LogEndClient,
-        services: Services,
+        log_ends: LogEndClient,
+        events: EventSink,
     ) -> None:
-        """`services.events` takes the elections; a node that is a controller alone publishes no events."""
+        """`events` get the elections; a node that is a controller alone publishes none."""
         self._clock = clock
-        self._services = services
+        self._events = events
         self._config = config
         self._controller = controller
-        self._questions = questions
+        self._log_ends = log_ends
         self._known: dict[tuple[bytes, int], _LogEnds] = {}
         self._told: tuple[str, ...] = ()
 
@@ -136,7 +136,7 @@ class UncleanRecoveryManager:
         if not asked:
             return
         epochs = {broker: image.brokers[broker].epoch for broker in asked}
-        for key, ends in (await self._questions.ask(image, asked)).items():
+        for key, ends in (await self._log_ends.ask(image, asked)).items():
             for broker, end in ends.items():
                 self._known[key].ends[broker] = (epochs[broker], end)
 
@@ -155,7 +155,7 @@ class UncleanRecoveryManager:
         topics = self._controller.image.topics
         for one in elected[:EVENTS_MAX]:
             if (topic := topics.get(one.topic_id)) is not None:
-                self._services.events.emit(
+                self._events.emit(
                     "unclean_recovery",
                     topic=topic.name,
                     topic_id=one.topic_id,

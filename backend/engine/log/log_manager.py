@@ -24,6 +24,7 @@ from backend.engine.log.log_checkpoints import LogCheckpoints
 from backend.engine.log.log_cleaner import LogCleaner
 from backend.engine.log.log_directories import LogDirectories
 from backend.engine.log.log_dirs import LogDir, probe_dir, write_topic_id
+from backend.engine.log.log_failure_channel import LogFailureChannel
 from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.log.names import (
     dir_name,
@@ -45,16 +46,23 @@ _log = logging.getLogger(__name__)
 class LogManager(LogDirectories):
     """The logs of one broker."""
 
-    def __init__(self, ports: Ports, config: LogManagerConfig, log_dirs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        config: LogManagerConfig,
+        log_dirs: Sequence[str],
+        *,
+        on_all_dirs_failed: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """`on_all_dirs_failed` is called with the reason once no directory is left."""
         super().__init__(ports, log_dirs)
         self.config = config
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         # Partitions that cannot be used: reason and folder.
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
-        # Told of a log that goes offline after it was opened; on whatever call found the damage.
-        self.on_offline: Callable[[UnifiedLog, str], None] | None = None
-        # Who is told once no directory is left.
-        self.on_all_dirs_failed: Callable[[str], None] | None = None
+        # Logs that have gone offline after they were opened.
+        self.failures = LogFailureChannel()
+        self._on_all_dirs_failed = on_all_dirs_failed
         self._tasks: list[tasks.Task[None]] = []
         # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
         self._ending = False
@@ -197,8 +205,7 @@ class LogManager(LogDirectories):
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
         self._offline[log.topic_partition] = (reason, log.dir)
         self.checkpoints.high_watermark_moved()
-        if self.on_offline is not None:
-            self.on_offline(log, reason)
+        self.failures.add(log, reason)
         path = log.dir.rpartition("/")[0]
         if not self._ending and path not in self.failed_dirs and path in self.directory_ids:
             tasks.spawn(self._probe(path), name=f"probe of {path}")
@@ -223,8 +230,8 @@ class LogManager(LogDirectories):
         for log in self.all_logs:
             if log.dir.rpartition("/")[0] == path:
                 log.mark_offline(f"its directory {path} failed: {reason}")
-        if not self.usable_dirs and self.on_all_dirs_failed is not None:
-            self.on_all_dirs_failed(f"all log directories have failed, {path} last: {reason}")
+        if not self.usable_dirs:
+            self._on_all_dirs_failed(f"all log directories have failed, {path} last: {reason}")
 
     def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
         self._offline[partition] = (reason, folder)

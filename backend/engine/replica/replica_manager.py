@@ -6,6 +6,7 @@ Everything runs on the loop's thread. Kafka: `ReplicaManager`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from backend.engine.common.controller_channel import ControllerChannel
@@ -40,6 +41,8 @@ from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.engine.replica.role_changes import RoleChanges
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaManager:
@@ -100,6 +103,7 @@ class ReplicaManager:
             context, self._hosted, self._fetchers, self._assignments, log_manager, self.log_dir_moves
         )
         self._shrinking: tasks.Task[None] | None = None
+        self._giving_up: tasks.Task[None] | None = None
         register_replica_metrics(metrics, self._fetchers, self.purgatory, self._isr_changes)
 
     # --- life
@@ -108,9 +112,7 @@ class ReplicaManager:
         """Begins background work; `on_metadata` brings the replicas."""
         self._isr_changes.start()
         self._assignments.start()
-        self.log_manager.on_offline = lambda log, reason: tasks.call_soon(
-            lambda: self._roles.log_went_offline(log, reason)
-        )
+        self._giving_up = tasks.spawn(self._give_up_broken(), name=f"broken logs of broker {self.node_id}")
         self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
 
     async def keep_isr(self) -> None:
@@ -120,7 +122,7 @@ class ReplicaManager:
 
     async def shutdown(self) -> None:
         """Follows and leads nothing any more and answers delayed requests; logs stay open for the log manager."""
-        self.log_manager.on_offline = None
+        await tasks.cancel(self._giving_up)
         await tasks.cancel(self._shrinking)
         await self._isr_changes.stop()
         await self._assignments.stop()
@@ -130,6 +132,14 @@ class ReplicaManager:
             partition.close()
         await self._roles.stopped()
         self._deadlines.close()
+
+    async def _give_up_broken(self) -> None:
+        while True:
+            log, reason = await self.log_manager.failures.next()
+            try:
+                self._roles.log_went_offline(log, reason)
+            except Exception:  # the next failure has to be handled all the same
+                _log.exception("The partition of %s could not be given up", log)
 
     async def _shrink_isrs(self) -> None:
         while True:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.metadata.committed_image import CommittedImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.ports import tasks
 
-MetadataPublisher = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
+
+class MetadataPublisher(Protocol):
+    """Carries images out on the parts of a broker, or on some of them."""
+
+    name: str
+
+    async def on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Called for every image, after the metadata cache has it and the publishers before have carried it out."""
+        ...
+
+    def on_applied(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Every publisher has carried the image out, and the cache counts it as applied."""
+        ...
+
 
 _log = logging.getLogger(__name__)
 
@@ -18,19 +32,20 @@ _log = logging.getLogger(__name__)
 class MetadataLoader:
     """One task per broker."""
 
-    def __init__(self, committed: CommittedImage, cache: MetadataCache, *, node_id: int) -> None:
+    def __init__(
+        self,
+        committed: CommittedImage,
+        cache: MetadataCache,
+        publishers: Sequence[MetadataPublisher],
+        *,
+        node_id: int,
+    ) -> None:
         self._committed = committed
         self._cache = cache
         self._node_id = node_id
-        self._listeners: list[tuple[str, MetadataPublisher]] = []
-        # Called with (old, new) once every listener has applied the new image.
-        self.on_applied: Callable[[MetadataImage, MetadataImage], None] = lambda old, new: None
+        self._publishers = publishers
         self._caught_up = False
         self._task: tasks.Task[None] | None = None
-
-    def add_listener(self, name: str, listener: MetadataPublisher) -> None:
-        """Called with (old, new) for every image, after those added before; before the start only."""
-        self._listeners.append((name, listener))
 
     def start(self) -> None:
         """Begins to publish."""
@@ -53,13 +68,14 @@ class MetadataLoader:
     async def _publish(self, new: MetadataImage) -> None:
         old = self._cache.image
         self._cache.set_image(new)
-        for name, listener in self._listeners:
+        for publisher in self._publishers:
             try:
-                applying = listener(old, new)
-                if applying is not None:
-                    await applying
+                await publisher.on_metadata(old, new)
             except Exception:
-                # The others must follow all the same; what failed says so itself with its next step.
-                _log.exception("Broker %d: %s could not apply metadata offset %d", self._node_id, name, new.offset)
+                # The others must follow all the same; the part that failed reports it itself with its next step.
+                _log.exception(
+                    "Broker %d: %s could not apply metadata offset %d", self._node_id, publisher.name, new.offset
+                )
         self._cache.mark_applied()
-        self.on_applied(old, new)
+        for publisher in self._publishers:
+            publisher.on_applied(old, new)

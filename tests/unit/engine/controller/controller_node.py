@@ -152,7 +152,7 @@ class BrokerHalf:
             features=FEATURES,
             applied_offset=lambda: self.cache.applied_offset,
         )
-        self.listeners: list[tuple[str, MetadataPublisher]] = []
+        self.publishers: list[MetadataPublisher] = []
         self.failures: list[str] = []
 
     async def start(self) -> int:
@@ -162,9 +162,7 @@ class BrokerHalf:
         self.metadata = NodeMetadata(self._ports, self._config, self.raft, cluster_id=CLUSTER_ID)
         await self.metadata.start()
         self.metadata.follow(self.failures.append)
-        self.loader = MetadataLoader(self.metadata.committed, self.cache, node_id=self.id)
-        for name, listener in self.listeners:
-            self.loader.add_listener(name, listener)
+        self.loader = MetadataLoader(self.metadata.committed, self.cache, self.publishers, node_id=self.id)
         self.loader.start()
         epoch = await self.lifecycle.start()
         await self.lifecycle.unfence()

@@ -39,9 +39,12 @@ class FailingDisk(OsDisk):
         super().write_atomic(path, data, sync=sync)
 
 
-async def start_on(disk: OsDisk, folder: Path) -> LogManager:
+async def start_on(disk: OsDisk, folder: Path, ends: list[str] | None = None) -> LogManager:
     manager = LogManager(
-        replace(system_ports(), disk=disk), LogManagerConfig(default_log=CONFIG), [f"{folder}/log0", f"{folder}/log1"]
+        replace(system_ports(), disk=disk),
+        LogManagerConfig(default_log=CONFIG),
+        [f"{folder}/log0", f"{folder}/log1"],
+        on_all_dirs_failed=([] if ends is None else ends).append,
     )
     manager.open_dirs(CLUSTER, 1)
     await manager.load_all()
@@ -69,11 +72,16 @@ def test_a_log_that_could_not_be_created_leaves_no_folder_that_stops_the_next_st
 def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tmp_path: Path) -> None:
     async def play() -> None:
         disk = FailingDisk()
-        manager = await start_on(disk, tmp_path)
-        lost: list[str] = []
         ends: list[str] = []
-        manager.on_offline = lambda log, reason: lost.append(f"{log}: {reason}")
-        manager.on_all_dirs_failed = ends.append
+        manager = await start_on(disk, tmp_path, ends)
+        lost: list[str] = []
+
+        async def note_failures() -> None:
+            while True:
+                log, reason = await manager.failures.next()
+                lost.append(f"{log}: {reason}")
+
+        noting = asyncio.create_task(note_failures())
         logs = [manager.get_or_create(tip(partition=number), CONFIG) for number in range(4)]
         for log in logs:
             append(log, 0)
@@ -100,6 +108,7 @@ def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tm
         with pytest.raises(KafkaError) as caught:
             manager.get_or_create(tip("newer"), CONFIG)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        noting.cancel()
         manager.abandon()
 
     run(play)
