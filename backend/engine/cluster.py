@@ -1,4 +1,4 @@
-"""N nodes in one process: each a broker of its own with its own listeners and folders; all they share is the network.
+"""N nodes in one process, each with its own listeners and folders; they share only the network.
 
 Also what `ebbline broker` runs: one node from a file with Kafka's property names.
 """
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLayout:
-    """Where the nodes 1..N of one cluster live.
+    """The folders, ports and settings of the nodes 1..N of one cluster.
 
     ``settings`` holds Kafka's properties for all of them, ``node_settings`` those of single nodes.
     """
@@ -101,7 +101,7 @@ class ClusterLayout:
 
 
 class Cluster:
-    """Starts, stops and kills the nodes of a layout on the running loop. Each start takes ports of its own."""
+    """Starts, stops and kills the nodes of a layout on the running loop. Each start takes new ports."""
 
     def __init__(
         self, layout: ClusterLayout, *, make_ports: Callable[[int], Ports] = lambda _node_id: system_ports()
@@ -147,13 +147,13 @@ class Cluster:
         await self.brokers.pop(node_id).stop()
 
     async def kill_broker(self, node_id: int) -> None:
-        """Ends a node as a crash would: nothing handed over, nothing flushed, no clean-shutdown marker."""
+        """Ends a node as a crash would: no leadership moves, nothing is flushed, there is no clean-shutdown marker."""
         await self.brokers.pop(node_id).kill()
 
     async def stop(self) -> None:
         """Stops every node that runs, the controller's last.
 
-        They end together: no leadership is handed over, and no ISR shrinks to the broker that happens to be the last
+        They end together: no leadership moves, and no ISR shrinks to the broker that happens to be the last
         one, whose disk alone would then decide. First nobody proposes a change of an ISR any more, then nobody serves,
         then there is no controller that could miss a broker, and only then the logs are closed, which may take long.
         """
@@ -172,7 +172,7 @@ class Cluster:
 
 
 def run_broker(properties_path: str) -> int:
-    """`ebbline broker`: one node from a properties file until it is told to end; its exit code.
+    """`ebbline broker`: one node from a properties file until a signal ends it; its exit code.
 
     SIGTERM and SIGINT: it hands its leadership over. `WHOLE_CLUSTER_ENDS`: nobody is left to take it.
     A node that cannot start, or cannot go on, says why in one line on stderr and gives 1.
@@ -209,17 +209,17 @@ async def _run(properties_path: str, ended: Ended, signalled: tasks.Task[bool]) 
     await tasks.first([starting, signalled, broker.failed])
     if not starting.done():
         await tasks.cancel(starting)
-        return _told(broker)
+        return _exit_code(broker)
     starting.result()
     await tasks.first([signalled, broker.failed])
     if ended.whole_cluster:
         await broker.stop_with_all()
     else:
         await broker.stop()
-    return _told(broker)
+    return _exit_code(broker)
 
 
-def _told(broker: Broker) -> int:
+def _exit_code(broker: Broker) -> int:
     """The exit code, once stderr has the reason of a node that could not go on."""
     if not broker.failed.done():
         return 0

@@ -20,18 +20,18 @@ def add_broker_gauges(services: Services) -> None:
     """kafka.server:type=ReplicaManager and kafka.controller:type=KafkaController."""
     replicas, metrics = services.replica_manager, services.metrics
 
-    def count(wanted: Callable[[Partition], bool]) -> Callable[[], float]:
+    def count(counts: Callable[[Partition], bool]) -> Callable[[], float]:
         # A copy first: the loop's thread may add a partition meanwhile.
-        return lambda: float(sum(1 for partition in list(replicas.partitions) if wanted(partition)))
+        return lambda: float(sum(1 for partition in list(replicas.partitions) if counts(partition)))
 
-    for name, doc, wanted in (
+    for name, doc, counts in (
         ("partitioncount", "Replicas hosted", lambda _: True),
         ("leadercount", "Partitions led", lambda partition: partition.is_leader),
         ("underreplicatedpartitions", "Led partitions with replicas outside the ISR", _is_under_replicated),
         ("underminisrpartitioncount", "Led partitions whose ISR is below min.insync.replicas", _is_under_min_isr),
         ("atminisrpartitioncount", "Led partitions whose ISR is just min.insync.replicas", _is_at_min_isr),
     ):
-        metrics.add_gauge(f"kafka_server_replicamanager_{name}", doc, count(wanted))
+        metrics.add_gauge(f"kafka_server_replicamanager_{name}", doc, count(counts))
     metrics.add_gauge(
         "kafka_server_replicamanager_offlinereplicacount",
         "Replicas whose log cannot be used",

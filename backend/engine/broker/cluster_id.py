@@ -1,4 +1,4 @@
-"""Which cluster a node belongs to: its folder says, else its settings; a first controller founds one, others ask it."""
+"""The cluster that a node belongs to: by its folder, else its settings; else a controller founds one, others ask it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ ASK_PAUSE_MS: Final = 100
 
 
 async def cluster_id_of(ports: Ports, config: BrokerConfig) -> str:
-    """The cluster's id. Raises LogDirError for a folder that cannot be read, KafkaError when no controller tells."""
+    """The cluster's id. Raises LogDirError for a folder that cannot be read, KafkaError when no controller answers."""
     path = f"{config.data_dirs[0].rstrip('/')}/{META_PROPERTIES_FILE}"
     try:
         written = decode_meta_properties(ports.disk.read(path), path).cluster_id if ports.disk.exists(path) else None
     except OSError as error:
         raise LogDirError(f"{path} cannot be read ({error.strerror}); fix its permissions") from None
-    wanted = config.ebbline_cluster_id
-    if wanted and written and wanted != written:
+    configured = config.ebbline_cluster_id
+    if configured and written and configured != written:
         raise LogDirError(
-            f"{config.data_dirs[0]} belongs to cluster {written}, not {wanted};"
+            f"{config.data_dirs[0]} belongs to cluster {written}, not {configured};"
             " start with that cluster's folder or an empty one"
         )
-    if wanted or written:
-        return wanted or written or ""
+    if configured or written:
+        return configured or written or ""
     if "controller" in (config.process_roles or ()):
         return uuid_text(ports.random.uuid())
     return await _asked(ports, config)

@@ -22,7 +22,7 @@ TIMEOUT_MS: Final = 2000
 PARTITIONS_PER_REQUEST: Final = 2000
 
 # (epoch of the last record, log end offset) by topic id and partition.
-_Told = dict[tuple[bytes, int], tuple[int, int]]
+_LogEnds = dict[tuple[bytes, int], tuple[int, int]]
 
 _log = logging.getLogger(__name__)
 
@@ -33,48 +33,48 @@ class LogEndClient:
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
 
-    async def ask(self, image: MetadataImage, asked: LogsToRead) -> LogEndsByPartition:
-        """What the brokers say, in their own time; who does not answer or cannot is left out."""
-        answers = [tasks.spawn(self._ask_one(broker, found), name=f"log ends of broker {broker}")
-                   for broker, found in asked.items() if image.is_active(broker)]  # fmt: skip
+    async def ask(self, image: MetadataImage, by_broker: LogsToRead) -> LogEndsByPartition:
+        """The log ends that the brokers answer, each in its own time; one that does not answer is left out."""
+        answers = [tasks.spawn(self._ask_broker(broker, partitions), name=f"log ends of broker {broker}")
+                   for broker, partitions in by_broker.items() if image.is_active(broker)]  # fmt: skip
         ends: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = {}
         for task in answers:
-            broker, told = await task
-            for key, end in told.items():
+            broker, answered = await task
+            for key, end in answered.items():
                 ends.setdefault(key, {})[broker] = end
         return ends
 
-    async def _ask_one(self, broker: int, asked: Sequence[LocatedPartition]) -> tuple[int, _Told]:
-        told: _Told = {}
-        for start in range(0, len(asked), PARTITIONS_PER_REQUEST):
-            some = asked[start : start + PARTITIONS_PER_REQUEST]
+    async def _ask_broker(self, broker: int, partitions: Sequence[LocatedPartition]) -> tuple[int, _LogEnds]:
+        ends: _LogEnds = {}
+        for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
+            some = partitions[start : start + PARTITIONS_PER_REQUEST]
             try:
                 answer = await self._client.send_to_broker(broker, _request(some), VERSION, timeout_ms=TIMEOUT_MS)
             except (KafkaError, DecodeError, OSError) as error:
                 _log.debug("Broker %d has not said how far its logs reach: %s", broker, error)
                 break
             if isinstance(answer, m.ListOffsetsResponse):
-                told.update(_told(some, answer))
-        return broker, told
+                ends.update(_log_ends(some, answer))
+        return broker, ends
 
 
-def _request(asked: Sequence[LocatedPartition]) -> m.ListOffsetsRequest:
+def _request(partitions: Sequence[LocatedPartition]) -> m.ListOffsetsRequest:
     """With the leader epoch that nobody leads in: a broker that still leads an earlier one does not answer."""
     request = m.ListOffsetsRequest.Topics
     topics: dict[str, m.ListOffsetsRequest.Topics] = {}
-    for topic, index, partition in asked:
+    for topic, index, partition in partitions:
         row = request.Partitions(partition_index=index, current_leader_epoch=partition.leader_epoch, timestamp=LATEST)
         topics.setdefault(topic.name, request(name=topic.name)).partitions.append(row)
     return m.ListOffsetsRequest(replica_id=DEBUG, topics=list(topics.values()))
 
 
-def _told(
-    asked: Sequence[LocatedPartition], answer: m.ListOffsetsResponse
+def _log_ends(
+    partitions: Sequence[LocatedPartition], answer: m.ListOffsetsResponse
 ) -> Iterator[tuple[tuple[bytes, int], tuple[int, int]]]:
     rows: Mapping[tuple[str, int], m.ListOffsetsResponse.Topics.Partitions] = {
         (topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions
     }
-    for topic, index, _ in asked:
+    for topic, index, _ in partitions:
         row = rows.get((topic.name, index))
         if row is not None and row.error_code == NONE and row.offset >= 0:
             yield (topic.id, index), (row.leader_epoch, row.offset)

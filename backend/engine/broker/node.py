@@ -1,7 +1,7 @@
 """One node: every part of a broker (and of the controller, on a combined node) made, connected, started and stopped.
 
-The composition root: no other module constructs these parts. Nodes of one process share nothing; what they tell each
-other goes through the network port. Order of start and stop: Kafka's `BrokerServer` and `ControllerServer`.
+The composition root: no other module constructs these parts. Nodes of one process share nothing; their messages to
+each other go through the network port. Order of start and stop: Kafka's `BrokerServer` and `ControllerServer`.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Broker:
             await self._stop()
 
     async def stop_with_all(self) -> None:
-        """As `stop`, while every other node of the cluster stops too: nothing is handed over, and each ISR stays."""
+        """As `stop`, while every other node of the cluster stops too: no leadership moves, and each ISR stays."""
         with logging_as_node(self.config.id):
             await self.keep_isr()
             await self._leave(hands_over=False)
@@ -228,7 +228,7 @@ class Broker:
         _log.info("Node %d has stopped", self.config.id)
 
     async def kill(self) -> None:
-        """Lets go of everything as a crash would: nothing is handed over, flushed or marked clean."""
+        """Ends as a crash would: no leadership moves, and nothing is flushed or marked clean."""
         if self._broker is not None:
             await self._attempt("end its broker", self._broker.kill())
         if self._controller is not None:

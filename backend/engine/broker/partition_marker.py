@@ -60,7 +60,7 @@ class PartitionMarker:
                 _log.warning("Deleted partitions cannot be marked on %s yet: %s", METADATA_TOPIC, error)
                 pause_ms = RETRY_MS
             except Exception:
-                # Whatever it was: what has not been told is still known.
+                # After an error of any kind the deletions that are not marked yet are still in the list.
                 _log.exception("Deleted partitions could not be marked on %s", METADATA_TOPIC)
                 pause_ms = RETRY_MS
             await tasks.sleep_ms(pause_ms)
@@ -80,8 +80,8 @@ class PartitionMarker:
                 raise KafkaError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers"
                 )
-            told = await self._scan.told_partitions(target, held[target])
-            unmarked = [tip for tip, is_marked in told.items() if not is_marked]
+            mentioned = await self._scan.told_partitions(target, held[target])
+            unmarked = [tip for tip, is_marked in mentioned.items() if not is_marked]
             # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
             # before it has a segment.
             image = await controller.submit("look for deleted topics", lambda image: checked_result((), image))
@@ -101,19 +101,20 @@ class PartitionMarker:
     async def _mark(self, removed: Sequence[DeletedPartition]) -> None:
         topic = self._controller.image.topic(METADATA_TOPIC)
         by_target: dict[int, list[DeletedPartition]] = {}
-        for one in removed:
+        for deleted in removed:
             if topic is None:
                 # Nothing was ever copied.
-                self._controller.topic_deletions.told(one.tip)
+                self._controller.topic_deletions.told(deleted.tip)
             else:
-                target = metadata_partition(one.tip.topic_id, one.tip.partition, len(topic.partitions))
-                by_target.setdefault(target, []).append(one)
+                target = metadata_partition(deleted.tip.topic_id, deleted.tip.partition, len(topic.partitions))
+                by_target.setdefault(target, []).append(deleted)
         for target, partitions in by_target.items():
-            known = await self._marked_before(target) if any(one.replayed for one in partitions) else frozenset()
-            for one in partitions:
-                if one.tip not in known:
-                    await self._publish(target, one.tip)
-                self._controller.topic_deletions.told(one.tip)
+            replayed = any(deleted.replayed for deleted in partitions)
+            marked = await self._marked_before(target) if replayed else frozenset()
+            for deleted in partitions:
+                if deleted.tip not in marked:
+                    await self._publish(target, deleted.tip)
+                self._controller.topic_deletions.told(deleted.tip)
 
     async def _publish(self, target: int, tip: TopicIdPartition) -> None:
         state = PartitionDeleteState.DELETE_PARTITION_MARKED
@@ -122,7 +123,7 @@ class PartitionMarker:
 
     async def _marked_before(self, target: int) -> frozenset[TopicIdPartition]:
         """Partitions that an earlier life of the controller, or an earlier controller, has marked."""
-        found: set[TopicIdPartition] = set()
+        marked: set[TopicIdPartition] = set()
         held = await self._scan.held([target])
         if target not in held:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers")
@@ -133,5 +134,5 @@ class PartitionMarker:
                 except DecodeError:
                     continue
                 if isinstance(event, PartitionDelete):
-                    found.add(event.topic_id_partition)
-        return frozenset(found)
+                    marked.add(event.topic_id_partition)
+        return frozenset(marked)

@@ -65,5 +65,6 @@ def _lag(raft: RaftNode) -> MetricValue:
     if not state.is_leader:
         return []
     return [
-        ({"voter": str(voter)}, float(end - max(0, one.end_offset))) for voter, one in sorted(state.progress.items())
+        ({"voter": str(voter)}, float(end - max(0, progress.end_offset)))
+        for voter, progress in sorted(state.progress.items())
     ]

@@ -87,7 +87,7 @@ class RaftManager:
         return paths
 
     async def _remembered(self, log: MetadataLog, traces: Traces, directory_id: bytes, *, alone: bool) -> QuorumState:
-        """What this voter remembers. A quorum-state that cannot be read is kept aside. MetadataLost, OSError."""
+        """This voter's memory. A quorum-state that cannot be read is kept aside. MetadataLost, OSError."""
         disk, node_id = self._ports.disk, self._config.id
         stored, damage = await self._ports.workers.run(lambda: read_quorum_state(disk, log.dir))
         if damage is not None:
@@ -143,10 +143,10 @@ class RaftManager:
 
 
 def _traces(log_dirs: LogDirectories, acknowledged: AcknowledgedFiles) -> Traces:
-    """What the log directories tell of the metadata that this node has had. Blocks: on a worker thread. OSError."""
+    """The traces of this node's metadata in its log directories. Blocks: on a worker thread. OSError."""
     dirs = log_dirs.usable_dirs
     return Traces(
         acknowledged.read(),
-        max((one.previous_broker_epoch for one in dirs), default=-1),
-        any(one.partitions() for one in dirs),
+        max((log_dir.previous_broker_epoch for log_dir in dirs), default=-1),
+        any(log_dir.partitions() for log_dir in dirs),
     )

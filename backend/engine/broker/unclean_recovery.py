@@ -29,15 +29,15 @@ from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
 
-# Between two looks at partitions that wait: what a broker that has just come back adds to a start.
+# Between two checks of partitions that wait; a broker that has just come back adds at most this to a start.
 PAUSE_MS: Final = 50
 # Once only an operator or a broker's return can help.
 EXPIRED_PAUSE_MS: Final = 1000
-# Brokers of one process come back within less: nobody has to be told of those waits.
-TELL_AFTER_MS: Final = 1000
+# Brokers of one process come back within less: such waits are not logged.
+LOG_AFTER_MS: Final = 1000
 # Partitions that one line of the log names.
 NAMED_MAX: Final = 3
-# Partitions of one round that are told one by one as events, some 300 bytes each; the line of the log counts all.
+# Partitions of one round that become an event each, of some 300 bytes; the line of the log counts all.
 EVENTS_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _LogEnds:
-    """The log ends of one partition's replicas, as told within one leader epoch."""
+    """The log ends of one partition's replicas, as answered within one leader epoch."""
 
     leader_epoch: int
     since_ms: float
-    # By broker: its broker epoch when it told, and (epoch of the last record, log end offset).
+    # By broker: its broker epoch when it answered, and (epoch of the last record, log end offset).
     ends: dict[int, tuple[int, tuple[int, int]]] = field(default_factory=dict)
 
     def of_current_broker_epochs(self, image: MetadataImage) -> dict[int, tuple[int, int]]:
@@ -77,8 +77,8 @@ class UncleanRecoveryManager:
         self._config = config
         self._controller = controller
         self._log_ends = log_ends
-        self._known: dict[tuple[bytes, int], _LogEnds] = {}
-        self._told: tuple[str, ...] = ()
+        self._ends: dict[tuple[bytes, int], _LogEnds] = {}
+        self._logged: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -97,78 +97,80 @@ class UncleanRecoveryManager:
                     waiting = to_recover(self._controller.image)
                 else:
                     waiting = still_to_recover(self._controller.image, waiting)
-            self._known.clear()
-            self._told = ()
+            self._ends.clear()
+            self._logged = ()
 
     def _all_expired(self) -> bool:
-        since_ms = max((known.since_ms for known in self._known.values()), default=0.0)
+        since_ms = max((ends.since_ms for ends in self._ends.values()), default=0.0)
         return self._clock.monotonic_ms() - since_ms >= self._config.unclean_recovery_timeout_ms
 
     async def _recover(self, waiting: list[LocatedPartition]) -> None:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         for topic, index, partition in waiting:
-            known = self._known.get((topic.id, index))
-            if known is None or known.leader_epoch != partition.leader_epoch:
-                self._known[(topic.id, index)] = _LogEnds(partition.leader_epoch, now_ms)
+            ends = self._ends.get((topic.id, index))
+            if ends is None or ends.leader_epoch != partition.leader_epoch:
+                self._ends[(topic.id, index)] = _LogEnds(partition.leader_epoch, now_ms)
         await self._ask(image, waiting)
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         topics = {topic.id: topic.name for topic, _, _ in waiting}
         needed = {key: effective_min_isr(image, self._config, name) for key, name in topics.items()}
-        verdicts = [self._judge(image, found, needed[found[0].id], now_ms) for found in waiting]
+        verdicts = [self._judge(image, located, needed[located[0].id], now_ms) for located in waiting]
         recoveries = [
             Recovery(topic.id, index, partition.leader_epoch, verdict.leader, verdict.complete)
             for (topic, index, partition), verdict in zip(waiting, verdicts, strict=True)
             if verdict.leader >= 0
         ]
-        self._tell(waiting, verdicts)
+        self._log_progress(waiting, verdicts)
         if recoveries:
             command = partial(elect_recovered, config=self._config, recoveries=recoveries)
             self._publish(await self._controller.submit("elect the best logs", command))
 
     async def _ask(self, image: MetadataImage, waiting: list[LocatedPartition]) -> None:
-        asked: dict[int, list[LocatedPartition]] = {}
-        for found in waiting:
-            topic, index, partition = found
-            known = self._known[(topic.id, index)].of_current_broker_epochs(image)
+        by_broker: dict[int, list[LocatedPartition]] = {}
+        for located in waiting:
+            topic, index, partition = located
+            answered = self._ends[(topic.id, index)].of_current_broker_epochs(image)
             for broker in partition.replicas:
-                if broker not in known and image.is_active(broker):
-                    asked.setdefault(broker, []).append(found)
-        if not asked:
+                if broker not in answered and image.is_active(broker):
+                    by_broker.setdefault(broker, []).append(located)
+        if not by_broker:
             return
-        epochs = {broker: image.brokers[broker].epoch for broker in asked}
-        for key, ends in (await self._log_ends.ask(image, asked)).items():
+        epochs = {broker: image.brokers[broker].epoch for broker in by_broker}
+        for key, ends in (await self._log_ends.ask(image, by_broker)).items():
             for broker, end in ends.items():
-                self._known[key].ends[broker] = (epochs[broker], end)
+                self._ends[key].ends[broker] = (epochs[broker], end)
 
-    def _judge(self, image: MetadataImage, found: LocatedPartition, min_isr: int, now_ms: float) -> RecoveryVerdict:
-        topic, index, partition = found
-        known = self._known[(topic.id, index)]
+    def _judge(self, image: MetadataImage, located: LocatedPartition, min_isr: int, now_ms: float) -> RecoveryVerdict:
+        topic, index, partition = located
+        ends = self._ends[(topic.id, index)]
         return judge(
             image,
             partition,
-            known.of_current_broker_epochs(image),
+            ends.of_current_broker_epochs(image),
             min_isr,
-            expired=now_ms - known.since_ms >= self._config.unclean_recovery_timeout_ms,
+            expired=now_ms - ends.since_ms >= self._config.unclean_recovery_timeout_ms,
         )
 
     def _publish(self, elected: tuple[Recovery, ...]) -> None:
         topics = self._controller.image.topics
-        for one in elected[:EVENTS_MAX]:
-            if (topic := topics.get(one.topic_id)) is not None:
+        for recovery in elected[:EVENTS_MAX]:
+            if (topic := topics.get(recovery.topic_id)) is not None:
                 self._events.emit(
                     "unclean_recovery",
                     topic=topic.name,
-                    topic_id=one.topic_id,
-                    partition=one.index,
-                    leader=one.leader,
-                    complete=one.complete,
+                    topic_id=recovery.topic_id,
+                    partition=recovery.index,
+                    leader=recovery.leader,
+                    complete=recovery.complete,
                 )
 
-    def _tell(self, waiting: list[LocatedPartition], verdicts: list[RecoveryVerdict]) -> None:
-        """What is decided, and once whom is waited for."""
-        decided = [(found, verdict) for found, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0]
+    def _log_progress(self, waiting: list[LocatedPartition], verdicts: list[RecoveryVerdict]) -> None:
+        """Logs the decisions, and once each set of brokers that are waited for."""
+        decided = [
+            (located, verdict) for located, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0
+        ]
         for complete in (True, False):
-            some = [(found, verdict.leader) for found, verdict in decided if verdict.complete is complete]
+            some = [(located, verdict.leader) for located, verdict in decided if verdict.complete is complete]
             if some:
                 _log.warning(
                     "Controller %d: all replicas in sync of %d partitions had stopped uncleanly, the best of their logs"
@@ -176,15 +178,15 @@ class UncleanRecoveryManager:
                     "; fewer than min.insync.replicas could be compared, so what no disk had yet may be missing",
                 )  # fmt: skip
         open_ = [verdict for verdict in verdicts if verdict.leader < 0]
-        waited_ms = self._clock.monotonic_ms() - min(known.since_ms for known in self._known.values())
-        if not open_ or waited_ms < TELL_AFTER_MS:
+        waited_ms = self._clock.monotonic_ms() - min(ends.since_ms for ends in self._ends.values())
+        if not open_ or waited_ms < LOG_AFTER_MS:
             return
         brokers = ", ".join(map(str, brokers_named(open_))) or "none"
         limit_ms = self._config.unclean_recovery_timeout_ms
         expired = self._all_expired()
-        if (told := (brokers, str(expired))) == self._told:
+        if (waits_for := (brokers, str(expired))) == self._logged:
             return
-        self._told = told
+        self._logged = waits_for
         if expired:
             _log.error(
                 "Controller %d: %d partitions stay without a leader: all replicas in sync had stopped uncleanly, and"

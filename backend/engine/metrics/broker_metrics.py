@@ -1,4 +1,4 @@
-"""What one broker counts. Names: Kafka's MBeans through the JMX exporter's rules, lower case.
+"""The meters of one broker. Names: Kafka's MBeans through the JMX exporter's rules, lower case.
 
 Everything is written on the loop's thread and read on the scraping one: integers and copies of dicts only.
 """
@@ -14,7 +14,7 @@ from backend.engine.common.unreadable_records import UnreadableRecords
 # A value, or one value per set of labels.
 MetricValue = float | Iterable[tuple[Mapping[str, str], float]]
 
-# Topics whose meters are kept apart; the rest counts in the broker's totals only. a dozen integers each, under 1 kB.
+# Topics whose meters are kept apart; the rest counts in the broker's totals only. A dozen integers each, under 1 kB.
 TOPICS_MAX: Final = 5000
 
 
@@ -36,7 +36,7 @@ class TopicMeters:
     nokeycompactedtopicrecords: int = 0
 
 
-TOPIC_METERS: Final = tuple(one.name for one in fields(TopicMeters))
+TOPIC_METERS: Final = tuple(meter.name for meter in fields(TopicMeters))
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class BrokerMetrics:
 
     def topic(self, name: str) -> TopicMeters:
         """The meters of one topic; count the same in :attr:`all_topics`."""
-        found = self.topics.get(name)
-        if found is None:
+        meters = self.topics.get(name)
+        if meters is None:
             if len(self.topics) >= TOPICS_MAX:
                 return TopicMeters()
-            found = self.topics[name] = TopicMeters()
-        return found
+            meters = self.topics[name] = TopicMeters()
+        return meters
 
     def forget_topic(self, name: str) -> None:
         """The topic is gone from this broker."""
@@ -93,10 +93,10 @@ class BrokerMetrics:
 
     def request(self, api_name: str) -> RequestMeter:
         """The meter of one API."""
-        found = self.requests.get(api_name)
-        if found is None:
-            found = self.requests[api_name] = RequestMeter()
-        return found
+        meters = self.requests.get(api_name)
+        if meters is None:
+            meters = self.requests[api_name] = RequestMeter()
+        return meters
 
     def add_gauge(self, name: str, doc: str, read: Callable[[], MetricValue]) -> None:
         """``read`` is called on the scraping thread: it must only read, and copy a dict before it walks it."""

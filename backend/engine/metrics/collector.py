@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerCollector(Collector):
-    """What one broker's ``/metrics`` shows; every series carries the label ``broker``."""
+    """The metric families of one broker's ``/metrics``; every series carries the label ``broker``."""
 
     def __init__(self, metrics: BrokerMetrics, names: Collection[str] | None = None) -> None:
         """`names`: of the families to show, with or without a counter's ``_total``; None: all."""
@@ -52,7 +52,7 @@ class BrokerCollector(Collector):
         topics = list(self._metrics.topics.items())
         total = self._metrics.all_topics
         for name in TOPIC_METERS:
-            # The broker's total and its parts have the same name in Kafka, told apart by the label topic being empty.
+            # The broker's total and its parts have the same name in Kafka; the total has an empty label topic.
             family = CounterMetricFamily(
                 f"kafka_server_brokertopicmetrics_{name}", f"BrokerTopicMetrics {name}", labels=("broker", "topic")
             )

@@ -1,4 +1,4 @@
-"""A broker's own ``/metrics`` port: prometheus_client's server on a thread of its own."""
+"""A broker's own ``/metrics`` port: prometheus_client's server on its own thread."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class DelayedOperations(Generic[P]):
         self.watchers: dict[Watcher[P], FetchKey] = {}
 
     def notify_watchers(self, partition: P) -> None:
-        """Tells each watching session once; it has to watch again."""
+        """Notifies each watching session once; it has to watch again."""
         if self.watchers:
             watchers, self.watchers = self.watchers, {}
             for watcher, key in watchers.items():

@@ -1,4 +1,4 @@
-"""Values of a fetch on the serving side: what is asked of one partition, and what one read gave."""
+"""Values of a fetch on the serving side: the request for one partition, and the result of one read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AbortedTransaction(Protocol):
 
 
 class Isolation(Enum):
-    """How far a reader sees (`FetchIsolation`)."""
+    """The end of the records that a reader may see. Kafka: `FetchIsolation`."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
@@ -50,7 +50,7 @@ class Isolation(Enum):
 
 
 class FetchParams(NamedTuple):
-    """What a Fetch request asks of all its partitions. `wants_leader`: a follower must not answer."""
+    """The values of a Fetch request for all its partitions. `wants_leader`: a follower must not answer."""
 
     replica_id: int
     replica_epoch: int
@@ -70,7 +70,7 @@ class FetchParams(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSpec:
-    """What a Fetch request asks of one partition; sessions keep and update these."""
+    """The values of a Fetch request for one partition; sessions keep and update these."""
 
     fetch_offset: int
     max_bytes: int
@@ -82,7 +82,7 @@ class FetchSpec:
 
 @dataclass(slots=True)
 class FetchData:
-    """What one partition answers. `remote_bytes_max` above 0: read that much from the remote tier first."""
+    """The answer of one partition. `remote_bytes_max` above 0: that much is to be read from the remote tier first."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1

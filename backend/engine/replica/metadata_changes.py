@@ -1,6 +1,6 @@
-"""What a new metadata image means for the replicas of one broker: which to stop, lead and follow.
+"""From two metadata images to the changes for one broker's replicas: which to stop, lead and follow.
 
-Pure. Facts: `TopicsDelta.localChanges`, `ReplicaManager.applyDelta`.
+Pure. Kafka: `TopicsDelta.localChanges`, `ReplicaManager.applyDelta`.
 """
 
 from __future__ import annotations

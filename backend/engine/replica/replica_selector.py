@@ -1,4 +1,7 @@
-"""Which replica a consumer should read from (KIP-392): Kafka's RackAwareReplicaSelector, as a pure decision."""
+"""The choice of the replica that a consumer should read from (KIP-392), as a pure decision.
+
+Kafka: `RackAwareReplicaSelector`.
+"""
 
 from __future__ import annotations
 
@@ -26,4 +29,4 @@ def preferred_replica(rack: str, leader: ReplicaView, others: Sequence[ReplicaVi
     near = [replica for replica in others if replica.rack == rack]
     if not near:
         return None
-    return max(near, key=lambda one: (one.log_end_offset, -one.behind_ms, one.broker_id)).broker_id
+    return max(near, key=lambda replica: (replica.log_end_offset, -replica.behind_ms, replica.broker_id)).broker_id

@@ -2,7 +2,7 @@
 
 Which replicas: the topics' settings leader. and follower.replication.throttled.replicas; how fast: the brokers' dynamic
 settings leader. and follower.replication.throttled.rate. Replicas in the ISR are never held back, or they would leave
-it. Facts: ReplicationQuotaManager, TopicConfigHandler, ReplicaManager.shouldLeaderThrottle.
+it. Kafka: ReplicationQuotaManager, TopicConfigHandler, ReplicaManager.shouldLeaderThrottle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The follower's half of an incremental fetch session (KIP-227): what the leader remembers need not be sent again.
+"""The follower's half of an incremental fetch session (KIP-227): values that the leader has are not sent again.
 
-Pure. A request carries only partitions whose values differ from what the leader has, and the names of those to forget.
-Facts: Kafka's `FetchSessionHandler`.
+Pure. A request carries only partitions whose values differ from those that the leader has, and the names of those to
+forget. Kafka: `FetchSessionHandler`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class FetchTarget(NamedTuple):
-    """What a Fetch request says about one partition."""
+    """The values of a Fetch request for one partition."""
 
     fetch_offset: int
     log_start_offset: int
@@ -33,7 +33,7 @@ class FetchRequestData(NamedTuple, Generic[K]):
     """One request: the session's id and epoch, partitions with new values, partitions to forget.
 
     `number` orders requests: a row of an answer counts only if its partition has not been asked for again since.
-    `beginning` tells of which session's beginning it is.
+    `beginning` counts the sessions with this leader: the request belongs to that one.
     """
 
     number: int
@@ -52,63 +52,63 @@ class FetchSessionHandler(Generic[K]):
         self._epoch = INITIAL_EPOCH
         self._number = 0
         self._beginning = 0
-        self._asked: dict[K, FetchTarget] = {}
-        self._asked_in: dict[K, int] = {}
+        self._targets: dict[K, FetchTarget] = {}
+        self._requested_in: dict[K, int] = {}
 
     @property
     def established(self) -> bool:
-        """Whether the leader remembers what we asked for."""
+        """Whether the leader keeps our targets."""
         return self._id != NO_SESSION and self._epoch != INITIAL_EPOCH
 
-    def is_current(self, turn: FetchRequestData[K]) -> bool:
-        """Whether the session has not begun anew since the turn.
+    def is_current(self, request: FetchRequestData[K]) -> bool:
+        """Whether the session is still the one of the request.
 
-        If it has, the turn's answer says nothing of the new session, whose first request may be underway: to take an
-        error for the new session's would forget what that request has asked for.
+        The response to a request of an earlier session says nothing of the new one, whose first request may be under
+        way: an error, taken for the new session's, would drop the targets of that request.
         """
-        return turn.beginning == self._beginning
+        return request.beginning == self._beginning
 
-    def would_change(self, wanted: dict[K, FetchTarget]) -> bool:
+    def would_change(self, ready: dict[K, FetchTarget]) -> bool:
         """Whether the leader has other values for one of these."""
-        return any(self._asked.get(key) != asked for key, asked in wanted.items())
+        return any(self._targets.get(key) != target for key, target in ready.items())
 
-    def would_be_empty(self, unwanted: list[K]) -> bool:
-        """Whether nothing would be left to ask for without these."""
-        return self._asked.keys() <= set(unwanted)
+    def would_be_empty(self, not_ready: list[K]) -> bool:
+        """Whether no partition would be left in the session without these."""
+        return self._targets.keys() <= set(not_ready)
 
-    def asked(self, key: K, turn: FetchRequestData[K]) -> FetchTarget | None:
-        """What the turn asked of the partition; None when it did not, or when a later one has asked again."""
-        number = self._asked_in.get(key)
-        return self._asked[key] if number is not None and number <= turn.number else None
+    def target(self, key: K, request: FetchRequestData[K]) -> FetchTarget | None:
+        """The request's target of the partition; None when it had none, or when a later request has one."""
+        number = self._requested_in.get(key)
+        return self._targets[key] if number is not None and number <= request.number else None
 
-    def turn(self, wanted: dict[K, FetchTarget], unwanted: list[K]) -> FetchRequestData[K]:
-        """The next request. Without an established session `wanted` must be everything; else only what may differ."""
+    def next_request(self, ready: dict[K, FetchTarget], not_ready: list[K]) -> FetchRequestData[K]:
+        """The next request. `ready` are all partitions without an established session, else those that may differ."""
         self._number += 1
         if not self.established:
-            self._asked = dict(wanted)
-            self._asked_in = dict.fromkeys(wanted, self._number)
-            return FetchRequestData(self._number, self._beginning, self._id, self._epoch, self._asked.copy(), [])
+            self._targets = dict(ready)
+            self._requested_in = dict.fromkeys(ready, self._number)
+            return FetchRequestData(self._number, self._beginning, self._id, self._epoch, self._targets.copy(), [])
         changed: dict[K, FetchTarget] = {}
-        for key, asked in wanted.items():
-            if self._asked.get(key) != asked:
-                changed[key] = self._asked[key] = asked
-                self._asked_in[key] = self._number
-        forgotten = [key for key in unwanted if self._asked.pop(key, None) is not None]
+        for key, target in ready.items():
+            if self._targets.get(key) != target:
+                changed[key] = self._targets[key] = target
+                self._requested_in[key] = self._number
+        forgotten = [key for key in not_ready if self._targets.pop(key, None) is not None]
         for key in forgotten:
-            del self._asked_in[key]
-        turn = FetchRequestData(self._number, self._beginning, self._id, self._epoch, changed, forgotten)
+            del self._requested_in[key]
+        request = FetchRequestData(self._number, self._beginning, self._id, self._epoch, changed, forgotten)
         self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
-        return turn
+        return request
 
-    def answered(self, turn: FetchRequestData[K], error: ErrorCode, session_id: int) -> bool:
-        """Takes the answer's session over; False when its rows must not be used and everything is to be asked again.
+    def answered(self, request: FetchRequestData[K], error: ErrorCode, session_id: int) -> bool:
+        """Takes the session of the response over; False when its results must not be used and a full request is due.
 
-        For turns that are current only.
+        For requests that are current only.
         """
         if error is not ErrorCode.NONE:
             self.reset(forget_id=error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
-        if turn.epoch == INITIAL_EPOCH:
+        if request.epoch == INITIAL_EPOCH:
             # 0: the leader has no room for a session; the next request is a full one again.
             self._id = session_id
             self._epoch = 1 if session_id != NO_SESSION else INITIAL_EPOCH
@@ -120,5 +120,5 @@ class FetchSessionHandler(Generic[K]):
             self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._beginning += 1
-        self._asked = {}
-        self._asked_in = {}
+        self._targets = {}
+        self._requested_in = {}

@@ -1,4 +1,4 @@
-"""A follower's fetching of one partition: where it stands, and what each answer of the leader means.
+"""A follower's fetching of one partition: its state, and the meaning of each response of the leader.
 
 Pure. `fetcher` keeps one `FetchState` per partition, asks `decide` about every row of a Fetch response, carries the
 decision out and records the result with the functions below. A decision that needs more questions to the leader or to
@@ -6,7 +6,7 @@ the remote tier (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE) is planned
 
 Kafka's fetcher knows TRUNCATING and FETCHING and keeps the rest in its head; here the phase that a person sees is part
 of the state (`backend.tiering.phases`). A phase that follows failures stays until something succeeds, so that a retry
-each second does not look like progress. Facts: `AbstractFetcherThread`, `ReplicaFetcherThread` (KIP-101, KIP-279,
+each second does not look like progress. Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread` (KIP-101, KIP-279,
 KIP-320, KIP-405).
 """
 
@@ -22,8 +22,8 @@ from backend.tiering.phases import FollowerPhase
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
-# What a leader answers that has yet to read the metadata which made us follow it, as after every creation of a topic:
-# a matter of milliseconds, while acks=all waits for us. The first pause is this part of the back-off (31 ms of 1 s).
+# Errors of a leader that has yet to read the metadata which made us follow it, as after every creation of a topic: a
+# matter of milliseconds, while acks=all waits for us. The first pause is this part of the back-off (31 ms of 1 s).
 FIRST_PAUSE_PARTS: Final = 32
 _LEADER_BEHIND: Final = frozenset(
     {
@@ -76,7 +76,7 @@ class FetchState(NamedTuple):
 def initial_state(
     *, log_end_offset: int, high_watermark: int, latest_epoch: int | None, leader_epoch: int, wall_ms: int
 ) -> FetchState:
-    """Where a follower begins under a leader epoch. Without epochs only what is below the high watermark is trusted."""
+    """The first state under a leader epoch. Without epochs only records below the high watermark are trusted."""
     if latest_epoch is None:
         return FetchState(
             high_watermark, leader_epoch, UNDEFINED_EPOCH, True, FollowerPhase.TRUNCATING, wall_ms,
@@ -88,7 +88,7 @@ def initial_state(
 
 @dataclass(frozen=True, slots=True)
 class FetchPartitionResult:
-    """What a Fetch response says about one partition, without its records."""
+    """One partition of a Fetch response, without its records."""
 
     error: ErrorCode
     high_watermark: int = UNDEFINED_OFFSET
@@ -144,7 +144,7 @@ _TIERED: Final = ResolveTiered()
 def decide(
     state: FetchState, row: FetchPartitionResult, *, request_leader_epoch: int, log_end_offset: int
 ) -> FetchDecision:
-    """What to do about a row that `matches` the state."""
+    """The reaction to a result that `matches` the state."""
     match row.error:
         case ErrorCode.NONE:
             if row.diverging is not None:
@@ -165,7 +165,7 @@ def decide(
 
 
 def pause_ms(attempts: int, backoff_ms: float, *, behind: bool) -> float:
-    """How long to ask for nothing after so many failures before this one: doubles up to the back-off when `behind`."""
+    """The pause in ms after so many failures before this one: doubles up to the back-off when `behind`."""
     if not behind:
         return backoff_ms
     # From 2**5 on it is the whole back-off.
@@ -174,7 +174,7 @@ def pause_ms(attempts: int, backoff_ms: float, *, behind: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TruncationPoint:
-    """Where to cut; not `complete` when the next answer may show an earlier divergence."""
+    """The offset to truncate to; not `complete` when the next response may show an earlier divergence."""
 
     offset: int
     complete: bool
@@ -183,7 +183,7 @@ class TruncationPoint:
 def truncation_point(
     leader: EpochEnd, *, fetch_offset: int, log_end_offset: int, own: EpochEnd | None
 ) -> TruncationPoint:
-    """Where our log still agrees with the leader's; `own` is our end of the leader's epoch, None when there is none."""
+    """The end of our log's agreement with the leader's; `own` is our end of the leader's epoch, None: there is none."""
     if leader.end_offset == UNDEFINED_OFFSET:
         return TruncationPoint(fetch_offset, True)
     if leader.epoch == UNDEFINED_EPOCH or own is None or own.end_offset == UNDEFINED_OFFSET:

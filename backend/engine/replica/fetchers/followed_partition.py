@@ -25,7 +25,7 @@ FollowerKey = tuple[bytes, int]
 # metadata.version 4.2-IV1: followers may use ListOffsets 11 (KIP-1023).
 LIST_OFFSETS_11_LEVEL: Final = 29
 # Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth, and any that failed for
-# another reason than the one before it: what is waited for must not be told long after it has come.
+# another reason than the one before it: a cause must not be reported long after it has gone.
 ATTEMPTS_REPORTED: Final = 3
 ATTEMPTS_REPORTED_EVERY: Final = 10
 
@@ -46,7 +46,7 @@ class FollowedPartition:
         self.partition = partition
         self.key: FollowerKey = (tip.topic_id, tip.partition)
         self.leader = leader
-        # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
+        # The fetcher has given the partition up or begun again: this object may change and report nothing any more.
         self.dropped = False
         # Names why it is followed no longer, for those who explain it to people.
         self.rule: str | None = None
@@ -66,8 +66,8 @@ class FollowedPartition:
     def __str__(self) -> str:
         return str(self.partition)
 
-    def asked(self) -> FetchTarget:
-        """What the next Fetch says about this partition."""
+    def target(self) -> FetchTarget:
+        """The values of this partition in the next Fetch."""
         state, log = self.state, self.partition.log
         return FetchTarget(
             state.fetch_offset,
@@ -100,18 +100,18 @@ class FollowedPartition:
     # --- the log
 
     def prepare(self) -> None:
-        """Cuts a log without epochs to its high watermark before the first fetch."""
+        """Truncates a log without epochs to its high watermark before the first fetch."""
         if self.state.truncating:
             self.cut(self.state.fetch_offset, self.state.evidence)
 
-    def append(self, asked: FetchTarget, row: m.FetchResponse.Responses.Partitions) -> None:
+    def append(self, target: FetchTarget, row: m.FetchResponse.Responses.Partitions) -> None:
         """Takes over records, high watermark and log start of the leader. Raises KafkaError."""
         log = self.partition.log
         before = log.log_end_offset
         wall_ms = self._context.clock.time_ms()
         if row.records:
             records = memoryview(_joined(row.records))
-            info = log.append_as_follower(records, asked.leader_epoch, now_ms=wall_ms)
+            info = log.append_as_follower(records, target.leader_epoch, now_ms=wall_ms)
             self._context.count_replicated(self.partition.topic_partition, info.size_bytes)
         end = log.log_end_offset
         advanced = log.maybe_increment_high_watermark(min(row.high_watermark, end))
@@ -131,7 +131,7 @@ class FollowedPartition:
             self._context.actions.add(self.partition)
 
     def truncate(self, leader_end: EpochEnd) -> None:
-        """Cuts the log to where it agrees with the leader's. Raises KafkaError."""
+        """Truncates the log to where it agrees with the leader's. Raises KafkaError."""
         log = self.partition.log
         point = fetch_state.truncation_point(
             leader_end,
@@ -202,7 +202,7 @@ class FollowedPartition:
         if self._keeps(rebuild.next_offset, f"the remote tier has its records up to offset {rebuild.next_offset}"):
             return
         snapshot = rebuild.producer_snapshot
-        # Whatever can be wrong with the snapshot or the disk is found before anything local is dropped.
+        # A snapshot that is damaged and a disk that is full are found before anything local is dropped.
         if snapshot is not None:
             decode_snapshot(snapshot)
         self._require_space(len(rebuild.leader_epochs), len(snapshot or b""))
@@ -219,7 +219,7 @@ class FollowedPartition:
         )
 
     def _require_space(self, epochs: int, snapshot_bytes: int = 0) -> None:
-        """Raises NoSpace while the disk does not take what is written anew; the log is as it was.
+        """Raises NoSpace while the disk does not take the new files; the log is as it was.
 
         A log that was cut in part is offline until its broker starts again; one that waits goes on by itself.
         """

@@ -74,7 +74,7 @@ class LeaderEndPoint:
         raise self._missing(tip, f"ListOffsets {timestamp}")
 
     async def epoch_end(self, tip: TopicIdPartition, leader_epoch: int, epoch: int) -> EpochEnd:
-        """Where an epoch ends on the leader; -1 and -1 when undefined."""
+        """The end of an epoch on the leader; -1 and -1 when undefined."""
         topics = m.OffsetForLeaderEpochRequest.Topics
         request = m.OffsetForLeaderEpochRequest(
             replica_id=self._node_id,

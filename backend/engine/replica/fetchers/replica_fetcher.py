@@ -2,8 +2,8 @@
 
 One task keeps one long-polling Fetch at the leader. When a partition becomes ready meanwhile (new, rebuilt, its
 back-off over) a second Fetch of the same session goes out at once, which makes the leader answer the first.
-`fetch_state` says what every row means and `follower` does it; questions that take a plan run in `tier_plans`, so that
-one partition's rebuilding delays no other. Facts: `AbstractFetcherThread`, `ReplicaFetcherThread`, KIP-227.
+`fetch_state` says what every result means and `followed_partition` does it; plans run in `tier_state_runner`, so that
+one partition's rebuilding delays no other. Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread`, KIP-227.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_co
 from backend.tiering.ids import TopicIdPartition
 
 FETCH_VERSION: Final = 18
-# The session is begun anew at once; every other error of a whole response waits for the back-off.
+# A new session begins at once; every other error of a whole response waits for the back-off.
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -87,7 +87,7 @@ class ReplicaFetcher:
         return not self._followers
 
     def state_of(self, tip: TopicIdPartition) -> FetchState | None:
-        """Where a partition stands; None when it is not followed here."""
+        """The state of a partition; None when it is not followed here."""
         follower = self._followers.get((tip.topic_id, tip.partition))
         return None if follower is None else follower.state
 
@@ -140,14 +140,14 @@ class ReplicaFetcher:
     def _second_is_due(self) -> bool:
         if self._stopped or self._in_flight != 1 or not self._session.established:
             return False
-        # What is only to be forgotten can wait for the next request.
-        return self._session.would_change(self._to_ask(self._dirty)[0])
+        # A partition that is only to be forgotten can wait for the next request.
+        return self._session.would_change(self._targets(self._dirty)[0])
 
     async def _second(self) -> None:
-        # The first may have been answered since, and the next of its kind may have taken the news along. No pause
-        # between making a turn and sending it: the leader refuses epochs that come out of order.
-        if self._second_is_due() and (turn := self._next_turn()) is not None:
-            await self._exchange(turn)
+        # The first may have been answered since, and the next of its kind may have carried the change along. No pause
+        # between making a request and sending it: the leader refuses epochs that come out of order.
+        if self._second_is_due() and (request := self._next_request()) is not None:
+            await self._exchange(request)
             # The first Fetch may be waiting at the leader again, with what it knew before this answer. What came while
             # two were under way could not send one either, whether it has set `_wake` or not.
             if self._dirty:
@@ -157,66 +157,66 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         while not self._stopped:
             self._wake.clear()
-            turn = self._next_turn()
-            if turn is None:
+            request = self._next_request()
+            if request is None:
                 await self._wake.wait()
                 continue
-            await self._exchange(turn)
+            await self._exchange(request)
 
-    def _to_ask(self, keys: Iterable[FollowerKey]) -> tuple[dict[FollowerKey, FetchTarget], list[FollowerKey]]:
-        """Those of the partitions that are ready, with what to ask, and those that are not."""
+    def _targets(self, keys: Iterable[FollowerKey]) -> tuple[dict[FollowerKey, FetchTarget], list[FollowerKey]]:
+        """The partitions that are ready, with their targets, and those that are not."""
         now_ms = self._context.clock.monotonic_ms()
-        wanted: dict[FollowerKey, FetchTarget] = {}
-        unwanted: list[FollowerKey] = []
+        ready: dict[FollowerKey, FetchTarget] = {}
+        not_ready: list[FollowerKey] = []
         for key in keys:
             follower = self._followers.get(key)
             if follower is not None and follower.state.is_ready(now_ms):
                 if follower.is_throttled(now_ms):
                     self._ask_later(key, now_ms)
-                    unwanted.append(key)
+                    not_ready.append(key)
                     continue
-                wanted[key] = follower.asked()
+                ready[key] = follower.target()
             else:
-                unwanted.append(key)
-        return wanted, unwanted
+                not_ready.append(key)
+        return ready, not_ready
 
-    def _next_turn(self) -> FetchRequestData[FollowerKey] | None:
+    def _next_request(self) -> FetchRequestData[FollowerKey] | None:
         established = self._session.established
-        wanted, unwanted = self._to_ask(self._dirty if established else self._followers)
+        ready, not_ready = self._targets(self._dirty if established else self._followers)
         self._dirty = {}
-        if not wanted and (not established or self._session.would_be_empty(unwanted)):
+        if not ready and (not established or self._session.would_be_empty(not_ready)):
             self._session.reset()
             return None
-        return self._session.turn(wanted, unwanted)
+        return self._session.next_request(ready, not_ready)
 
-    def _request(self, turn: FetchRequestData[FollowerKey]) -> m.FetchRequest:
+    def _encoded(self, request: FetchRequestData[FollowerKey]) -> m.FetchRequest:
         fetch = m.FetchRequest
         topics: dict[bytes, m.FetchRequest.Topics] = {}
-        for (topic_id, index), asked in turn.changed.items():
+        for (topic_id, index), target in request.changed.items():
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = fetch.Topics(topic_id=topic_id)
             topic.partitions.append(
                 fetch.Topics.Partitions(
                     partition=index,
-                    current_leader_epoch=asked.leader_epoch,
-                    fetch_offset=asked.fetch_offset,
-                    last_fetched_epoch=asked.last_fetched_epoch,
-                    log_start_offset=asked.log_start_offset,
-                    partition_max_bytes=asked.max_bytes,
-                    high_watermark=asked.high_watermark,
+                    current_leader_epoch=target.leader_epoch,
+                    fetch_offset=target.fetch_offset,
+                    last_fetched_epoch=target.last_fetched_epoch,
+                    log_start_offset=target.log_start_offset,
+                    partition_max_bytes=target.max_bytes,
+                    high_watermark=target.high_watermark,
                 )
             )
         forgotten: dict[bytes, list[int]] = {}
-        for topic_id, index in turn.forgotten:
+        for topic_id, index in request.forgotten:
             forgotten.setdefault(topic_id, []).append(index)
         config = self._context.metadata.config
         return fetch(
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=turn.session_id,
-            session_epoch=turn.epoch,
+            session_id=request.session_id,
+            session_epoch=request.epoch,
             topics=list(topics.values()),
             forgotten_topics_data=[
                 fetch.ForgottenTopicsData(topic_id=topic_id, partitions=indexes)
@@ -227,29 +227,29 @@ class ReplicaFetcher:
             ),
         )
 
-    async def _exchange(self, turn: FetchRequestData[FollowerKey]) -> None:
+    async def _exchange(self, request: FetchRequestData[FollowerKey]) -> None:
         """One Fetch and its answer."""
         timeout_ms = self._context.metadata.config.replica_socket_timeout_ms
         self._in_flight += 1
         try:
-            answer = await self._endpoint.send(self._request(turn), FETCH_VERSION, timeout_ms=timeout_ms)
+            answer = await self._endpoint.send(self._encoded(request), FETCH_VERSION, timeout_ms=timeout_ms)
         except (KafkaError, DecodeError) as error:
-            if self._session.is_current(turn):
+            if self._session.is_current(request):
                 self._lost(f"broker {self.leader} cannot be fetched from: {error}")
             return
         finally:
             self._in_flight -= 1
         assert isinstance(answer, m.FetchResponse)
-        if not self._session.is_current(turn):
+        if not self._session.is_current(request):
             return
         error_of_all = error_code(answer.error_code)
-        if not self._session.answered(turn, error_of_all, answer.session_id):
+        if not self._session.answered(request, error_of_all, answer.session_id):
             if error_of_all not in _SESSION_ERRORS:
                 self._lost(f"broker {self.leader} refused to be fetched from: {error_of_all.name}")
             return
         for topic in answer.responses:
             for row in topic.partitions:
-                self._on_row((topic.topic_id, row.partition_index), turn, row)
+                self._on_row((topic.topic_id, row.partition_index), request, row)
 
     def _lost(self, reason: str) -> None:
         """The connection, not a partition, has a problem: everything is tried again after the back-off."""
@@ -263,14 +263,14 @@ class ReplicaFetcher:
     # --- answers
 
     def _on_row(
-        self, key: FollowerKey, turn: FetchRequestData[FollowerKey], row: m.FetchResponse.Responses.Partitions
+        self, key: FollowerKey, request: FetchRequestData[FollowerKey], row: m.FetchResponse.Responses.Partitions
     ) -> None:
         follower = self._followers.get(key)
-        asked = self._session.asked(key, turn)
-        if follower is None or asked is None:
+        target = self._session.target(key, request)
+        if follower is None or target is None:
             return
         state = follower.state
-        if not state.matches(asked.fetch_offset, asked.leader_epoch) or state.busy or state.failed:
+        if not state.matches(target.fetch_offset, target.leader_epoch) or state.busy or state.failed:
             return
         ends = row.diverging_epoch
         said = FetchPartitionResult(
@@ -280,10 +280,10 @@ class ReplicaFetcher:
             EpochEnd(ends.epoch, ends.end_offset) if ends.end_offset >= 0 else None,
         )
         decision = fetch_state.decide(
-            state, said, request_leader_epoch=asked.leader_epoch, log_end_offset=follower.partition.log.log_end_offset
+            state, said, request_leader_epoch=target.leader_epoch, log_end_offset=follower.partition.log.log_end_offset
         )
         try:
-            self._carry_out(follower, decision, asked, row)
+            self._carry_out(follower, decision, target, row)
         except KafkaError as error:
             if error.code in _DAMAGED_RECORDS:
                 self._delay(follower, f"records of broker {self.leader} were refused: {error.message}")
@@ -301,12 +301,12 @@ class ReplicaFetcher:
         self,
         follower: FollowedPartition,
         decision: fetch_state.FetchDecision,
-        asked: FetchTarget,
+        target: FetchTarget,
         row: m.FetchResponse.Responses.Partitions,
     ) -> None:
         match decision:
             case fetch_state.Append():
-                follower.append(asked, row)
+                follower.append(target, row)
             case fetch_state.Truncate(leader=leader_end):
                 follower.truncate(leader_end)
             case fetch_state.ResolveOutOfRange():

@@ -26,7 +26,7 @@ class ReplicaFetcherManager:
         self._stopping: set[tasks.Task[None]] = set()
 
     def follow(self, partition: Partition) -> None:
-        """Fetches the partition from its leader, anew when it was fetched already; from nobody without a leader."""
+        """Fetches the partition from its leader, with a new state when it was fetched already; without a leader from nobody."""
         self._remove(partition.topic_id_partition, but=partition.leader)
         address = self._address_of(partition.leader)
         if address is None:
@@ -55,7 +55,7 @@ class ReplicaFetcherManager:
             fetcher.note_isr(partition.topic_id_partition)
 
     def state_of(self, tip: TopicIdPartition) -> FetchState | None:
-        """Where a followed partition stands; None when it is not followed."""
+        """The state of a followed partition; None when it is not followed."""
         for fetcher in self._fetchers.values():
             state = fetcher.state_of(tip)
             if state is not None:
@@ -67,7 +67,7 @@ class ReplicaFetcherManager:
         return max((fetcher.max_lag() for fetcher in list(self._fetchers.values())), default=0)
 
     def reconnect(self, partitions: Iterable[Partition]) -> None:
-        """Brokers registered anew: leaders that have moved or come back are fetched from where they are now."""
+        """Brokers have registered again: leaders that have moved or come back are fetched from at their new address."""
         for leader, fetcher in list(self._fetchers.items()):
             if self._address_of(leader) != fetcher.address:
                 self._end(leader)

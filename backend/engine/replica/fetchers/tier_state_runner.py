@@ -86,7 +86,7 @@ class TierStateRunner:
         except KafkaError as error:
             self._refused(follower, error)
         except Exception as error:
-            # Whatever a metadata manager of others raises may be over soon; Kafka tries again, too.
+            # An error of any kind from a plugged-in metadata manager may be over soon; Kafka tries again, too.
             _log.exception("%s could not find out where to go on", follower)
             follower.delay(f"it could not be found out where to go on: {type(error).__name__}: {error}")
         if not follower.dropped:

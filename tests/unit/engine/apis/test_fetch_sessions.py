@@ -178,43 +178,43 @@ def asked_at(offset: int) -> FetchTarget:
 
 def test_a_follower_session_sends_only_what_changed() -> None:
     session: FetchSessionHandler[str] = FetchSessionHandler()
-    turn = session.turn({"a": asked_at(1), "b": asked_at(2)}, [])
+    turn = session.next_request({"a": asked_at(1), "b": asked_at(2)}, [])
     assert (turn.session_id, turn.epoch, set(turn.changed)) == (0, 0, {"a", "b"})
     assert session.answered(turn, ErrorCode.NONE, 77)
-    turn = session.turn({"a": asked_at(1), "b": asked_at(3)}, [])
+    turn = session.next_request({"a": asked_at(1), "b": asked_at(3)}, [])
     assert (turn.session_id, turn.epoch, set(turn.changed), turn.forgotten) == (77, 1, {"b"}, [])
-    turn = session.turn({}, ["a", "unknown"])
+    turn = session.next_request({}, ["a", "unknown"])
     assert (turn.epoch, turn.changed, turn.forgotten) == (2, {}, ["a"])
     assert session.would_be_empty(["b"])
 
 
 def test_a_row_counts_only_until_its_partition_is_asked_for_again() -> None:
     session: FetchSessionHandler[str] = FetchSessionHandler()
-    first = session.turn({"a": asked_at(1), "b": asked_at(1)}, [])
+    first = session.next_request({"a": asked_at(1), "b": asked_at(1)}, [])
     session.answered(first, ErrorCode.NONE, 77)
-    second = session.turn({"b": asked_at(2)}, [])
-    third = session.turn({"a": asked_at(5)}, [])
-    assert session.asked("a", second) is None, "asked again by the third"
-    assert session.asked("b", second) == asked_at(2)
-    assert session.asked("b", third) == asked_at(2)
-    assert session.asked("a", third) == asked_at(5)
+    second = session.next_request({"b": asked_at(2)}, [])
+    third = session.next_request({"a": asked_at(5)}, [])
+    assert session.target("a", second) is None, "asked again by the third"
+    assert session.target("b", second) == asked_at(2)
+    assert session.target("b", third) == asked_at(2)
+    assert session.target("a", third) == asked_at(5)
 
 
 def test_a_refused_session_is_begun_anew_with_everything() -> None:
     session: FetchSessionHandler[str] = FetchSessionHandler()
-    session.answered(session.turn({"a": asked_at(1)}, []), ErrorCode.NONE, 77)
-    assert not session.answered(session.turn({}, []), ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+    session.answered(session.next_request({"a": asked_at(1)}, []), ErrorCode.NONE, 77)
+    assert not session.answered(session.next_request({}, []), ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
     assert not session.established
-    turn = session.turn({"a": asked_at(1)}, [])
+    turn = session.next_request({"a": asked_at(1)}, [])
     assert (turn.session_id, turn.epoch) == (77, 0), "names the old session so that the leader drops it"
     assert not session.answered(turn, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert session.turn({"a": asked_at(1)}, []).session_id == 0
+    assert session.next_request({"a": asked_at(1)}, []).session_id == 0
 
 
 def test_without_a_slot_every_request_is_a_full_one() -> None:
     session: FetchSessionHandler[str] = FetchSessionHandler()
     for _ in range(2):
-        turn = session.turn({"a": asked_at(1)}, [])
+        turn = session.next_request({"a": asked_at(1)}, [])
         assert (turn.session_id, turn.epoch, set(turn.changed)) == (0, 0, {"a"})
         assert session.answered(turn, ErrorCode.NONE, 0)
 
@@ -237,7 +237,9 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
         if not wanted:
             continue
         everything = {index: asked_at(offset) for index, offset in wanted.items()}
-        turn: FetchRequestData[int] = client.turn(everything, [index for index in range(6) if index not in wanted])
+        turn: FetchRequestData[int] = client.next_request(
+            everything, [index for index in range(6) if index not in wanted]
+        )
         asked = request(
             turn.session_id,
             turn.epoch,
