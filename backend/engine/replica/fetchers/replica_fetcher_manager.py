@@ -26,7 +26,7 @@ class ReplicaFetcherManager:
         self._stopping: set[tasks.Task[None]] = set()
 
     def follow(self, partition: Partition) -> None:
-        """Fetches the partition from its leader, with a new state when it was fetched already; without a leader from nobody."""
+        """Fetches the partition from its leader, and begins again when it did already; without a leader from nobody."""
         self._remove(partition.topic_id_partition, but=partition.leader)
         address = self._address_of(partition.leader)
         if address is None:
