@@ -31,7 +31,7 @@ class BrokerSessions:
         self._sessions: dict[int, BrokerSession] = {}
 
     def update(self, image: MetadataImage, now_ms: float) -> None:
-        """Follows an image: new lives of brokers get a session, brokers that are gone lose theirs."""
+        """Follows an image: a broker's new registration begins a session, an unregistered broker loses its own."""
         for broker in image.brokers.values():
             session = self._sessions.get(broker.id)
             if session is None or session.broker_epoch != broker.epoch:
@@ -85,7 +85,7 @@ class BrokerSessions:
         return [broker_id for _, broker_id in sorted(over)]
 
     def progress(self, image: MetadataImage, broker_id: int) -> ShutdownProgress:
-        """What decides whether a broker in controlled shutdown may go."""
+        """The offsets that decide whether a broker in controlled shutdown may stop."""
         active = [session.metadata_offset for other, session in self._sessions.items() if image.is_active(other)]
         session = self._sessions.get(broker_id)
         return ShutdownProgress(

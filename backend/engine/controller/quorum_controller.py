@@ -1,8 +1,9 @@
 """The active controller: one task carries out commands one after another, each against the newest image (KIP-631).
 
 A command's records are checked against the image, appended to the metadata log, and answered once they are committed,
-that is, on the disks of most voters. All commands that wait meanwhile share the next round. Whoever leads the metadata
-quorum is the active controller; the others are standbys, which only follow the log, so that each can take over at once.
+that is, on the disks of most voters. All commands that wait meanwhile share the next round. The leader of the
+metadata quorum is the active controller; the other controllers are standbys, which only follow the log, so that each
+can take over at once.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Controller:
         on_failure: Callable[[str], None] | None = None,
     ) -> None:
         """`metadata` is started already. `channel` is the way to the active controller, where there can be another;
-        `on_failure` is told when the controller has stopped by itself.
+        `on_failure` is called with the reason when the controller has stopped by itself.
         """
         self._ports = ports
         self._config = config
@@ -111,7 +112,7 @@ class Controller:
 
     @property
     def _start_of_all(self) -> ClusterStart | None:
-        """What elections have to wait for while the whole cluster starts."""
+        """The brokers that elections wait for while the whole cluster starts."""
         return None if self._start_wait is None else self._start_wait.start
 
     @property
@@ -134,7 +135,7 @@ class Controller:
         return self._failure
 
     def leader_address(self, listener_name: str) -> tuple[str, int]:
-        """Where the leader's listener of that name is, from the metadata or else the settings; ("", 0) unknown."""
+        """Host and port of the leader's listener of that name, from metadata, else settings; ("", 0) unknown."""
         leader = self.image.controllers.get(self.raft.leader_id)
         endpoint = (
             next((candidate for candidate in leader.endpoints if candidate.name == listener_name), None)
@@ -222,9 +223,9 @@ class Controller:
         return await self.submit("heartbeat", command)
 
     def deleted_partitions_offline(self) -> Sequence[DeletedPartition]:
-        """Partitions of deleted tiered topics that no broker serves any more, and that nobody has told the remote tier.
+        """Partitions of deleted tiered topics that no broker serves any more, unless the remote tier is informed.
 
-        A standby tells nobody.
+        Empty on a standby.
         """
         if not self.is_active:
             return ()
@@ -301,7 +302,7 @@ class Controller:
         finally:
             self._active_epoch = -1
             self._start_wait = None
-            # What was not committed may be replaced by the next leader: the log will tell.
+            # Records that were not committed may be replaced by the next leader's.
             self._newest = self.image
             self._refuse_all("The controller leads no longer")
             for helper in helpers:
@@ -318,7 +319,7 @@ class Controller:
         self._wake.set()
 
     async def _begin(self) -> None:
-        """An empty log becomes a cluster's, and the metadata tells where this controller listens."""
+        """Writes the first records of an empty log, and this controller's registration."""
         try:
             await self.submit("bootstrap", partial(bootstrap, config=self._config))
             await self.submit("register controller", self._registration.command)
@@ -338,7 +339,7 @@ class Controller:
             while self._queue and len(taken) < COMMANDS_PER_FLUSH_MAX:
                 waiting = self._queue.popleft()
                 if waiting.answer.done():
-                    # Whoever asked has gone away; nothing was promised.
+                    # The client has gone away, and nothing was promised to it.
                     continue
                 taken.append(waiting)
                 answers.append(await self._carry_out(waiting, epoch))
@@ -361,7 +362,7 @@ class Controller:
                 _answer(waiting, None, error)
             return
         except tasks.Cancelled:
-            # What was appended may or may not survive: the next start will know.
+            # Appended records may or may not be committed: the next start will know.
             for waiting in taken:
                 _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down"))
             raise
@@ -389,7 +390,7 @@ class Controller:
         if any(map(_may_leave_nobody, result.records)):
             self._nobody_may_lead = True
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in result.records):
-            # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
+            # An operator who allows unclean elections wants leaders now, not at the next periodic task.
             tasks.spawn(
                 self._periodic.do("elect unclean leaders", self._periodic.elect_unclean), name="unclean elections"
             )
@@ -410,7 +411,7 @@ def _may_leave_nobody(record: object) -> bool:
 def _worked_out(
     command: Command[R], newest: MetadataImage, end_offset: int, epoch: int
 ) -> tuple[ControllerResult[R], MetadataImage | None, int]:
-    """What a command gives, and the image with its records and their last offset; no image when there are none."""
+    """A command's result, and the image with its records and their last offset; no image when it has no records."""
     result = command(newest)
     last_offset = end_offset + len(result.records) - 1
     if not result.records:

@@ -29,7 +29,7 @@ from backend.protocol.errors import KafkaError
 
 # Elections do not wait for a look: each unfencing looks by itself.
 LOOK_MS: Final = 250
-# Brokers of one process come back within less: nobody has to be told of those waits.
+# Brokers of one process come back within less: those waits are not worth a log line.
 TELL_AFTER_MS: Final = 1000
 # Partitions and brokers that one line of the log names.
 PARTITIONS_NAMED_MAX: Final = 3
@@ -56,7 +56,7 @@ class StartWait:
 
     @property
     def start(self) -> ClusterStart | None:
-        """What elections have to wait for; None once they wait for nobody."""
+        """The brokers that elections wait for; None once they wait for none."""
         return None if self._start is None or self._start.goes_on else self._start
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
@@ -105,7 +105,7 @@ class StartWait:
         self._seen = seen
 
     def _opens_its_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
-        """Whether it has registered and lives."""
+        """Whether the broker has registered again and sends heartbeats."""
         broker = image.brokers.get(broker_id)
         here = broker is not None and not start.is_former_life(broker) and not broker.in_controlled_shutdown
         return here and self._sessions.alive(broker_id, now_ms)

@@ -1,7 +1,7 @@
 """The partitions of a coordinator's topic that this broker leads: taken over, read, written to, given up.
 
-Groups live in `__consumer_offsets`, transactional ids in `__transaction_state`; `ShardKind` says what differs. Facts:
-Kafka's `CoordinatorRuntime`, `TransactionStateManager`.
+Groups live in `__consumer_offsets`, transactional ids in `__transaction_state`; `ShardKind` has what differs.
+Kafka: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backend.protocol.record_batches.record_batch import build_batch
 from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import TopicPartition
 
-# What clients are told when records could not be written.
+# Error codes for clients when records could not be written.
 _STORE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -54,7 +54,7 @@ class CoordinatorShard(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many groups or ids it has."""
+        """The number of groups or ids in the shard."""
 
     @property
     def leader_epoch_changed(self) -> bool:
@@ -64,7 +64,7 @@ class CoordinatorShard(ABC):
     @property
     @abstractmethod
     def is_outdated(self) -> bool:
-        """It is to be read anew, although this broker still leads the partition."""
+        """Whether it has to be read again, although this broker still leads the partition."""
 
     @abstractmethod
     async def load(self, passed_over: UnreadableRecords) -> int:
@@ -78,7 +78,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 @dataclass(frozen=True, slots=True)
 class ShardKind(Generic[S]):
-    """What is coordinated: `name` in messages, the shard's class, and the error of records that are too large."""
+    """A kind of shard: its `name` in messages, its class, and the error code of records that are too large."""
 
     name: str
     shard: type[S]
@@ -168,7 +168,7 @@ class CoordinatorShards(Generic[S]):
         return iter(list(self._shards.values()))
 
     def holds(self, shard: S) -> bool:
-        """Whether the shard is still this broker's, and has not been read anew since."""
+        """Whether the shard is still this broker's, and has not been replaced by a later read."""
         return self._shards.get(shard.index) is shard
 
     def at(self, index: int) -> S | None:

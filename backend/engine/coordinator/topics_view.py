@@ -1,4 +1,4 @@
-"""What the coordinator knows about topics: a small value made from a metadata image, for decisions that stay pure."""
+"""A small view of topics, made from a metadata image, so that the coordinator's decisions stay pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a voter has acknowledged the metadata log, noted outside that log's folder.
+"""The end up to which a voter has acknowledged the metadata log, noted outside that log's folder.
 
 A metadata folder that was put back from an older copy looks whole. What the voter had acknowledged since may be
 committed with its help, so it must not vote as if it never had. The note is written after each flush, before the
@@ -63,7 +63,7 @@ class AcknowledgedFiles:
         self._failed: set[str] = set()
 
     def read(self) -> Acknowledged | None:
-        """The most that any of the notes tells; None when there is none that can be read."""
+        """The highest end and epoch of all notes; None when none can be read."""
         stored = []
         for path in self.paths:
             try:
@@ -76,7 +76,7 @@ class AcknowledgedFiles:
         return Acknowledged(max(entry.end for entry in stored), max(entry.leader_epoch for entry in stored))
 
     def write(self, acknowledged: Acknowledged, *, sync: bool = False) -> None:
-        """What is noted is on the device. A place that takes no note is left out, with one warning.
+        """Writes the note to the device in every place. A place that cannot be written is left out, with one warning.
 
         `sync`: a note of less than before must not be lost with the machine's power.
         """

@@ -6,9 +6,9 @@ committed: `voter_progress`.
         └──────────────────────┴─────────────────────────────────┴──────── follower ◄──────┴─────────────────────┘
 
 Each function takes a state and what has happened and gives the next state with effects; it waits for nothing. The
-driver (`node`) writes `durable` down before it sends or answers anything that follows from it, and carries effects out
-in their order. Time (ms, monotonic) and chance come in a `Now`. Terms as in Kafka's `QuorumState`; a vote, once
-given in an epoch, is kept through all roles of that epoch, so that nobody can win it twice.
+driver (`raft_node`) writes `durable` down before it sends or answers anything that follows from it, and carries the
+effects out in their order. Time (ms, monotonic) and randomness come in a `Now`. Terms as in Kafka's `QuorumState`; a
+vote, once given in an epoch, is kept through all roles of that epoch, so that no epoch is won twice.
 """
 
 from __future__ import annotations
@@ -88,20 +88,20 @@ def start(
 
 
 def _first_deadline(state: RaftState, now: Now) -> float:
-    """A start waits for no timeout: a pre-vote tells at once whether there is a leader, and disturbs none (KIP-996).
+    """A start waits for no timeout: a pre-vote shows at once whether there is a leader, and disturbs none (KIP-996).
 
     The voters of a cluster that starts as a whole ask one after the other, so that they do not split the votes.
     """
-    place = state.voters.index(state.node_id) + now.draw / 2
+    place = state.voters.index(state.node_id) + now.jitter / 2
     return now.ms + state.timing.election_timeout_ms * place / START_PLACES
 
 
 def _election_deadline(timing: Timing, now: Now) -> float:
-    return now.ms + timing.election_timeout_ms * (1 + now.draw)
+    return now.ms + timing.election_timeout_ms * (1 + now.jitter)
 
 
 def tick(state: RaftState, log_end: LogEnd, now: Now) -> Transition:
-    """What time brings; nothing before `deadline_ms`."""
+    """The step of a passed deadline; nothing changes before `deadline_ms`."""
     if now.ms < state.deadline_ms:
         return state, ()
     match state.role:
@@ -233,7 +233,7 @@ def _become_unattached(state: RaftState, epoch: int, now: Now) -> RaftState:
         leader_heard=False,
         granted=frozenset(),
         refused=frozenset(),
-        # Whoever waits already goes on waiting: a candidate that cannot win must not keep the others from trying.
+        # An election timeout that runs goes on: a candidate that cannot win must not keep the others from trying.
         deadline_ms=(
             NEVER if not state.is_voter else state.deadline_ms if waiting else _election_deadline(state.timing, now)
         ),
@@ -317,7 +317,7 @@ def vote_answered(
     now: Now,
     abstains: bool = False,
 ) -> Transition:
-    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `observe_epoch` before.
+    """A response to the Vote that was sent in `epoch`; newer epochs in it go to `observe_epoch` before.
 
     `abstains`: the voter refuses because it is catching up itself.
     """
@@ -343,7 +343,7 @@ def vote_answered(
         return (_become_candidate if pre_vote else _become_leader)(state, log_end, now)
     if len(state.voters) - len(state.refused) < needed:
         # Lost: the next try follows after a pause that differs from the other candidates'.
-        pause_ms = min(state.timing.backoff_max_ms * now.draw, max(0.0, state.deadline_ms - now.ms))
+        pause_ms = min(state.timing.backoff_max_ms * now.jitter, max(0.0, state.deadline_ms - now.ms))
         if pre_vote and state.leader_id != NOBODY:
             return _become_follower(state, state.epoch, state.leader_id, now), ()
         return replace(state, deadline_ms=now.ms + pause_ms), ()
@@ -385,7 +385,7 @@ def end_epoch_asked(
     if state.role is not RaftRole.FOLLOWER:
         return state, ErrorCode.NONE
     place = preferred.index(state.node_id) if state.node_id in preferred else len(preferred)
-    pause_ms = 0.0 if place == 0 else state.timing.backoff_max_ms * (place + now.draw) / 2
+    pause_ms = 0.0 if place == 0 else state.timing.backoff_max_ms * (place + now.jitter) / 2
     # The epoch has no leader any more, but this node stays its follower: it must not vote in it again.
     return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, now.ms + pause_ms)), ErrorCode.NONE
 
@@ -401,7 +401,7 @@ def leader_answered(state: RaftState, now: Now) -> RaftState:
 def own_disk_begins(state: RaftState) -> RaftState:
     """A follower writes what its leader sent and asks for nothing until `leader_answered`.
 
-    A slow disk of its own is no silence of the leader's, and it could not lead either.
+    A slow disk of this node is not the leader's silence, and such a node could not lead either.
     """
     return replace(state, deadline_ms=NEVER) if state.role is RaftRole.FOLLOWER else state
 
@@ -410,7 +410,7 @@ def leader_unreachable(state: RaftState, now: Now) -> RaftState:
     """The leader's address takes no connection: an election need not wait for the fetch timeout."""
     if state.role is not RaftRole.FOLLOWER:
         return state
-    soon_ms = now.ms + state.timing.backoff_max_ms * (0.1 + now.draw)
+    soon_ms = now.ms + state.timing.backoff_max_ms * (0.1 + now.jitter)
     return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, soon_ms))
 
 

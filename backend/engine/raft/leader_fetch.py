@@ -19,7 +19,7 @@ _Answer = m.FetchResponse.Responses.Partitions
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What the answer depends on."""
+    """The part of the leader's state that the response depends on."""
 
     leader_id: int
     epoch: int
@@ -99,7 +99,7 @@ def _needs_snapshot(request: _Asked, view: LogView) -> bool:
     if earliest is None:
         return False
     if offset == 0:
-        # Whoever has nothing gets there sooner by a snapshot, even while the log still begins at 0.
+        # An empty replica catches up sooner by a snapshot, even while the log still begins at 0.
         return True
     at_start = offset == view.start_offset and epoch != earliest.epoch
     return offset < view.start_offset or at_start or epoch < earliest.epoch
@@ -111,7 +111,7 @@ def has_records(answer: _Answer) -> bool:
 
 
 def is_diverging(answer: _Answer) -> bool:
-    """Whether the answer tells the other side to truncate."""
+    """Whether the response makes the follower truncate."""
     return answer.diverging_epoch.end_offset >= 0
 
 

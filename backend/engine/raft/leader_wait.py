@@ -25,7 +25,7 @@ class LeaderWait:
         self._answers: dict[int, tuple[float, bool]] = {}
         self._leaderless_looks = 0
         self._heard_ms = self._said_ms = 0.0
-        # What it waits for now; None while there is a leader.
+        # The reason why there is no leader; None while there is one.
         self.text: str | None = None
 
     def answered(self, voter: int, abstains: bool, now_ms: float) -> None:

@@ -1,7 +1,7 @@
-"""A follower's side of the metadata log: asks the leader for more, truncates where logs part, fetches snapshots.
+"""A follower's copy of the metadata log: fetches from the leader, truncates where logs diverge, fetches snapshots.
 
-What a voter has fetched is on its disk before the next fetch says so: that is what the leader counts. Voters are told
-who leads; an observer asks the voters in turn until one of them knows.
+Fetched records are on a voter's disk before its next fetch, because the leader counts that fetch's offset as
+replicated. The leader announces itself to voters; an observer asks the voters in turn until one of them knows it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MetadataFetcher:
         self._partial: PartialSnapshot | None = None
         # An observer's: the epoch and leader that did not answer, and how often it has asked somebody else.
         self._silent: tuple[int, int] | None = None
-        self._asked_around = node_id
+        self._probes = node_id
 
     def _follows(self) -> bool:
         state = self._node.state
@@ -118,13 +118,13 @@ class MetadataFetcher:
             return True
         return state.role is RaftRole.FOLLOWER and state.leader_id in self._voters
 
-    def _whom_to_ask(self, state: RaftState) -> int:
+    def _next_voter(self, state: RaftState) -> int:
         heard = state.leader_id in self._voters and (state.epoch, state.leader_id) != self._silent
         if state.role is RaftRole.FOLLOWER or heard:
             return state.leader_id
         voters = sorted(self._voters)
-        self._asked_around += 1
-        return voters[self._asked_around % len(voters)]
+        self._probes += 1
+        return voters[self._probes % len(voters)]
 
     async def run(self) -> None:
         """Until cancelled, or until the log fails."""
@@ -157,7 +157,7 @@ class MetadataFetcher:
     async def _unreachable(self, sent_in: RaftState) -> None:
         def change(state: RaftState, now: Now) -> Transition:
             same = state.epoch == sent_in.epoch and state.leader_id == sent_in.leader_id
-            # Once for each silence: every further failure would only draw another time.
+            # Once for each silence: every further failure would only draw another delay.
             return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()
 
         await self._node.step(change)
@@ -186,7 +186,7 @@ class MetadataFetcher:
     async def _fetch_once(self, state: RaftState) -> None:
         node = self._node
         timeout_ms = FETCH_WAIT_MS + self._timeout_ms
-        request, voter = self._request(state), self._whom_to_ask(state)
+        request, voter = self._request(state), self._next_voter(state)
         response = cast(m.FetchResponse, await self._voters[voter].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
         if response.error_code:
             node.refused(voter, response.error_code)
@@ -204,13 +204,12 @@ class MetadataFetcher:
             snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
             await self._fetch_snapshot(state, snapshot_id)
             return
-        if not self._is_news(partition):
+        if not self._has_changes(partition):
             return
-        await tasks.shield(
-            tasks.start(self._take(state, request.topics[0].partitions[0].fetch_offset, partition), name="raft append")
-        )
+        offset = request.topics[0].partitions[0].fetch_offset
+        await tasks.shield(tasks.start(self._apply_records(state, offset, partition), name="raft append"))
 
-    def _is_news(self, partition: _Partition) -> bool:
+    def _has_changes(self, partition: _Partition) -> bool:
         """Twice a second there is none."""
         return (
             len(as_buffer(partition.records)) > 0
@@ -228,7 +227,7 @@ class MetadataFetcher:
         )
         return _same(now, sent_in)
 
-    async def _take(self, sent_in: RaftState, offset: int, partition: _Partition) -> None:
+    async def _apply_records(self, sent_in: RaftState, offset: int, partition: _Partition) -> None:
         node, log = self._node, self._metadata_log
 
         def still_follows() -> bool:
@@ -244,12 +243,12 @@ class MetadataFetcher:
                 self._append(records, sent_in.epoch)
         grown = log.end_offset != offset
 
-        def told(state: RaftState, now: Now) -> Transition:
+        def take_high_watermark(state: RaftState, now: Now) -> Transition:
             # The leader has it on a majority, whatever this disk still lacks.
-            updated = _told(state, sent_in, partition.high_watermark, log.end_offset)
+            updated = _committed_by_leader(state, sent_in, partition.high_watermark, log.end_offset)
             return (q.own_disk_begins(updated) if grown and _same(state, sent_in) else updated), ()
 
-        await node.step(told)
+        await node.step(take_high_watermark)
         if not grown:
             await node.admit()
             return
@@ -293,7 +292,7 @@ class MetadataFetcher:
         if snapshot_id.end_offset <= min(log.high_watermark, log.end_offset):
             raise MetadataLogFailed(f"the leader offers snapshot {snapshot_id} of what is committed here already")
         if self._partial is not None and self._partial.id != snapshot_id:
-            await self._forget()
+            await self._discard_partial()
         if self._partial is None:
             unique = self._ports.random.uuid().hex()
             folder, disk = log.dir, self._ports.disk
@@ -309,7 +308,7 @@ class MetadataFetcher:
         try:
             await workers.run(partial.check)
         except BadSnapshot:
-            await self._forget()
+            await self._discard_partial()
             raise
         await self._on_disk(partial.freeze)
         self._partial = None
@@ -352,14 +351,14 @@ class MetadataFetcher:
         )
         if response.error_code or not response.topics:
             # A leader of Apache Kafka 4.3.1 answers every error of the partition like this.
-            await self._forget()
+            await self._discard_partial()
             node.refused(sent_in.leader_id, response.error_code)
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
             return None
         result = response.topics[0].partitions[0]
         await node.observe_epoch(result.current_leader.leader_epoch, result.current_leader.leader_id)
         if result.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
-            await self._forget()
+            await self._discard_partial()
             return None
         if result.error_code:
             raise error_for(result.error_code)
@@ -370,7 +369,7 @@ class MetadataFetcher:
         position = partial.size_bytes
         fits = position + len(data) <= result.size and (len(data) or result.size == position)
         if got != partial.id or result.position != position or not fits:
-            await self._forget()
+            await self._discard_partial()
             raise BadSnapshot(
                 f"asked for snapshot {partial.id} from byte {position}, and got {got} from {result.position}"
             )
@@ -384,12 +383,12 @@ class MetadataFetcher:
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
                 raise
-            await self._forget()
+            await self._discard_partial()
             raise NoSpace(
                 f"no space is left for the snapshot in {self._metadata_log.dir}; free some, and it is fetched again"
             ) from error
 
-    async def _forget(self) -> None:
+    async def _discard_partial(self) -> None:
         partial, self._partial = self._partial, None
         if partial is not None:
             await self._ports.workers.run(partial.discard)
@@ -400,5 +399,5 @@ def _same(state: RaftState, sent_in: RaftState) -> bool:
     return follows and (state.epoch, state.leader_id) == (sent_in.epoch, sent_in.leader_id)
 
 
-def _told(state: RaftState, sent_in: RaftState, high_watermark: int, own_end: int) -> RaftState:
+def _committed_by_leader(state: RaftState, sent_in: RaftState, high_watermark: int, own_end: int) -> RaftState:
     return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, sent_in) else state

@@ -103,7 +103,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     def opened() -> tuple[UnifiedLog, SnapshotFiles, VoterDirectoryHistory]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
         log.flush_before_roll = True
-        # What a process that was killed has left to the operating system is vouched for from now on.
+        # Records that a killed process has left to the operating system count as flushed from now on.
         active = FlushWork((log.active_segment.log_path,), log.dir, log.log_end_offset, epochs_dirty=False)
         sync_files(ports.disk, active)
         _restore_epochs(log)
@@ -119,7 +119,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
 
 
 def _directories(log: UnifiedLog, snapshots: SnapshotFiles) -> VoterDirectoryHistory:
-    """What snapshot and log say of the voters. CorruptLog, OSError."""
+    """The voters' directories from snapshot and log. CorruptLog, OSError."""
     latest = snapshots.latest
     history, offset = VoterDirectoryHistory(), log.log_start_offset
     snapshot = snapshots.voter_directories(latest) if latest is not None and latest.end_offset >= offset else None
@@ -183,7 +183,7 @@ class MetadataLog:
     ) -> None:
         self._ports = ports
         self._voter_directories = directories or VoterDirectoryHistory()
-        # Where a voter's progress is noted outside this folder; None while the node is none.
+        # The files outside this folder that note a voter's progress; None while the node is no voter.
         self.acknowledged: AcknowledgedFiles | None = None
         # The newest epoch that the voter has taken part in, for that note.
         self.leader_epoch = 0
@@ -221,7 +221,7 @@ class MetadataLog:
 
     @property
     def end(self) -> LogEnd:
-        """How complete this log is, for votes."""
+        """The log's last epoch and end offset, which votes compare."""
         return LogEnd(self.last_epoch, self.end_offset)
 
     @property
@@ -368,7 +368,7 @@ class MetadataLog:
         self.wake()
 
     async def flush(self) -> int:
-        """What has been appended until this call reaches the device; everything below the returned offset is there."""
+        """Flushes all records that are appended before this call; all below the returned offset is on the device."""
         async with self._disk_turn:
             log = self._log
             up_to = log.log_end_offset
@@ -457,9 +457,9 @@ class MetadataLog:
                 self._log.delete_old_segments(now_ms)
             except KafkaError as error:
                 raise MetadataLogFailed(error.message) from error
-            doomed = self.snapshots.forget_before(start)
-            removed += len(doomed)
-            await self._remove([*doomed, *self._log.take_deleted_paths()])
+            expired = self.snapshots.forget_before(start)
+            removed += len(expired)
+            await self._remove([*expired, *self._log.take_deleted_paths()])
 
     async def _remove(self, paths: list[str]) -> None:
         def remove() -> None:

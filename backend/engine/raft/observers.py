@@ -1,4 +1,4 @@
-"""Who follows the metadata log without a vote, as its leader sees it (Kafka's LeaderState.observers)."""
+"""Followers of the metadata log without a vote, as its leader sees them (Kafka's LeaderState.observers)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Observers:
         return self._observers.get(replica_id)
 
     def current(self, now_ms: int) -> list[ObserverProgress]:
-        """Those whose session is not over, by id."""
+        """The observers whose session is not over, by id."""
         alive = [
             observer for observer in self._observers.values() if now_ms - observer.last_fetch_ms < SESSION_TIMEOUT_MS
         ]

@@ -1,8 +1,8 @@
-"""A node of the metadata quorum: carries out what the state machine (`quorum`) decides (Kafka's KafkaRaftClient).
+"""A node of the metadata quorum: carries out what the state machine (`election`) decides (Kafka's KafkaRaftClient).
 
 One step at a time: the state machine's answer is on disk before anything that follows from it is sent. Beside the steps
-run a flusher for what nobody waits for, a fetcher that asks the leader for more, and, on voters, a clock. A node that
-has no vote is an observer (KIP-595).
+run a flusher for records that no caller waits for, a fetcher that follows the leader, and, on voters, a timer. A node
+without a vote is an observer (KIP-595).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
 from backend.tiering.ids import uuid_text
 
-# How long a stop waits for the others to hear that this leader resigns.
+# Limit for sending the resignation of a leader that stops to the other voters.
 RESIGN_TIMEOUT_MS: Final = 500.0
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class QuorumMismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VoterAddress:
-    """Where a voter's controller listener is."""
+    """Host and port of a voter's controller listener."""
 
     host: str
     port: int
@@ -173,7 +173,7 @@ class RaftNode:
         return self._state.is_leader and self._state.epoch == epoch and self.failure is None
 
     def view(self) -> LogView:
-        """What the answer to a fetch depends on."""
+        """The part of this node's state that the response to a fetch depends on."""
         return LogView(
             self.leader_id,
             self.epoch,
@@ -267,7 +267,7 @@ class RaftNode:
 
     # --- steps
 
-    def _moment(self) -> Now:
+    def _now(self) -> Now:
         return Now(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
 
     async def step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
@@ -277,9 +277,9 @@ class RaftNode:
 
     async def _step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
         async with self._turn:
-            before, moment = self._state, self._moment()
-            current = q.log_changed(before, self.log.end, self.log.directories, moment)
-            state, effects = change(current, moment)
+            before, now = self._state, self._now()
+            current = q.log_changed(before, self.log.end, self.log.directories, now)
+            state, effects = change(current, now)
             self.log.acknowledged = self._acknowledged if state.standing is VoterStanding.MEMBER else None
             if self.is_in_voters and state.durable != before.durable:
                 try:
@@ -384,7 +384,7 @@ class RaftNode:
         await self.step(lambda state, now: (voter_progress.flushed(state, end), ()))
 
     def flush_soon(self) -> None:
-        """What has been appended goes to the device, and nobody waits for it."""
+        """Flushes appended records soon; the caller does not wait for it."""
         self._unflushed.set()
 
     async def _flush_always(self) -> None:

@@ -1,6 +1,6 @@
-"""One node's place in the metadata quorum as values: its state, what happens to it, and the effects of a step.
+"""One node's place in the metadata quorum as values: its state, its events, and the effects of a step.
 
-`quorum` has the functions that lead from one state to the next. Terms as in Kafka's `QuorumState` (KIP-595).
+`election` has the functions that lead from one state to the next. Terms as in Kafka's `QuorumState` (KIP-595).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER: Final = float("inf")
 
 
 class RaftRole(StrEnum):
-    """What a node is in its epoch. VOTED is unattached with a vote given; OBSERVER is also a voter that catches up."""
+    """A node's role in its epoch. VOTED is unattached with a vote given; OBSERVER is also a voter that catches up."""
 
     UNATTACHED = "unattached"
     VOTED = "voted"
@@ -45,10 +45,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When something happens, ms, and a number drawn from [0, 1) for what must differ between nodes."""
+    """The time of a step, ms (monotonic), and a random number of [0, 1) for delays that must differ between nodes."""
 
     ms: float
-    draw: float = 0.5
+    jitter: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,13 +96,13 @@ class RaftState:
     epoch_start: int = -1
     flushed_end: int = 0
     progress: Map[int, VoterProgress] = field(default_factory=Map)
-    # Leader: voters that voted for it, with their directories; None until the first fetch tells.
+    # Leader: voters that voted for it, with their directories; None until a voter's first fetch.
     trusted: Map[int, bytes | None] = field(default_factory=Map)
     high_watermark: int = 0
 
     @property
     def durable(self) -> QuorumState:
-        """What must be on disk before anybody is told."""
+        """The part of the state that is on disk before any message follows from it."""
         return QuorumState(self.leader_id, self.epoch, self.voted_id, self.voters, self.directory_id, self.standing)
 
     @property

@@ -26,7 +26,7 @@ SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 CORRUPT_SUFFIX: Final = ".checkpoint.corrupt"
-# What a bootstrap.checkpoint and an empty log have; never a file in the log's folder.
+# The id of a bootstrap.checkpoint and of an empty log; never a file in the log's folder.
 BOOTSTRAP_ID: Final = (0, 0)
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _HEADER_BYTES: Final = 4096
@@ -141,7 +141,7 @@ def last_contained_ms(value: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What retention weighs; `written_ms` is when somebody wrote it, whoever fetched it since."""
+    """A snapshot's size and times for retention; `written_ms` is when it was written, also if it was fetched since."""
 
     id: SnapshotId
     size_bytes: int
@@ -185,7 +185,7 @@ class SnapshotFiles:
         self._disk = disk
         self.folder = folder
         self._ids: list[SnapshotId] = []
-        # Of each: time of the last record that it stands for, and time of its own first batch.
+        # Times of each: of the last record that it contains, and of its first batch.
         self._times: dict[SnapshotId, tuple[int, int]] = {}
         for name in disk.list_dir(folder):
             parsed = parse_file_name(name)
@@ -224,7 +224,7 @@ class SnapshotFiles:
             file.close()
 
     def stored(self) -> list[StoredSnapshot]:
-        """What retention weighs, oldest first. A file whose header cannot be read counts as of 1970."""
+        """The snapshots for retention, oldest first. A file whose header cannot be read counts as of 1970."""
         return [
             StoredSnapshot(snapshot_id, self.size(snapshot_id), *self._times_of(snapshot_id))
             for snapshot_id in self.ids
@@ -248,7 +248,7 @@ class SnapshotFiles:
     def voter_directories(self, snapshot_id: SnapshotId) -> VoterDirectories | None:
         """By which directory each voter is known, which stands right behind the header. OSError.
 
-        None for a file whose beginning is damaged: its log may tell.
+        None for a file whose beginning is damaged: the log may have the times.
         """
         head = self.read_part(snapshot_id, 0, _HEADER_BYTES)
         try:
@@ -316,7 +316,7 @@ class PartialSnapshot:
             pass
 
     def freeze(self) -> int:
-        """fsync, close, rename, fsync of the folder; the size. It counts once `SnapshotFiles.added` is told."""
+        """fsync, close, rename, fsync of the folder; the size. It counts from `SnapshotFiles.added` on."""
         file, self._file = self._file, None
         assert file is not None, "frozen or discarded"
         size = file.size()

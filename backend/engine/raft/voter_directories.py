@@ -32,7 +32,7 @@ def directories_in(data: Buffer) -> Iterator[tuple[int, VoterDirectories]]:
 
 
 class VoterDirectoryHistory:
-    """What the log said from which offset on. Entries behind the log's end go with a truncation."""
+    """The voters' directories by the offset from which the log names them; truncation removes later entries."""
 
     def __init__(self, initial: VoterDirectories = UNKNOWN) -> None:
         """`initial`: what the snapshot says that the log begins with."""

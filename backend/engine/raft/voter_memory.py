@@ -1,4 +1,4 @@
-"""What a voter's folder is worth at a start: whether it remembers all that the voter has promised and acknowledged.
+"""Judges a voter's folder at a start: whether it still has all votes and records that the voter has promised.
 
 The verdict is a function of what lies there. A voter that does not remember gets a new directory id, so that the
 others do not take it for the voter that they know, and catches up before it is one again. An only voter has nobody to
@@ -29,7 +29,7 @@ class MetadataLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What a node's other files tell of the metadata that it has had."""
+    """Evidence in a node's other files of the metadata that it has had."""
 
     acknowledged: Acknowledged | None = None
     # Epoch of the broker when it last stopped in order: the offset of its registration; -1 unknown.
@@ -46,14 +46,14 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class VoterMemory:
-    """What the node begins with; `lost` says what it does not remember, None when it remembers all."""
+    """The state that the node begins with; `lost` names what its folder no longer has, None when nothing."""
 
     state: QuorumState
     lost: str | None = None
 
 
 def read_quorum_state(disk: Disk, folder: str) -> tuple[QuorumState | None, str | None]:
-    """What a metadata folder's quorum-state says, None without one; and why it cannot be read. OSError."""
+    """The quorum-state of a metadata folder, None without one; and why it cannot be read. OSError."""
     path = f"{folder}/{QUORUM_STATE_FILE}"
     if not disk.exists(path):
         return None, None

@@ -1,7 +1,7 @@
 """Progress of the voters' logs as the leader of the metadata quorum knows it, and the high watermark that follows from
 it (KIP-595, KIP-853; etcd: Progress).
 
-Pure, as `quorum`: each function takes a state and what has happened, and gives the next state.
+Pure, as `election`: each function takes a state and what has happened, and gives the next state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def voter_fetched(state: RaftState, voter: int, fetched: VoterFetch, now: Now) -
 
 
 def _trust(state: RaftState, voter: int, fetched: VoterFetch) -> RaftState:
-    """Of a voter that voted for this leader the first fetch tells the directory, unless the log does.
+    """The first fetch of a voter that voted for this leader shows its directory, unless the log names it.
 
     The log does not only while the quorum is being made, or first run by a program that notes directories.
     """
@@ -44,7 +44,7 @@ def counts(state: RaftState, voter: int, fetched: VoterFetch) -> bool:
 
 
 def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
-    """What the leader has to note in the log when a voter has fetched with a directory that is not noted; else None.
+    """The directories to note in the log when a voter has fetched with one that is not noted; else None.
 
     One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
     nobody leads a later epoch who has a vote of its former disk. A directory that was replaced does not come back: a
@@ -64,7 +64,7 @@ def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Ma
 
 
 def voter_heard(state: RaftState, voter: int, now: Now) -> RaftState:
-    """A voter asks the leader for something else than records, a snapshot: it lives."""
+    """A voter fetches a snapshot instead of records, which also shows that it runs."""
     progress = state.progress.get(voter) if state.is_leader else None
     if progress is None:
         return state
@@ -86,6 +86,6 @@ def _commit(state: RaftState) -> RaftState:
 
 
 def leader_committed(state: RaftState, high_watermark: int, own_end: int) -> RaftState:
-    """A leader's answer tells how far the log is committed; a follower believes it as far as its own log goes."""
+    """The leader's response has the high watermark; a follower takes it as far as its own log goes."""
     committed = min(high_watermark, own_end)
     return replace(state, high_watermark=committed) if committed > state.high_watermark else state

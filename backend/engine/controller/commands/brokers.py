@@ -81,7 +81,7 @@ def _end_of_life(
     request: m.BrokerRegistrationRequest,
     start: ClusterStart | None,
 ) -> list[m.PartitionChangeRecord]:
-    """What the broker's former life was in is left by its next one.
+    """A new registration leaves every ISR that the broker's former one was in.
 
     After a clean shutdown its logs are whole, and it may be eligible; else records that were not flushed may be missing
     (handleBrokerShutdown). The same where the directory of a log has not come back.
@@ -185,11 +185,11 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownProgress:
-    """What the driver knows of a controlled shutdown beside the image, as offsets of the metadata log."""
+    """The controller's knowledge of a controlled shutdown beside the image, as offsets of the metadata log."""
 
     # Of the last change that took leadership or ISR membership from the broker; -1 when it is not shutting down.
     controlled_shutdown_offset: int = -1
-    # What the slowest active broker has applied; none active: no limit.
+    # The offset that the slowest active broker has applied; no limit when none is active.
     lowest_active_offset: int | None = None
 
 
@@ -203,7 +203,7 @@ def state_of(broker: BrokerRegistration) -> BrokerState:
 def next_state(
     image: MetadataImage, broker: BrokerRegistration, request: m.BrokerHeartbeatRequest, progress: ShutdownProgress
 ) -> BrokerState:
-    """What a heartbeat makes of a broker (BrokerHeartbeatManager.calculateNextBrokerState)."""
+    """The broker's state after a heartbeat (BrokerHeartbeatManager.calculateNextBrokerState)."""
     state = state_of(broker)
     if state is BrokerState.FENCED:
         if request.want_shut_down:

@@ -51,7 +51,7 @@ def cluster_wide(name: str, value: str) -> m.ConfigRecord:
 def register_controller(
     image: MetadataImage, request: m.ControllerRegistrationRequest
 ) -> ControllerResult[m.ControllerRegistrationResponse]:
-    """Where a controller listens and what it supports, for DescribeCluster and brokers that look for one."""
+    """Records a controller's endpoints and features, for DescribeCluster and for brokers that look for a controller."""
     record = m.RegisterControllerRecord
     return checked_result(
         [

@@ -62,7 +62,7 @@ def eligible(partition: PartitionRegistration) -> set[int]:
 
 
 def found_by(image: MetadataImage) -> ClusterStart | None:
-    """What a controller that becomes active has to wait for; None where nobody can be missing."""
+    """The brokers that a controller waits for when it becomes active; None when none can be missing."""
     partitions = any(topic.partitions for topic in image.topics.values())
     return ClusterStart(image) if partitions else None
 
@@ -136,8 +136,8 @@ def keeps_its_place(
 def leaders_at_start(
     image: MetadataImage, config: BrokerConfig, start: ClusterStart, *, unfencing: int | None = None
 ) -> list[m.PartitionChangeRecord]:
-    """Who has been given up leaves its ISRs, and partitions that wait for nobody get a leader: the last one where it
-    may lead, else as ever.
+    """Brokers that were given up leave their ISRs; partitions that wait for no broker get a leader: the last one where
+    it may lead, else by an ordinary election.
     """
     absent = {
         broker_id for broker_id in start.given_up if broker_id != unfencing and not start.is_back(image, broker_id)
@@ -176,7 +176,7 @@ def leaders_at_start(
 
 
 def _only(leader: int, acceptable: AcceptableLeader) -> AcceptableLeader:
-    """Who leads may stay; nobody is elected."""
+    """Present leaders may stay; no leader is elected."""
     return lambda broker: broker == leader and acceptable(broker)
 
 
@@ -186,7 +186,7 @@ def _last_leader(before: PartitionRegistration) -> int:
 
 
 def without_given_up(image: MetadataImage, config: BrokerConfig, start: ClusterStart) -> ControllerResult[None]:
-    """Who has been given up is fenced, and what waits for nobody else is led."""
+    """Fences the brokers that were given up, and elects leaders of partitions that wait for no other broker."""
     ended = (broker for broker in image.brokers.values() if broker.id in start.given_up and not broker.fenced)
     fenced: list[Message] = [
         m.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)

@@ -104,7 +104,7 @@ def _check_nobody_waits_for_elr(image: MetadataImage, level: int) -> None:
 
 
 def not_supported(image: MetadataImage, name: str, level: int) -> str | None:
-    """Which node cannot run that level, in Kafka's words; None when all can."""
+    """Names a node that cannot run that level, in Kafka's words; None when all can."""
     for controller in sorted(image.controllers.values(), key=lambda registration: registration.id):
         # With one voter the controller that is asked is the only one there is.
         if reason := _reason(f"Local controller {controller.id}", controller.features, name, level):

@@ -25,7 +25,7 @@ USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _Topics = m.CreateTopicsRequest.Topics
 _Created = m.CreateTopicsResponse.Topics
-# What topics with the same settings of their own show: 0.4 ms to work out, and the same for most of 5,000 topics.
+# Resolved settings by overrides: they take 0.4 ms to work out, and are the same for most of 5,000 topics.
 _Shown = dict[frozenset[tuple[str, str]], list[_Created.Configs]]
 
 
@@ -65,7 +65,7 @@ def create_topics(
 
 
 def _check_partition_count(topics: Sequence[_Topics], default_partitions: int) -> None:
-    """What Kafka counts before it looks at anything else (`ReplicationControlManager.validateTotalNumberOfPartitions`);
+    """The number that Kafka checks before anything else (`ReplicationControlManager.validateTotalNumberOfPartitions`);
     it leaves out the one topic that is never made.
     """
     count = 0
@@ -212,7 +212,7 @@ def _created(
 
 
 def _shown(image: MetadataImage, config: BrokerConfig, overrides: dict[str, str]) -> list[_Created.Configs]:
-    """All settings of a topic with these of its own."""
+    """All settings of a topic that has these overrides."""
     return [
         _Created.Configs(
             name=name,

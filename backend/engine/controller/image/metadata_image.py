@@ -36,13 +36,13 @@ DIRECTORY_MIGRATING: Final = bytes(15) + b"\x02"
 
 _NO_CONFIG: Final[Map[str, str]] = Map()
 
-# Whom a quota is for (ClientQuotaEntity): (type, name) by type; the name None stands for all without one of their own.
+# The entity of a quota (ClientQuotaEntity): (type, name) by type; the name None is the default of its type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens under a listener name; `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2, 3 SASL)."""
+    """The address of a node's listener; `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2, 3 SASL)."""
 
     name: str
     host: str
@@ -196,7 +196,7 @@ class MetadataImage:
         return broker is not None and broker.active
 
     def config(self, resource_type: int, resource_name: str) -> Map[str, str]:
-        """What was set dynamically on exactly this resource."""
+        """The dynamic settings of exactly this resource."""
         return self.configs.get((resource_type, resource_name), _NO_CONFIG)
 
     def topic_config(self, name: str) -> Map[str, str]:

@@ -1,8 +1,8 @@
-"""Records of partitions read in bulk: of many that are alike, one is decoded and the others share its value.
+"""Interning of partition records: of many that are alike, one is decoded and the others share its value.
 
-Behind topic id and partition index a PartitionRecord says nothing of its own, and thousands of partitions have the same
-replicas, leader, epochs and directories. A broker that comes or goes changes thousands, many of them alike, in the same
-way. Registrations are immutable, so one can stand for all, also after a change.
+PartitionRecords often differ in topic id and partition index only: thousands of partitions have the same replicas,
+leader, epochs and directories. A broker that comes or goes changes thousands of them, many in the same way.
+Registrations are immutable, so one can stand for all, also after a change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Change = tuple[m.PartitionChangeRecord, dict[int, tuple[PartitionRegistration, 
 
 
 def _frames(record: type[m.PartitionRecord | m.PartitionChangeRecord]) -> list[bytes]:
-    """What each version of a record begins with."""
+    """The first bytes of each version of a record."""
     versions = range(record.MIN_VERSION, record.MAX_VERSION + 1)
     return [bytes((cluster_metadata.FRAME_VERSION, record.KEY, version)) for version in versions]
 

@@ -104,7 +104,7 @@ class PartitionCreated(NamedTuple):
 class PartitionChanged(NamedTuple):
     """A PartitionChangeRecord, read in bulk: `change` is one that says the same of some partition.
 
-    `merged` are the registrations that it was merged with so far, by their identity, each with what that gave.
+    `merged`: by identity, each registration that the change was applied to so far, with the result.
     """
 
     topic_id: bytes

@@ -35,7 +35,7 @@ class CommittedImage:
         applied: Callable[[int], None],
         loaded: Callable[[StoredSnapshot], None],
     ) -> None:
-        """`applied` is told of the bytes of records that have become part of the image, `loaded` of a snapshot that
+        """`applied` gets the bytes of records that have become part of the image, `loaded` the snapshot that
         the image was taken from.
         """
         self._ports = ports
@@ -116,7 +116,7 @@ class CommittedImage:
         builder = ImageBuilder(image, self._count_unknown)
         for batch in decode_batches(data, InterningDecoder().decode):
             if any(type(record) is m.RemoveTopicRecord for record in batch.records):
-                # Who removes a topic is asked what it was.
+                # The deletion needs the topic's partitions and settings as they were before its record.
                 image = image if last is None else builder.finish(last.last_offset, last.epoch)
                 self._topic_deletions.note(image, batch.records, batch.last_offset, replayed=True)
                 builder = ImageBuilder(image, self._count_unknown)

@@ -31,7 +31,7 @@ class MetadataCache:
         return self._applied_offset
 
     def set_image(self, image: MetadataImage) -> None:
-        """What readers see from now on."""
+        """Replaces the image that readers see."""
         self._image = image
 
     def mark_applied(self) -> None:

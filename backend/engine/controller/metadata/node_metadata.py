@@ -74,6 +74,6 @@ class NodeMetadata:
                     raise MetadataLogFailed(str(raft.failure))
                 await log.wait_until(lambda: log.high_watermark > self.image.offset + 1 or bool(raft.failure))
         except (OSError, KafkaError) as error:
-            # Its copy may be the last one, from which `ebbline quorum recover` goes on: nobody is told to remove it.
+            # Its copy may be the last one, from which `ebbline quorum recover` goes on: no text advises to remove it.
             on_failure(f"its metadata log {log.dir} failed: {error}; free or repair the disk and start it again: what"
                        " it lacks is fetched from the controllers")  # fmt: skip

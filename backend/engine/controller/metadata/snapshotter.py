@@ -19,7 +19,7 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.snapshots import StoredSnapshot
 
-# How often the age is looked at. Bytes are looked at on every change too.
+# Interval between checks of the newest snapshot's age. The bytes since then are checked on every change too.
 CHECK_INTERVAL_MS: Final = 5_000
 # A disk that refused a snapshot is not asked again at once.
 RETRY_PAUSE_MS: Final = 60_000

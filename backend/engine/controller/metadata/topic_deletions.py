@@ -1,7 +1,7 @@
-"""Partitions of deleted tiered topics, until the remote tier has been told (KIP-405, "Topic deletion lifecycle").
+"""Partitions of deleted tiered topics, until the remote tier is informed (KIP-405, "Topic deletion lifecycle").
 
 Kept in every controller's memory: RemoveTopicRecords of the metadata log that it replays put them there. A deletion
-that a snapshot has swallowed before it was told shows only beside the remote tier's own records: see
+that only a snapshot contains is found by comparison with the remote tier's own records: see
 :meth:`TopicDeletions.add_vanished`.
 """
 
@@ -24,12 +24,12 @@ class DeletedPartition:
     tip: TopicIdPartition
     replicas: tuple[int, ...]
     offset: int
-    # Found in the log at the controller's start: an earlier life may have told the remote tier.
+    # Replayed from the log at a start: the remote tier may have been informed before it.
     replayed: bool
 
 
 class TopicDeletions:
-    """One entry of about 300 bytes per partition that has not been told yet."""
+    """One entry of about 300 bytes for each partition of whose deletion the remote tier is not informed yet."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicIdPartition, DeletedPartition] = {}
@@ -63,7 +63,7 @@ class TopicDeletions:
         return vanished
 
     def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[DeletedPartition]:
-        """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.
+        """Deleted partitions without an online replica: each broker is fenced, removed, or has applied it.
 
         `applied` gives the metadata offset up to which a broker has. A removal that never was committed, since its
         leader lost its place, left the topic in the image.

@@ -135,7 +135,7 @@ class BrokerLifecycle:
 
     @property
     def fenced(self) -> bool:
-        """What the controller said last."""
+        """The state of this broker in the controller's last response."""
         return self._fenced
 
     async def start(self) -> int:

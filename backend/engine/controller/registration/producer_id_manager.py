@@ -68,6 +68,6 @@ class ProducerIdManager:
             if response.error_code:
                 raise error_for(response.error_code)
         except KafkaError:
-            # Whoever waits is told to try again; the next one asks anew.
+            # Waiting producers have to try again; the next request asks the controller again.
             return
         self._following = (response.producer_id_start, response.producer_id_start + response.producer_id_len)

@@ -1,7 +1,7 @@
-"""What members of the classic protocol say inside it: the consumer's own subscription and assignment formats.
+"""The consumer's formats inside the classic protocol: subscription and assignment of a member.
 
-The coordinator reads and writes them only where groups are upgraded, downgraded or mixed (KIP-848). Facts: Kafka's
-`ConsumerProtocol`.
+The coordinator reads and writes them only where groups are upgraded, downgraded or mixed (KIP-848).
+Kafka: `ConsumerProtocol`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The groups that this broker coordinates: finds them, runs their state machine, stores what it decides.
 
-Leads a partition of `__consumer_offsets` → reads it and answers for its groups; loses it → forgets them and tells
-whoever waits. Every decision is `group_state.step`; here requests get tokens and futures, time comes from timers,
-records go to the log and an answer that depends on them waits until they are replicated. Everything runs on the loop's
-thread. Facts: Kafka's `GroupCoordinatorService`, `GroupCoordinatorShard`.
+Leads a partition of `__consumer_offsets` → reads it and answers for its groups; loses it → forgets them and
+answers waiting requests with NOT_COORDINATOR. Every decision is `classic_step.step`; here requests get tokens and
+futures, time comes from timers, records go to the log and a response that depends on them waits until they are
+replicated. Everything runs on the loop's thread. Kafka: `GroupCoordinatorService`, `GroupCoordinatorShard`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class GroupCoordinator:
         self._shards.spawn(self._stored.expire_repeatedly(), "offset expiry")
 
     async def shutdown(self) -> None:
-        """Answers whoever waits and coordinates nothing any more."""
+        """Answers all waiting requests and coordinates nothing any more."""
         await self._shards.close()
 
     def on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:

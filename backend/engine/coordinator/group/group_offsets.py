@@ -1,6 +1,6 @@
 """Offsets that groups commit: checked against the group's members, stored, looked up and deleted.
 
-Facts: Kafka's `OffsetMetadataManager`.
+Kafka: `OffsetMetadataManager`.
 """
 
 from __future__ import annotations

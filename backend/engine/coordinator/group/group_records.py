@@ -29,7 +29,7 @@ from backend.tiering.ids import ZERO_UUID, TopicPartition
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # Key types: both are offsets, 0 in the form of clients older than 0.9.
 _OFFSET_KEYS: Final = (m.LegacyOffsetCommitKey.KEY, m.OffsetCommitKey.KEY)
-# What 4.3.1 writes. Only version 1 of an offset holds an expiry of the client's own.
+# The versions that 4.3.1 writes. Only version 1 of an offset has an expiry that the client chose.
 GROUP_VALUE_VERSION: Final = 3
 OFFSET_VALUE_VERSION: Final = 4
 EXPIRING_OFFSET_VALUE_VERSION: Final = 1
@@ -37,7 +37,7 @@ EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Where a group is in a partition. Times are ms since the epoch; expire -1 means by the broker's retention."""
+    """A group's committed offset of a partition. Times are ms since 1970; expire -1 means by the broker's retention."""
 
     offset: int
     leader_epoch: int  # -1 when the client gave none
@@ -136,7 +136,7 @@ def encode_group_tombstone(group_id: str, now_ms: int) -> RecordData:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> StoredRecord | None:
-    """What a record says; None for kinds that this coordinator does not keep (share and streams groups).
+    """A decoded record; None for kinds that this coordinator does not keep (share and streams groups).
 
     Sessions of members have no end yet: they begin when the whole log has been read. Raises DecodeError.
     """

@@ -67,7 +67,7 @@ class GroupEntry:
 
     @property
     def all_partitions(self) -> set[TopicPartition]:
-        """Those with offsets, committed or pending."""
+        """All partitions with offsets, committed or pending."""
         return set(self.offsets).union(*self.pending.values())
 
     def is_pending(self, partition: TopicPartition) -> bool:

@@ -24,7 +24,7 @@ DELETED_AT_ONCE: Final = 500
 
 
 class OffsetStore:
-    """What the groups of all shards have committed."""
+    """The committed offsets of the groups of all shards."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, shards: GroupShards) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""How keys and values of `__consumer_offsets` begin: an int16 says what a key is, or a value's version."""
+"""The int16 before each key and value of `__consumer_offsets`: the kind of a key, or the version of a value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def encode_value(message: m.Message, version: int) -> bytes:
 
 
 def key_kind(key: bytes) -> int:
-    """What a record is. Raises DecodeError."""
+    """The kind of a record. Raises DecodeError."""
     if len(key) < _INT16.size:
         raise DecodeError("a key of __consumer_offsets has no kind")
     return int(_INT16.unpack_from(key)[0])

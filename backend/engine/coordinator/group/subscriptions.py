@@ -1,4 +1,4 @@
-"""Which topics a consumer group's members subscribe to: their offsets are in use."""
+"""The topics that a consumer group's members subscribe to: their offsets are in use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Subscriptions:
 
 
 def subscribed_topics(group: Group) -> Subscriptions:
-    """What the members' metadata says. Of a consumer group that cannot be read, all topics count as subscribed."""
+    """The topics in the members' metadata. All topics count as subscribed when a consumer group's cannot be read."""
     consumers = group.protocol_type == CONSUMER_PROTOCOL
     if not consumers or (group.members and group.protocol_name is None):
         return Subscriptions(None, consumers)

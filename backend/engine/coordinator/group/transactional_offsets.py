@@ -1,7 +1,7 @@
 """Offsets that a group commits in a transaction: kept apart until the transaction ends (KIP-98, KIP-447).
 
 They are records of `__consumer_offsets` with a producer id; the marker that ends the transaction is in the same
-partition. Facts: Kafka's `OffsetMetadataManager`.
+partition. Kafka: `OffsetMetadataManager`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from backend.tiering.ids import TopicPartition
 
 
 class TransactionalCommit(NamedTuple):
-    """Whose offsets they are. With `adds_partition` the coordinator puts the partition into the transaction (KIP-890);
-    older producers have done so themselves. `knows_abortable`: the client knows TRANSACTION_ABORTABLE.
+    """The owner of a commit's offsets. With `adds_partition` the coordinator puts the partition into the transaction
+    (KIP-890); older producers have done so themselves. `knows_abortable`: the client knows TRANSACTION_ABORTABLE.
     """
 
     transactional_id: str
@@ -114,7 +114,7 @@ class TransactionalOffsets:
 
 
 def _as_known(code: ErrorCode, commit: TransactionalCommit) -> ErrorCode:
-    """What a client of TxnOffsetCommit knows what to do about."""
+    """The error code for a client of TxnOffsetCommit, which handles only some."""
     match code:
         case ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH

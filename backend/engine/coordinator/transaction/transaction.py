@@ -1,6 +1,6 @@
 """A transactional id as its coordinator knows it: its producer, the state of its transaction, the partitions in it.
 
-Values only; `transaction_state` has the decisions. Facts: Kafka's `TransactionMetadata`, `TransactionState` (KIP-98,
+Values only; `transaction_state` has the decisions. Kafka: `TransactionMetadata`, `TransactionState` (KIP-98,
 KIP-360, KIP-890).
 """
 
@@ -39,7 +39,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Its end is decided and must be told to the partitions."""
+        """Whether its end is decided, so that the partitions need their markers."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
@@ -49,7 +49,7 @@ class TransactionState(IntEnum):
 
 
 _S = TransactionState
-# Where each state may follow from (`TransactionState.validPreviousStates`).
+# The legal predecessors of each state (`TransactionState.validPreviousStates`).
 LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     _S.EMPTY: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.ONGOING: frozenset({_S.ONGOING, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),

@@ -1,8 +1,8 @@
-"""The transactions that this broker coordinates: finds them, stores what is decided, tells the partitions how they end.
+"""The transactions that this broker coordinates: looks them up, stores decisions, has markers written at their end.
 
 Leads a partition of `__transaction_state` → reads it, finishes what was prepared, and answers for its transactional
 ids; loses it → forgets them. Every decision is in `transaction_state`; here a change is stored before the client hears
-of it, and time passes. Everything runs on the loop's thread. Facts: Kafka's `TransactionCoordinator`,
+of it, and time passes. Everything runs on the loop's thread. Kafka: `TransactionCoordinator`,
 `TransactionStateManager`.
 """
 
@@ -42,7 +42,7 @@ from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
-# How long a change by the coordinator itself may take to be replicated; a producer's may take its transaction time-out.
+# Limit for replicating a change by the coordinator itself; a producer's may take its transaction time-out.
 OWN_STORE_TIMEOUT_MS: Final = 30_000
 # Before the completion of a transaction that could not be stored is tried again.
 RETRY_PAUSE_MS: Final = 100
@@ -264,7 +264,7 @@ class TransactionCoordinator:
             raised=entry.fences,
         )
         if self.version < EPOCH_BUMPED_SINCE:
-            # Its producer is told so at once, and also when it cannot be stored.
+            # Its producer gets the answer at once, and also when it cannot be stored.
             entry.transaction, entry.fences = decide.with_epoch(entry.transaction, changed.epoch), True
         await self._store(shard, entry, changed, OWN_STORE_TIMEOUT_MS)
         entry.fences = False
@@ -349,7 +349,7 @@ class TransactionCoordinator:
             del shard.entries[name]
 
     def _resting(self) -> Iterator[tuple[TransactionShard, TransactionEntry]]:
-        """Those that no change is under way for, looked at one after the other as the caller waits in between."""
+        """The transactions without a change under way, each checked in its turn: the caller waits in between."""
         for shard in self._shards:
             for entry in list(shard.entries.values()):
                 if not shard.loading and not entry.storing and self._shards.holds(shard):

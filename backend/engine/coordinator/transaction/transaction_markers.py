@@ -1,6 +1,6 @@
-"""Tells partitions how a transaction ended: WriteTxnMarkers to their leaders until every one has the marker.
+"""Markers of ended transactions: WriteTxnMarkers to the partitions' leaders until every partition has its marker.
 
-Facts: Kafka's `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`; KIP-1228 (the request
+Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`; KIP-1228 (the request
 carries the transaction's version).
 """
 
@@ -70,9 +70,9 @@ class TransactionMarkers:
         coordinator_epoch: int,
         still_wanted: Callable[[], bool],
     ) -> None:
-        """Returns once every partition has the marker, or is no more. Ends early when it is not `wanted` any longer.
+        """Returns once every partition has the marker, or is no more. Ends early once `still_wanted` is false.
 
-        `left` are the transaction's partitions without it, and becomes empty as they are told. Raises MarkersRefused.
+        `left`: the transaction's partitions without the marker; it becomes empty as they get it. Raises MarkersRefused.
         """
         while left and still_wanted():
             left -= self._deleted(left)
@@ -93,7 +93,7 @@ class TransactionMarkers:
         return {partition for partition in partitions if image.partition(partition.topic, partition.partition) is None}
 
     def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Those without a leader wait for one."""
+        """Partitions by their leaders; partitions without a leader are left out until they have one."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in sorted(partitions):
             registration = self._image().partition(partition.topic, partition.partition)

@@ -1,6 +1,6 @@
 """One partition of `__transaction_state` that this broker leads: transactional ids, read back from the log.
 
-A new leader epoch is a new coordinator epoch, so the partition is read anew (`TransactionStateManager` of Kafka).
+A new leader epoch is a new coordinator epoch, so the partition is read again (`TransactionStateManager` of Kafka).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TransactionShard(CoordinatorShard):
 
     @property
     def coordinator_epoch(self) -> int:
-        """What brokers that write its markers know it by."""
+        """The epoch by which brokers that write its markers recognize this coordinator."""
         return self.leader_epoch
 
     async def load(self, passed_over: UnreadableRecords) -> int:

@@ -1,10 +1,10 @@
-"""What becomes of a transaction: pure decisions of its coordinator.
+"""Pure decisions about a transaction: its value after each request.
 
 Each answers with the transaction as it must be stored before the client hears anything, or with the code that the
 client gets as nothing changes (NONE: what it asks for is so already). `storing` says that an earlier change is still
 being stored. While a change is under way the answer is CONCURRENT_TRANSACTIONS, which has the client ask again, before
 anything is said about who asks: with version 2 the producer is told its next id and epoch before the change is complete
-(KAFKA-18464, KAFKA-18660). Facts: Kafka's `TransactionCoordinator` (KIP-98, KIP-360, KIP-890), and its answers:
+(KAFKA-18464, KAFKA-18660). Kafka: `TransactionCoordinator` (KIP-98, KIP-360, KIP-890), and its answers:
 `tests/scenarios/golden/transaction-table.kafka.txt`.
 """
 
@@ -161,7 +161,7 @@ def add_partitions(
 def verify_partition(transaction: Transaction, producer: Producer, partition: TopicPartition) -> ErrorCode:
     """Whether a producer may write to a partition: TRANSACTION_ABORTABLE when it is not in the transaction.
 
-    A change that is being stored does not count: the leader looks once more before it appends.
+    A change that is being stored does not count: the leader checks again before it appends.
     """
     error = _check(transaction, producer)
     if error is not ErrorCode.NONE:
@@ -251,9 +251,9 @@ def _end_bumping_epoch(
 def _repeated(transaction: Transaction, commit: bool) -> ErrorCode:
     if _has_ended(transaction, commit):
         return ErrorCode.NONE
-    # Who asks again asks for the same: a commit that finds an abort was overtaken by the coordinator's own, as the
+    # A retry asks for the same end: a commit that meets an abort was overtaken by the coordinator's own abort, as the
     # transaction timed out or a new producer came. INVALID_TXN_STATE of Apache Kafka 4.3.1 has clients give up, where
-    # a fenced producer begins anew; later versions answer this (KAFKA-20785).
+    # a fenced producer begins again; later versions answer this (KAFKA-20785).
     return ErrorCode.PRODUCER_FENCED if commit else ErrorCode.INVALID_TXN_STATE
 
 

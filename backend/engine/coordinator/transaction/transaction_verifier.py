@@ -1,6 +1,6 @@
 """Asks the coordinator of a transaction whether a producer may write to partitions here, or has it add them (KIP-890).
 
-Facts: Kafka's `AddPartitionsToTxnManager`.
+Kafka: `AddPartitionsToTxnManager`.
 """
 
 from __future__ import annotations

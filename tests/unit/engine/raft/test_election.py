@@ -76,8 +76,8 @@ def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
 
 @pytest.mark.parametrize("stored", [QuorumState(leader_epoch=3), QuorumState(leader_id=2, leader_epoch=3)])
 def test_voters_that_start_together_ask_one_after_the_other_and_wait_for_no_timeout(stored: QuorumState) -> None:
-    def first_try_ms(node_id: int, draw: float) -> float:
-        return q.start(node_id, (1, 2, 3), TIMING, stored, END, Now(0, draw))[0].deadline_ms
+    def first_try_ms(node_id: int, jitter: float) -> float:
+        return q.start(node_id, (1, 2, 3), TIMING, stored, END, Now(0, jitter))[0].deadline_ms
 
     latest, earliest = [first_try_ms(node, 0.999) for node in (1, 3)], [first_try_ms(node, 0.0) for node in (1, 3)]
     assert (earliest[0], earliest[1]) == (0, 500)

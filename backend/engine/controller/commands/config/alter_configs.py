@@ -146,7 +146,7 @@ def alter_resource(
         check_broker_settings(image, config, name, changes)
         check_min_isr(image, name, changes)
     else:
-        # What stays the same is no record; a broker's is one, so that setting a value again reloads it (KAFKA-14136).
+        # An unchanged value gives no record, except a broker's: setting it again reloads it (KAFKA-14136).
         changes = {setting: value for setting, value in changes.items() if value != current.get(setting)}
         merged = {**current, **changes}
         after = {setting: value for setting, value in merged.items() if value is not None}

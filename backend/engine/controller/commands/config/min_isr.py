@@ -38,7 +38,7 @@ def check_min_isr(image: MetadataImage, broker: str, changes: Mapping[str, str |
 
 
 def cluster_min_isr(image: MetadataImage, config: BrokerConfig) -> list[m.ConfigRecord]:
-    """What the cluster's only value becomes when ELR is switched on: the one it has, else the controller's own.
+    """The cluster's only value once ELR is switched on: the present one, else the one in the controller's settings.
 
     Values of single brokers are removed (maybeGenerateElrSafetyRecords).
     """

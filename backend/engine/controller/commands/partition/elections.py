@@ -148,7 +148,7 @@ def leader_and_isr_changes(
     unclean: int | None = None,
     forget: int | None = None,
 ) -> list[m.PartitionChangeRecord]:
-    """What brokers coming and going means for partitions (generateLeaderAndIsrUpdates).
+    """Changes of partitions because a broker comes or goes (generateLeaderAndIsrUpdates).
 
     `remove` leaves every ISR and cannot lead, whatever the image says of it; `add` can lead although still fenced;
     `unclean` and `forget` leave every ISR and ELR and cannot lead, `forget` is not remembered either.
@@ -190,7 +190,7 @@ def _only(broker: int | None) -> Collection[int]:
 
 
 def election_settings(image: MetadataImage, config: BrokerConfig, topic: str) -> tuple[Election, int]:
-    """How leaders of a topic may be elected, and its effective `min.insync.replicas`."""
+    """The kind of election that a topic's settings allow, and its effective `min.insync.replicas`."""
     unclean = unclean_election_enabled(image, config, topic)
     return Election.UNCLEAN if unclean else Election.ONLINE, effective_min_isr(image, config, topic)
 

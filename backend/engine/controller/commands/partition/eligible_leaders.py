@@ -1,10 +1,11 @@
-"""Who may lead a partition without loss although it is out of sync: eligible leader replicas (KIP-966).
+"""Eligible leader replicas (ELR): they may lead a partition without loss although they are out of sync (KIP-966).
 
-The high watermark does not move while the ISR is smaller than `min.insync.replicas`. So whoever leaves such an ISR, or
-makes it that small by leaving, keeps every committed record and may lead once the ISR is empty: it is in the ELR. Who
-comes back from an unclean shutdown may have lost what was not flushed: it leaves ISR and ELR, and is remembered as last
-known ELR until the ISR is large enough again. Apache Kafka 4.3 remembers the last leader only, and elects it without a
-look at its log; here `unclean_recovery` compares the logs of all that are remembered (decision 25).
+The high watermark does not move while the ISR is smaller than `min.insync.replicas`. So a replica that
+leaves such an ISR, or makes it that small by leaving, keeps every committed record and may lead once the ISR is empty:
+it is in the ELR. A replica that comes back from an unclean shutdown may have lost records that were not flushed: it
+leaves ISR and ELR, and is remembered as last known ELR until the ISR is large enough again. Apache Kafka 4.3 remembers
+the last leader only, and elects it without a look at its log; here `recovery_verdict` compares the logs of all that are
+remembered (decision 25).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def eligible_after(
     unclean: Collection[int] = NOBODY,
     forgotten: Collection[int] = NOBODY,
 ) -> Eligible:
-    """Who is eligible once the partition has these replicas and this ISR (maybePopulateTargetElr).
+    """The eligible replicas once the partition has these replicas and this ISR (maybePopulateTargetElr).
 
     `unclean` are replicas that come back from an unclean shutdown, `forgotten` such as will not come back with their
     log: they are neither eligible nor remembered.
@@ -60,8 +61,8 @@ def eligible_after(
 
 
 def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligible: Eligible) -> tuple[int, ...]:
-    """What the partition shows as last known ELR: with an empty ISR the last leader stands first, also while it is
-    eligible (maybeUpdateLastKnownLeader).
+    """The last known ELR of the partition: with an empty ISR the last leader stands first, also while it is eligible
+    (maybeUpdateLastKnownLeader).
     """
     if isr:
         return eligible.remembered
@@ -74,7 +75,7 @@ def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligi
 def only_candidate(isr: Collection[int], replicas: Collection[int], eligible: Eligible) -> int:
     """The only replica of a partition, which leads again after an unclean shutdown, or -1.
 
-    There is no other log to compare it with; where there are others, `recovery` compares them all.
+    There is no other log to compare it with; where there are others, `recovery_verdict` compares them all.
     """
     alone = not isr and not eligible.elr and len(replicas) == 1
     return eligible.remembered[0] if alone and eligible.remembered else NO_LEADER

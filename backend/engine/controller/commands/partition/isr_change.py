@@ -120,7 +120,7 @@ def _problem(
 
 
 def _eligible(image: MetadataImage, partition: PartitionRegistration, member: int, epoch: int) -> bool:
-    """Kafka does not look at the directory here: there a follower with a new disk is in sync before it has told."""
+    """Kafka does not look at the directory here: there a follower with a new disk is in sync before it has said so."""
     broker = image.brokers.get(member)
     alive = broker is not None and broker.active and epoch in (-1, broker.epoch)
     return alive and has_log(image, partition, member)

@@ -38,7 +38,7 @@ LogEnds = Mapping[int, tuple[int, int]]
 
 
 class Election(Enum):
-    """How to choose a leader."""
+    """The ways to choose a leader."""
 
     ONLINE = "online"  # keep the leader while it can lead
     PREFERRED = "preferred"  # the first replica if it can lead
@@ -47,7 +47,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a partition should become."""
+    """The state that a partition should have after the change."""
 
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -57,7 +57,7 @@ class Target:
     # Replicas that come back from an unclean shutdown, and such as will not come back with their log.
     unclean: Collection[int] = NOBODY
     forgotten: Collection[int] = NOBODY
-    # What is known of the replicas' logs, for an unclean election: the best log leads, else the first live replica.
+    # The replicas' log ends, for an unclean election: the replica with the best log leads, else the first live one.
     log_ends: LogEnds = field(default_factory=dict)
     # An operator takes a replica without the log that metadata speaks of, if no other is left.
     any_log: bool = False

@@ -1,4 +1,4 @@
-"""Which log leads where every replica that had all committed records comes back from an unclean shutdown.
+"""The choice of a leader after every replica that had all committed records came back from an unclean shutdown.
 
 Apache Kafka 4.3 elects the last leader without a look at its log, which may be on a new disk (KIP-966's second half,
 the unclean recovery, is not built). Here nobody leads before the logs of all replicas in question have been compared:
@@ -34,10 +34,10 @@ LogEndsByPartition = Mapping[tuple[bytes, int], LogEnds]
 
 
 class LogEndReader(Protocol):
-    """Whoever can ask brokers."""
+    """The way to ask brokers for the ends of their logs."""
 
     async def ask(self, image: MetadataImage, logs: LogsToRead) -> LogEndsByPartition:
-        """What the brokers say; who does not answer in time or cannot is left out. Raises nothing."""
+        """The log ends that brokers answer; a broker that does not answer in time is left out. Raises nothing."""
         ...
 
 
@@ -59,7 +59,7 @@ def to_recover(image: MetadataImage) -> list[LocatedPartition]:
 
 
 def still_to_recover(image: MetadataImage, partitions: Iterable[LocatedPartition]) -> list[LocatedPartition]:
-    """Those of the partitions that wait for it now, as they are now."""
+    """The partitions of these that still have to be recovered, in their present state."""
     kept = []
     for topic, index, _ in partitions:
         now = image.topics.get(topic.id)
@@ -77,7 +77,7 @@ def is_to_recover(partition: PartitionRegistration) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryVerdict:
-    """What is known of a partition's logs: who leads now (-1: nobody yet), and whose log is still waited for."""
+    """A partition's verdict: its leader (-1: none yet), and the replicas whose logs are still waited for."""
 
     leader: int
     # All that are needed by `min.insync.replicas` have been compared: as far as anybody can know nothing is lost.
@@ -88,7 +88,7 @@ class RecoveryVerdict:
 def judge(
     image: MetadataImage, partition: PartitionRegistration, ends: LogEnds, min_isr: int, *, expired: bool
 ) -> RecoveryVerdict:
-    """`ends` are the answers of replicas in their present lives; `expired`: nobody is waited for any longer.
+    """`ends`: responses of replicas in their present registrations; `expired`: no replica is waited for any longer.
 
     A broker that came back with another disk has nothing to compare. All others that are remembered are waited for;
     after the limit as many as `min.insync.replicas` asks for are enough, since each committed record was on so many. A

@@ -64,7 +64,7 @@ def _assign(
     former = dict(zip(partition.replicas, partition.directories, strict=False))
     if former.get(broker.id) == directory:
         return ErrorCode.NONE, None
-    # The only replica's log is gone for good, so nothing is spared by waiting for it: as in Kafka it begins anew.
+    # The only replica's log is gone for good, so waiting for it saves nothing: as in Kafka the log starts empty.
     alone = partition.replicas == (broker.id,)
     is_gone = directory not in NO_DIRECTORIES and not alone and log_is_gone(image, partition, broker.id)
     if is_gone and partition.isr == (broker.id,) and not elr_enabled(image):

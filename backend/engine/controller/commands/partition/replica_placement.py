@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: striped over racks and brokers (Kafka's StripedReplicaPlacer).
+"""Places the replicas of new partitions: striped over racks and brokers (Kafka's StripedReplicaPlacer).
 
 Every broker leads about as many partitions as any other, replicas of a partition are on different racks as far as there
 are racks, and the followers of two partitions with one leader differ. Fenced brokers are used only when there are too
@@ -15,7 +15,7 @@ from backend.engine.controller.image.metadata_image import BrokerRegistration
 from backend.protocol.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
-# Chance as an argument: an int in [0, stop).
+# Randomness as an argument: an int in [0, stop).
 Choose = Callable[[int], int]
 
 

@@ -51,7 +51,7 @@ class Member:
     session_deadline_ms: float = 0.0
     join_token: int | None = None
     sync_token: int | None = None
-    # Has not been told its first generation, so it may have gone away without anybody noticing.
+    # Has not received its first generation, so its client may be gone unnoticed.
     is_new: bool = False
 
     @property
@@ -65,7 +65,7 @@ class Member:
         return None if waits and not self.is_new else self.session_deadline_ms
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about itself under a protocol; empty when it does not speak it."""
+        """The member's metadata for a protocol; empty when it does not speak that protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -138,7 +138,7 @@ class GroupLimits:
     members_max: int = 2**31 - 1
 
 
-# What happens
+# Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Takeover:
 GroupEvent = Join | Sync | GroupHeartbeat | Leave | GroupTick | GroupStored | StaticStored | Takeover
 
 
-# What follows
+# Effects
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The classic group protocol as a function: (group, event) → (group, effects).
 
 Join gathers members until all have come or time is up and begins a generation; the leader's Sync brings the
-assignments, which are stored before anybody learns them; heartbeats keep members; whoever leaves or falls silent causes
-the next join. Facts: Kafka's `GroupMetadataManager.classicGroup*`.
+assignments, which are stored before any member gets them; heartbeats keep members; a member that leaves or falls silent
+causes the next join. Kafka: `GroupMetadataManager.classicGroup*`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup's part of the classic group protocol: who may join, under which id, and what that sets off."""
+"""JoinGroup of the classic group protocol: admission, member ids, and the rebalance that a join starts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Joining:
             self._rejoin_changed(event, member)
 
     def _rejoin_changed(self, event: Join, member: Member) -> None:
-        # What it asked before is answered; only its latest request waits.
+        # Its earlier requests are answered; only the latest waits.
         self._group.refuse_waiting_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         self._group.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         updated = self._member_of(event, member.member_id, member.assignment)
@@ -173,7 +173,7 @@ class Joining:
     def _answer_static(self, join: Join, member: Member, old_id: str) -> None:
         """No rebalance: the member learns its generation.
 
-        Before KIP-814 a leader was told of its old self, to keep it from assigning.
+        Before KIP-814 a leader got its old member id as the leader's, to keep it from assigning.
         """
         leads = member.member_id == self._group.leader
         skips = leads and join.may_skip_assignment

@@ -1,7 +1,7 @@
 """Server-side assignors of the consumer group protocol: `uniform` and `range` (KIP-848).
 
 Both are functions of what members subscribe to and what they have as target now. Racks do not matter, as in Kafka 4.
-Facts: Kafka's `UniformAssignor`, `RangeAssignor`.
+Kafka: `UniformAssignor`, `RangeAssignor`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _share_evenly(
 def _share_by_subscription(
     members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
 ) -> None:
-    """Members subscribe to different topics: what is free goes to whoever has least, then surplus moves over."""
+    """Members subscribe to different topics: free partitions go to the member with the fewest, then surplus moves."""
     subscribers: dict[bytes, list[str]] = defaultdict(list)
     for member_id in sorted(members):
         for topic in members[member_id].topics:

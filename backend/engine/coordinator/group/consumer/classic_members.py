@@ -2,7 +2,7 @@
 
 While a deployment is upgraded, some of its members still join and sync. In a consumer group nobody waits for others:
 a join is answered at once with what its member may have now, and a heartbeat sends it to join again until it has its
-target. Facts: Kafka's `GroupMetadataManager.classicGroup*ToConsumerGroup`, `ConsumerGroup.fromClassicGroup`,
+target. Kafka: `GroupMetadataManager.classicGroup*ToConsumerGroup`, `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup`.
 """
 
@@ -50,7 +50,7 @@ from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a join did: the group, its answer, and the member whose place a static member took."""
+    """The result of a join: the group, the response, and the member that a static member replaced."""
 
     group: ConsumerGroup
     result: JoinResult
@@ -66,7 +66,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         text = f"Member {member_id}'s protocols are not supported."
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
     if not event.member_id and event.instance_id is None and event.requires_known_member:
-        # KIP-394; nothing is kept of it: whoever comes with an id is let in.
+        # KIP-394; the id is not stored: any member that comes with an id is admitted.
         return Joined(group, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     old = group.static_member(event.instance_id)
     if event.instance_id is None:
@@ -146,7 +146,7 @@ def heartbeat(group: ConsumerGroup, event: GroupHeartbeat) -> tuple[ConsumerGrou
 
 
 def leave(group: ConsumerGroup, event: Leave) -> tuple[list[str], tuple[ErrorCode, ...]]:
-    """Who goes, and a code for each that was asked about; members of the consumer protocol may be removed so too."""
+    """The members to remove, and a code for each in the request; members of the consumer protocol may be among them."""
     leaving: list[str] = []
     errors: list[ErrorCode] = []
     for member_id, instance_id in event.members:
@@ -187,7 +187,7 @@ def _put(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
 
 
 def _must_join(group: ConsumerGroup, member: ConsumerMember, now_ms: float) -> ConsumerGroup:
-    """The time in which it has to join runs from when it was first told."""
+    """The member has to join within this time after the first response that asked it to."""
     if member.join_deadline_ms is not None:
         return group
     return _put(group, replace(member, join_deadline_ms=now_ms + member.subscription.rebalance_timeout_ms))
@@ -208,7 +208,7 @@ def can_upgrade(group: Group, limits: ConsumerLimits) -> bool:
 
 
 def refusals(group: Group) -> list[GroupEffect]:
-    """Answers to whoever waits in a classic group that changes its protocol: join again."""
+    """Responses to members that wait in a classic group that changes its protocol: join again."""
     effects: list[GroupEffect] = []
     for member in group.members.values():
         if member.join_token is not None:

@@ -1,6 +1,6 @@
 """Values of the consumer group protocol (KIP-848): members, their assignments, groups.
 
-Every part of a member is what one kind of record holds: `Subscription` the member's metadata, `Current` what it owns.
+Each part of a member is the content of one kind of record: `Subscription` its metadata, `Current` its assignment.
 Deadlines are milliseconds of a clock that never goes back and are not stored. Names follow Kafka's `ConsumerGroup`,
 `ConsumerGroupMember`.
 """
@@ -22,7 +22,7 @@ NO_PARTITIONS: Final[frozenset[PartitionKey]] = frozenset()
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to its target, as CurrentMemberAssignment stores it."""
+    """The state of a member's reconciliation with its target, as CurrentMemberAssignment stores it."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1  # it has to give some up first
@@ -42,7 +42,7 @@ class ConsumerGroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member of the classic protocol said when it joined; `protocols` are (name, metadata), preferred first."""
+    """The JoinGroup metadata of a member of the classic protocol; `protocols`: (name, metadata), preferred first."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -50,7 +50,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member says of itself. `classic` is there while it speaks the classic protocol."""
+    """A member's description of itself. `classic` is there while it speaks the classic protocol."""
 
     client_id: str = ""
     client_host: str = ""
@@ -65,7 +65,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member owns; partitions with the epoch in which it got them."""
+    """A member's current assignment: partitions with the epoch in which it got them."""
 
     epoch: int = 0
     previous_epoch: int = 0

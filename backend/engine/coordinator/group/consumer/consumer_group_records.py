@@ -207,7 +207,7 @@ def _with_epochs(owned: Mapping[PartitionKey, int]) -> Iterator[tuple[bytes, lis
 
 
 def decode_consumer_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord | None:
-    """What a record of a consumer group says; None for other kinds. Raises DecodeError."""
+    """A record of a consumer group; None for other kinds. Raises DecodeError."""
     reader = _READERS.get(kind)
     if reader is None:
         return None

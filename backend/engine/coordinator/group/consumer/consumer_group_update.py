@@ -1,8 +1,8 @@
 """A consumer group while one event is applied to it: members come and go, subscriptions turn into a target assignment,
 the target into what members own.
 
-`consumer_group_state` adds the heartbeats of KIP-848, `consumer_group_classic` members of the classic protocol. Facts:
-Kafka's `GroupMetadataManager.consumerGroup*`.
+`consumer_heartbeat` has the heartbeats of KIP-848, `classic_members` the members of the classic protocol. Kafka:
+`GroupMetadataManager.consumerGroup*`.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class ConsumerGroupUpdate:
         self.assignment_time_ms = self.time_ms
 
     def assignor(self) -> str:
-        """What most members ask for, else the default."""
+        """The assignor that most members ask for, else the default."""
         return preferred_assignor(self.group(), self.limits)
 
     # Members on their way
@@ -196,14 +196,14 @@ class ConsumerGroupUpdate:
         return member
 
     def _rebalance_deadline(self, member: ConsumerMember, current: Current) -> float | None:
-        """Until when the member must have given up what it has to; the classic protocol has time-outs of its own."""
+        """The deadline for revoking partitions; the classic protocol has its join and sync time-outs instead."""
         if member.is_classic or current.state is not MemberState.UNREVOKED_PARTITIONS:
             return None
         return self.now_ms + member.subscription.rebalance_timeout_ms
 
 
 def preferred_assignor(group: ConsumerGroup, limits: ConsumerLimits) -> str:
-    """What most members ask for, else the default."""
+    """The assignor that most members ask for, else the default."""
     preferences = [member.subscription.assignor for member in group.members.values()]
     votes = {name: preferences.count(name) for name in limits.assignors if name in preferences}
     return max(votes, key=lambda name: votes[name]) if votes else limits.assignors[0]

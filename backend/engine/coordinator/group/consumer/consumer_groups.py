@@ -1,6 +1,6 @@
 """The consumer groups that this broker coordinates (KIP-848): requests in, records out, answers when those are safe.
 
-Every decision is a pure function of `consumer_group_state` or `consumer_group_classic`. What it changes is appended to
+Every decision is a pure function of `consumer_heartbeat` or `classic_members`. What it changes is appended to
 `__consumer_offsets` and taken over in the same moment, so that the next request builds on it; the answer waits until
 the records are replicated. A request that writes nothing waits for what is still on its way: nobody learns of a
 state that a new coordinator might not know.
@@ -181,7 +181,7 @@ class ConsumerGroups:
         return joined.result
 
     async def sync(self, shard: GroupShard, entry: GroupEntry, event: Sync) -> SyncResult:
-        """What the member may have now. Raises KafkaError."""
+        """The member's present assignment. Raises KafkaError."""
         group = self._consumer(entry)
         after, result = classic.sync(group, event, self.topics)
         await self._change(shard, entry, group, after)
@@ -240,7 +240,7 @@ class ConsumerGroups:
     ) -> None:
         after = state.without(group, member_ids, self.topics, self.limits(group.group_id))
         if self._turns_classic(group, member_ids):
-            # The generation is the epoch that the members know, so that they are told of a rebalance, not refused.
+            # The generation is the epoch that the members know, so that they hear of a rebalance and are not refused.
             left = self._downgraded(replace(after, epoch=group.epoch))
             if left is not None:
                 await self._downgrade(shard, entry, group, left, rebalance=True)
@@ -306,7 +306,7 @@ class ConsumerGroups:
         try:
             await self._shards.append(shard, records, appended=appended)
         finally:
-            # Whoever waits for it is answered; a state that got lost is found out with the next request.
+            # Waiting requests are answered; the next request notices a state that got lost.
             writing.set_result(None)
             if entry.writing is writing:
                 entry.writing = None

@@ -44,7 +44,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """The member told everything, so it is told everything."""
+        """Whether the request has all fields, so that the response has the whole assignment."""
         complete = self.rebalance_timeout_ms != -1 and self.owned is not None
         return self.epoch == JOIN_EPOCH or (complete and (self.topics is not None or self.regex is not None))
 

@@ -1,7 +1,7 @@
 """One step of a member towards its target: what it must give up first, what it gets, what others still hold.
 
-A partition is handed out only when nobody else owns it, and a member owns it until it has said that it does not
-(KIP-848). Facts: Kafka's `CurrentAssignmentBuilder`.
+A partition is assigned only when no other member owns it, and a member owns it until it has said that it does not
+(KIP-848). Kafka: `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from backend.engine.coordinator.topics_view import PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a member is to go.
+    """The target of a member, and the facts that its next step depends on.
 
     `target` may name topics that it does not subscribe to any more: `subscribed` decides. `owned` is what the member
-    says it has, None when it says nothing. `taken` tells what others own; it is asked only when it matters.
+    says it has, None when it says nothing. `taken` gives the partitions that others own; called only when it matters.
     """
 
     epoch: int
@@ -30,7 +30,7 @@ class Goal:
 
 
 def reconcile(current: Current, goal: Goal) -> Current:
-    """What the member owns next; the same value when it cannot move."""
+    """The member's next assignment; the same value when it cannot move."""
     if current.state is MemberState.STABLE:
         if current.epoch != goal.epoch:
             return _advance(current, goal)
