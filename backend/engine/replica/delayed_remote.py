@@ -11,22 +11,22 @@ Kafka: `DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica import offset_lookup
+from backend.engine.replica.fetch_data import FetchData
 from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol.errors import ErrorCode, KafkaError
 
-# The read of one partition. Records its outcome itself, errors included, and calls its argument when it no longer waits
-# for a reader.
-PartitionRead = Callable[[Callable[[], object]], Coroutine[Any, Any, None]]
+# The read of one partition; errors are part of the result. Calls its argument when it no longer waits for a reader.
+PartitionRead = Callable[[Callable[[], object]], Coroutine[Any, Any, FetchData]]
 
 _log = logging.getLogger(__name__)
 
@@ -34,19 +34,20 @@ _log = logging.getLogger(__name__)
 class DelayedRemoteFetch:
     """A fetch with partitions that are being read from the remote tier. Answers with the reads that have ended."""
 
-    __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued")
+    __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued", "_results")
 
     def __init__(
         self,
         purgatory: Purgatory,
-        reads: Sequence[tuple[Partition, PartitionRead]],
+        reads: Mapping[int, tuple[Partition, PartitionRead]],
         delay_ms: float,
-        answer: Callable[[], None],
+        answer: Callable[[Mapping[int, FetchData]], None],
     ) -> None:
-        """At least one of `reads`."""
+        """At least one of `reads`, by index; `answer` gets the results of those that have ended."""
         self._purgatory = purgatory
-        self._answer: Callable[[], None] | None = answer
-        self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads))
+        self._answer: Callable[[Mapping[int, FetchData]], None] | None = answer
+        self._results: dict[int, FetchData] = {}
+        self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads.values()))
         self._left = len(reads)
         for partition in self._partitions:
             partition.delayed.remote[self] = None
@@ -54,11 +55,13 @@ class DelayedRemoteFetch:
         self._due = purgatory.enter(self, delay_ms)
         # Reads that wait for a reader.
         self._queued: dict[int, tasks.Task[None]] = {}
-        for index, (partition, read) in enumerate(reads):
+        for index, (partition, read) in reads.items():
             self._queued[index] = tasks.start(self._run(index, read), name=f"remote read of {partition}")
 
     async def _run(self, index: int, read: PartitionRead) -> None:
-        await read(partial(self._queued.pop, index, None))
+        result = await read(partial(self._queued.pop, index, None))
+        if self._answer is not None:
+            self._results[index] = result
         self._queued.pop(index, None)
         self._left -= 1
         if not self._left:
@@ -84,7 +87,7 @@ class DelayedRemoteFetch:
             partition.delayed.remote.pop(self, None)
         for read in self._queued.values():
             read.cancel()
-        answer()
+        answer(self._results)
 
 
 class DelayedRemoteListOffsets:

@@ -18,8 +18,6 @@ from backend.engine.replica import partition_state
 from backend.engine.replica.delayed_operations import DelayedOperations
 from backend.engine.replica.fetch_data import (
     UNKNOWN_HIGH_WATERMARK,
-    EpochEnd,
-    FetchData,
     FetchParams,
     FetchSpec,
     Isolation,
@@ -228,75 +226,6 @@ class Partition:
         except DamagedIndex:
             # The read itself raises it.
             return bytes_max
-
-    def read(self, params: FetchParams, spec: FetchSpec, bytes_max: int, *, min_one_message: bool) -> FetchData:
-        """One partition's part of a Fetch. Raises KafkaError; OffsetOutOfRange when no local segment has the offset."""
-        self.check_epoch(spec.current_leader_epoch)
-        if params.wants_leader:
-            self.check_leader()
-        if params.from_follower and params.replica_id not in self.followers.states:
-            raise self._not_a_replica(params.replica_id, spec)
-        log = self.log
-        data = FetchData(
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-        )
-        end = self.fetchable_end(params.isolation)
-        if params.from_follower and self._has_all(spec, end):
-            log.check_online()
-            return data
-        if spec.last_fetched_epoch != NO_EPOCH:
-            data.diverging = self._divergence(spec)
-            if data.diverging is not None:
-                return data
-        info = log.read_to_send(spec.fetch_offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
-        data.records = info.records
-        if params.isolation is Isolation.COMMITTED:
-            data.aborted = log.aborted_in(spec.fetch_offset, info)
-        return data
-
-    def _has_all(self, spec: FetchSpec, end: int) -> bool:
-        """Whether a follower has this log to its end, as nearly all have nearly always: there is nothing to look up."""
-        return spec.fetch_offset == end and spec.last_fetched_epoch in (NO_EPOCH, self.log.leader_epochs.latest_epoch)
-
-    def preferred_read_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
-        """The answer that sends a consumer to another replica (KIP-392), with this one's offsets; None to read here."""
-        if not self.is_leader:
-            return None
-        log = self.log
-        preferred = self.followers.preferred_read_replica(
-            params.client_rack, params.listener_name, spec.fetch_offset, log.log_end_offset
-        )
-        if preferred is None:
-            return None
-        self.check_epoch(spec.current_leader_epoch)
-        return FetchData(
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            preferred_replica=preferred,
-        )
-
-    def _divergence(self, spec: FetchSpec) -> EpochEnd | None:
-        """The point where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
-        log = self.log
-        epoch, end_offset = log.end_offset_for_epoch(spec.last_fetched_epoch)
-        if end_offset == -1:
-            raise OffsetOutOfRange(f"{self} knows no end of leader epoch {spec.last_fetched_epoch}")
-        if spec.fetch_offset < log.log_start_offset:
-            raise OffsetOutOfRange(f"{self} starts at {log.log_start_offset}, behind offset {spec.fetch_offset}")
-        if epoch < spec.last_fetched_epoch or end_offset < spec.fetch_offset:
-            return EpochEnd(epoch, end_offset)
-        return None
-
-    def _not_a_replica(self, replica_id: int, spec: FetchSpec) -> KafkaError:
-        # With an epoch given the assignment may be newer than what we know, and the follower should try again.
-        current = spec.current_leader_epoch == NO_EPOCH
-        return KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER if current else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"broker {replica_id} is not a replica of {self} as far as its leader knows",
-        )
 
     # Followers
 
