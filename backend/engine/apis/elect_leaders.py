@@ -9,7 +9,7 @@ from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, Request
 from backend.engine.apis.support.forwarding import carried_out, forward
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.partition.elections import asked_leaderless, elect_leaders
+from backend.engine.controller.commands.partition.elections import elect_leaders, leaderless_in_request
 from backend.engine.controller.commands.partition.recovery_verdict import (
     LogEndReader,
     LogEndsByPartition,
@@ -50,7 +50,7 @@ async def on_controller(
     known: LogEndsByPartition = {}
     if ends is not None and controller is not None and controller.is_active:
         image = controller.image
-        known = await ends.ask(image, logs_of_live_replicas(image, asked_leaderless(image, request)))
+        known = await ends.ask(image, logs_of_live_replicas(image, leaderless_in_request(image, request)))
     command = partial(elect_leaders, request=request, config=services.config, log_ends=known)
     return await carried_out(services, "elect leaders", command, by_worker=True)
 

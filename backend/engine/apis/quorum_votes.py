@@ -113,7 +113,7 @@ async def begin(
     if context.api_version >= 1 and request.voter_id not in (-1, services.node_id):
         return _answer(m.BeginQuorumEpochResponse, controller, context, ErrorCode.INVALID_VOTER_KEY)
     code = await _stepped(
-        controller.raft, lambda state, now: q.begin_epoch_asked(state, asked.leader_id, asked.leader_epoch, now)
+        controller.raft, lambda state, now: q.handle_begin_quorum_epoch(state, asked.leader_id, asked.leader_epoch, now)
     )
     return _answer(m.BeginQuorumEpochResponse, controller, context, code)
 
@@ -133,7 +133,7 @@ async def end(
     )
     code = await _stepped(
         controller.raft,
-        lambda state, now: q.end_epoch_asked(state, asked.leader_id, asked.leader_epoch, preferred, now),
+        lambda state, now: q.handle_end_quorum_epoch(state, asked.leader_id, asked.leader_epoch, preferred, now),
     )
     return _answer(m.EndQuorumEpochResponse, controller, context, code)
 

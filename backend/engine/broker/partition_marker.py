@@ -104,7 +104,7 @@ class PartitionMarker:
         for deleted in removed:
             if topic is None:
                 # Nothing was ever copied.
-                self._controller.topic_deletions.told(deleted.tip)
+                self._controller.topic_deletions.mark_informed(deleted.tip)
             else:
                 target = metadata_partition(deleted.tip.topic_id, deleted.tip.partition, len(topic.partitions))
                 by_target.setdefault(target, []).append(deleted)
@@ -114,7 +114,7 @@ class PartitionMarker:
             for deleted in partitions:
                 if deleted.tip not in marked:
                     await self._publish(target, deleted.tip)
-                self._controller.topic_deletions.told(deleted.tip)
+                self._controller.topic_deletions.mark_informed(deleted.tip)
 
     async def _publish(self, target: int, tip: TopicIdPartition) -> None:
         state = PartitionDeleteState.DELETE_PARTITION_MARKED

@@ -92,7 +92,7 @@ class Controller:
         self._newest = self.image
         # Set when the image may have partitions that nobody may lead without a look at their logs.
         self.leaderless = tasks.Event()
-        self._nobody_may_lead = False
+        self._may_be_leaderless = False
         self.keeps_isr = False
         self._registration = ControllerRegistrationManager(config, self, registration, channel)
 
@@ -111,7 +111,7 @@ class Controller:
         return len(self.raft.voters) == 1
 
     @property
-    def _start_of_all(self) -> ClusterStart | None:
+    def _cluster_start(self) -> ClusterStart | None:
         """The brokers that elections wait for while the whole cluster starts."""
         return None if self._start_wait is None else self._start_wait.start
 
@@ -200,7 +200,7 @@ class Controller:
                 self._config,
                 next_offset=self.log.end_offset,
                 session_alive=self._sessions.alive(request.broker_id, self._ports.clock.monotonic_ms()),
-                start=self._start_of_all,
+                start=self._cluster_start,
             )
 
         return await self.submit("register broker", command)
@@ -213,7 +213,7 @@ class Controller:
 
         def command(image: MetadataImage) -> ControllerResult[m.BrokerHeartbeatResponse]:
             progress = self._sessions.progress(image, request.broker_id)
-            result = broker_heartbeat(image, request, self._config, progress, self._start_of_all)
+            result = broker_heartbeat(image, request, self._config, progress, self._cluster_start)
             self._sessions.caught_up_to(request.broker_id, request.current_metadata_offset)
             if request.want_shut_down and result.records:
                 offset = self.log.end_offset + len(result.records) - 1
@@ -292,7 +292,7 @@ class Controller:
         try:
             while raft.leads(epoch):
                 while self._queue and raft.leads(epoch):
-                    await self._commit_some(epoch)
+                    await self._commit_batch(epoch)
                 # Control records come from the quorum, not from a command: the image passes over them.
                 await self._committed.follow()
                 self._newest = self.image
@@ -331,7 +331,7 @@ class Controller:
         if not self._ready.done():
             self._ready.set_result(None)
 
-    async def _commit_some(self, epoch: int) -> None:
+    async def _commit_batch(self, epoch: int) -> None:
         taken: list[_Waiting] = []
         answers: list[tuple[Any, BaseException | None]] = []
         bytes_before = self.log.appended_bytes
@@ -347,8 +347,8 @@ class Controller:
                 await self.raft.committed(self._newest.offset, epoch)
                 self._committed.image = self._newest
                 self._committed.last_record_ms = self._ports.clock.time_ms()
-                if self._nobody_may_lead:
-                    self._nobody_may_lead = False
+                if self._may_be_leaderless:
+                    self._may_be_leaderless = False
                     self.leaderless.set()
                 self.snapshotter.applied(self.log.appended_bytes - bytes_before)
                 self._sessions.update(self.image, self._ports.clock.monotonic_ms())
@@ -370,7 +370,7 @@ class Controller:
             _answer(waiting, response, refusal)
 
     async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
-        work = partial(_worked_out, waiting.command, self._newest, self.log.end_offset, epoch)
+        work = partial(_evaluate, waiting.command, self._newest, self.log.end_offset, epoch)
         try:
             result, image, last_offset = await self._ports.workers.run(work) if waiting.by_worker else work()
             if image is None:
@@ -385,10 +385,10 @@ class Controller:
         except KafkaError as refusal:
             # No space, or the epoch is over.
             return None, refusal
-        self.topic_deletions.note(self._newest, result.records, last_offset)
+        self.topic_deletions.add(self._newest, result.records, last_offset)
         self._newest = image
-        if any(map(_may_leave_nobody, result.records)):
-            self._nobody_may_lead = True
+        if any(map(_may_leave_leaderless, result.records)):
+            self._may_be_leaderless = True
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in result.records):
             # An operator who allows unclean elections wants leaders now, not at the next periodic task.
             tasks.spawn(
@@ -401,14 +401,14 @@ class Controller:
             _answer(self._queue.popleft(), None, KafkaError(ErrorCode.NOT_CONTROLLER, message))
 
 
-def _may_leave_nobody(record: object) -> bool:
+def _may_leave_leaderless(record: object) -> bool:
     """Whether after this record nobody may lead a partition, for now or without a look at the logs."""
     if not isinstance(record, m.PartitionChangeRecord):
         return False
     return record.leader == NO_LEADER or record.eligible_leader_replicas == [] or bool(record.last_known_elr)
 
 
-def _worked_out(
+def _evaluate(
     command: Command[R], newest: MetadataImage, end_offset: int, epoch: int
 ) -> tuple[ControllerResult[R], MetadataImage | None, int]:
     """A command's result, and the image with its records and their last offset; no image when it has no records."""

@@ -13,12 +13,12 @@ from backend.engine.controller.commands.cluster_start import (
     Awaited,
     ClusterStart,
     any_broker_returned,
+    awaited,
     eligible,
-    found_by,
     give_up,
     heard,
     missing,
-    waiting,
+    start_of,
     without_given_up,
 )
 from backend.engine.controller.commands.command import ActiveController, ControllerResult
@@ -28,9 +28,9 @@ from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
 
 # Elections do not wait for a look: each unfencing looks by itself.
-LOOK_MS: Final = 250
+CHECK_MS: Final = 250
 # Brokers of one process come back within less: those waits are not worth a log line.
-TELL_AFTER_MS: Final = 1000
+LOG_AFTER_MS: Final = 1000
 # Partitions and brokers that one line of the log names.
 PARTITIONS_NAMED_MAX: Final = 3
 BROKERS_NAMED_MAX: Final = 10
@@ -49,15 +49,15 @@ class StartWait:
         self._controller = controller
         self._sessions = sessions
         self._since_ms = clock.monotonic_ms()
-        self._start = found_by(controller.image) if config.ebbline_leader_start_wait_ms else None
-        self._told: frozenset[int] = frozenset()
+        self._start = start_of(controller.image) if config.ebbline_leader_start_wait_ms else None
+        self._logged: frozenset[int] = frozenset()
         # All that a look depends on, as the last one found it: the partitions are gone over when it is another.
         self._seen: tuple[frozenset[int], frozenset[int], bool, bool, bool] | None = None
 
     @property
     def start(self) -> ClusterStart | None:
         """The brokers that elections wait for; None once they wait for none."""
-        return None if self._start is None or self._start.goes_on else self._start
+        return None if self._start is None or self._start.still_runs else self._start
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat has arrived."""
@@ -68,29 +68,29 @@ class StartWait:
         """Until nobody is waited for."""
         while self._start is not None and not self._controller.keeps_isr:
             try:
-                await self._look(self._start)
+                await self._check(self._start)
             except KafkaError as error:
                 _log.info("Controller %d looks again at who is back: %s", self._config.id, error)
             if self._start is not None:
-                due_ms = self._clock.monotonic_ms() + LOOK_MS
-                await tasks.sleep_ms(LOOK_MS)
+                due_ms = self._clock.monotonic_ms() + CHECK_MS
+                await tasks.sleep_ms(CHECK_MS)
                 # Nobody could be heard while this node was held up.
                 self._since_ms += max(0.0, self._clock.monotonic_ms() - due_ms)
 
-    async def _look(self, start: ClusterStart) -> None:
+    async def _check(self, start: ClusterStart) -> None:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         waited_ms = now_ms - self._since_ms
-        away = frozenset[int]() if start.goes_on else missing(image, start)
-        opening = frozenset(broker_id for broker_id in away if self._opens_its_logs(image, start, broker_id, now_ms))
+        away = frozenset[int]() if start.still_runs else missing(image, start)
+        opening = frozenset(broker_id for broker_id in away if self._is_opening_logs(image, start, broker_id, now_ms))
         limit_ms = self._config.ebbline_leader_start_wait_ms
         if not (returned := any_broker_returned(image, start)):
             # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
             limit_ms = max(limit_ms, self._config.broker_session_timeout_ms)
         late, too_late = waited_ms >= limit_ms, waited_ms >= self._config.unclean_recovery_timeout_ms
-        seen = (away, opening, waited_ms >= TELL_AFTER_MS and returned, late, too_late)
+        seen = (away, opening, waited_ms >= LOG_AFTER_MS and returned, late, too_late)
         if seen == self._seen:
             return
-        waits = waiting(image, start) if away else Awaited((), frozenset())
+        waits = awaited(image, start) if away else Awaited((), frozenset())
         if not waits.brokers:
             await self._end(start)
             return
@@ -98,13 +98,13 @@ class StartWait:
         if late and absent:
             self._start = given_up = give_up(start, absent)
             await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
-            self._tell_given_up(absent)
-        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and returned:
-            self._told = waits.brokers
-            self._tell(waits, absent, waits.brokers & opening)
+            self._log_given_up(absent)
+        elif waited_ms >= LOG_AFTER_MS and waits.brokers != self._logged and returned:
+            self._logged = waits.brokers
+            self._log_waits(waits, absent, waits.brokers & opening)
         self._seen = seen
 
-    def _opens_its_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
+    def _is_opening_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
         """Whether the broker has registered again and sends heartbeats."""
         broker = image.brokers.get(broker_id)
         here = broker is not None and not start.is_former_life(broker) and not broker.in_controlled_shutdown
@@ -127,7 +127,7 @@ class StartWait:
     def _without(self, image: MetadataImage, start: ClusterStart) -> ControllerResult[None]:
         return without_given_up(image, self._config, start)
 
-    def _tell(self, waits: Awaited, absent: Collection[int], opening: Collection[int]) -> None:
+    def _log_waits(self, waits: Awaited, absent: Collection[int], opening: Collection[int]) -> None:
         limit_s = self._config.ebbline_leader_start_wait_ms / 1000
         whom = [f"broker {_listed(absent)} (not here yet; at most {limit_s:g} s)"] if absent else []
         opening_s = self._config.unclean_recovery_timeout_ms / 1000
@@ -140,7 +140,7 @@ class StartWait:
             self._config.id, len(waits.partitions), ", ".join(named), more, " and ".join(whom),
         )  # fmt: skip
 
-    def _tell_given_up(self, absent: frozenset[int]) -> None:
+    def _log_given_up(self, absent: frozenset[int]) -> None:
         open_ = [
             located for located in leaderless(self._controller.image) if not absent.isdisjoint(eligible(located[2]))
         ]

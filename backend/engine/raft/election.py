@@ -360,7 +360,7 @@ def _may_stand(state: RaftState, now: Now) -> bool:
     return now.ms >= state.majority_from_ms or len(answered) == len(state.voters)
 
 
-def begin_epoch_asked(state: RaftState, leader_id: int, epoch: int, now: Now) -> tuple[RaftState, ErrorCode]:
+def handle_begin_quorum_epoch(state: RaftState, leader_id: int, epoch: int, now: Now) -> tuple[RaftState, ErrorCode]:
     """BeginQuorumEpoch: a leader introduces itself."""
     if epoch < state.epoch:
         return state, ErrorCode.FENCED_LEADER_EPOCH
@@ -371,7 +371,7 @@ def begin_epoch_asked(state: RaftState, leader_id: int, epoch: int, now: Now) ->
     return observe_epoch(state, epoch, leader_id, now), ErrorCode.NONE
 
 
-def end_epoch_asked(
+def handle_end_quorum_epoch(
     state: RaftState, leader_id: int, epoch: int, preferred: tuple[int, ...], now: Now
 ) -> tuple[RaftState, ErrorCode]:
     """EndQuorumEpoch: the leader has resigned; the first of its preferred successors tries at once, others later."""
@@ -398,7 +398,7 @@ def leader_answered(state: RaftState, now: Now) -> RaftState:
     return replace(state, leader_heard=True, majority_from_ms=0, deadline_ms=deadline_ms)
 
 
-def own_disk_begins(state: RaftState) -> RaftState:
+def own_flush_begins(state: RaftState) -> RaftState:
     """A follower writes what its leader sent and asks for nothing until `leader_answered`.
 
     A slow disk of this node is not the leader's silence, and such a node could not lead either.

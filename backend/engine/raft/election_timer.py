@@ -13,7 +13,7 @@ TICK_MS: Final = 50.0
 # While the others are heard nothing is due for seconds: twenty looks a second would be half of what an idle node does.
 # The price: of a hold-up in between only what is left after the next look is noticed, at most a quarter of the fetch
 # timeout goes unnoticed.
-CALM_TICK_MS: Final = 500.0
+IDLE_TICK_MS: Final = 500.0
 # A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a look, because on a machine
 # that has too much to do many short delays in a row keep a node from hearing as one long one does.
 STALL_MS: Final = TICK_MS / 2
@@ -35,7 +35,7 @@ class ElectionTimer:
         The looks are callbacks: a task that woke up for each would be a sixth of what an idle node costs.
         """
         self._due = tasks.future()
-        self._look_later(self._clock.monotonic_ms())
+        self._schedule_check(self._clock.monotonic_ms())
         try:
             return await self._due
         finally:
@@ -50,25 +50,25 @@ class ElectionTimer:
             return
         if self._state().deadline_ms < self._planned_ms:
             self._timer.cancel()
-            self._look_later(now_ms)
+            self._schedule_check(now_ms)
 
     def wake(self) -> None:
         """Ends the wait of `due` now."""
         if self._due is not None and not self._due.done():
             self._due.set_result(0.0)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._planned_ms
         if late_ms <= STALL_MS and now_ms < self._state().deadline_ms:
-            self._look_later(now_ms)
+            self._schedule_check(now_ms)
         elif self._due is not None and not self._due.done():
             self._due.set_result(late_ms)
 
-    def _look_later(self, now_ms: float) -> None:
+    def _schedule_check(self, now_ms: float) -> None:
         state, pause_ms = self._state(), TICK_MS
         if hears_others(state, now_ms):
-            calm_ms = min(CALM_TICK_MS, state.timing.fetch_timeout_ms / 4)
+            calm_ms = min(IDLE_TICK_MS, state.timing.fetch_timeout_ms / 4)
             pause_ms = max(TICK_MS, min(calm_ms, state.deadline_ms - now_ms))
         self._planned_ms = now_ms + pause_ms
-        self._timer = tasks.call_later(pause_ms, self._look)
+        self._timer = tasks.call_later(pause_ms, self._check)

@@ -34,7 +34,7 @@ class LogView:
 EndOffsetForEpoch = Callable[[int], tuple[int, int]]
 
 
-def asked_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _Asked | ErrorCode:
+def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _Asked | ErrorCode:
     """The one partition of the one topic that this listener serves, or why the whole request is refused."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID

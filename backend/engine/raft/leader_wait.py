@@ -8,7 +8,7 @@ from typing import Final
 from backend.engine.raft.quorum_state import NOBODY, VoterStanding
 from backend.engine.raft.raft_state import RaftState
 
-LOOK_MS: Final = 5_000.0
+CHECK_MS: Final = 5_000.0
 # The same sentence is said again after so long.
 REPEAT_MS: Final = 60_000.0
 # An answer that is older says nothing of now: a voter asks at least every two election timeouts, 2 s by default.
@@ -23,7 +23,7 @@ class LeaderWait:
         self._others = tuple(voter for voter in voters if voter != node_id)
         # Voter → when it answered a vote last, and whether it was catching up.
         self._answers: dict[int, tuple[float, bool]] = {}
-        self._leaderless_looks = 0
+        self._leaderless_checks = 0
         self._heard_ms = self._said_ms = 0.0
         # The reason why there is no leader; None while there is one.
         self.text: str | None = None
@@ -36,13 +36,13 @@ class LeaderWait:
         """A leader has answered."""
         self._heard_ms = now_ms
 
-    def look(self, state: RaftState, now_ms: float) -> str | None:
+    def check(self, state: RaftState, now_ms: float) -> str | None:
         """The sentence to be logged now; None when a leader is heard, or was lately, or there is nothing new to say."""
-        if state.is_leader or (state.leader_id != NOBODY and now_ms - self._heard_ms < LOOK_MS):
-            self._leaderless_looks, self.text = 0, None
+        if state.is_leader or (state.leader_id != NOBODY and now_ms - self._heard_ms < CHECK_MS):
+            self._leaderless_checks, self.text = 0, None
             return None
-        self._leaderless_looks += 1
-        if self._leaderless_looks < 2:
+        self._leaderless_checks += 1
+        if self._leaderless_checks < 2:
             return None
         text = self._sentence(state, now_ms)
         if text == self.text and now_ms - self._said_ms < REPEAT_MS:

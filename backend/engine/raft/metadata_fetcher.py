@@ -246,7 +246,7 @@ class MetadataFetcher:
         def take_high_watermark(state: RaftState, now: Now) -> Transition:
             # The leader has it on a majority, whatever this disk still lacks.
             updated = _committed_by_leader(state, sent_in, partition.high_watermark, log.end_offset)
-            return (q.own_disk_begins(updated) if grown and _same(state, sent_in) else updated), ()
+            return (q.own_flush_begins(updated) if grown and _same(state, sent_in) else updated), ()
 
         await node.step(take_high_watermark)
         if not grown:

@@ -20,7 +20,7 @@ from backend.engine.raft import voter_progress
 from backend.engine.raft.acknowledged import AcknowledgedFiles
 from backend.engine.raft.election_timer import STALL_MS, ElectionTimer
 from backend.engine.raft.leader_fetch import LogView
-from backend.engine.raft.leader_wait import LOOK_MS, LeaderWait
+from backend.engine.raft.leader_wait import CHECK_MS, LeaderWait
 from backend.engine.raft.metadata_fetcher import MetadataFetcher
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
@@ -115,22 +115,12 @@ class RaftNode:
         # Whether a voter has answered without an error.
         self._accepted = False
         self._running: list[tasks.Task[None]] = []
+        timeout_ms = config.controller_quorum_request_timeout_ms
         self._requests = VoterRequests(
-            self,
-            log,
-            self.peers,
-            node_id=config.id,
-            cluster_id=cluster_id,
-            timeout_ms=config.controller_quorum_request_timeout_ms,
+            self, log, self.peers, node_id=config.id, cluster_id=cluster_id, timeout_ms=timeout_ms
         )
         self._fetcher = MetadataFetcher(
-            ports,
-            self,
-            log,
-            dict(fetchers or self.peers),
-            node_id=config.id,
-            cluster_id=cluster_id,
-            timeout_ms=config.controller_quorum_request_timeout_ms,
+            ports, self, log, fetchers or self.peers, node_id=config.id, cluster_id=cluster_id, timeout_ms=timeout_ms
         )
         self._waiting = LeaderWait(config.id, self.voters)
 
@@ -215,7 +205,7 @@ class RaftNode:
             return
         if self.is_in_voters:
             self._spawn(self._tick_always(), "clock")
-            self._spawn(self._say_whom_it_waits_for(), "waiting")
+            self._spawn(self._log_leader_wait(), "waiting")
         self._spawn(self._fetcher.run(), "fetcher")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
@@ -357,7 +347,7 @@ class RaftNode:
         while self.failure is None:
             late_ms = await self._clock.due()
             if late_ms > STALL_MS:
-                await self._held_up(late_ms)
+                await self._postpone_timeouts(late_ms)
             if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
 
@@ -365,10 +355,10 @@ class RaftNode:
         """The leader of this node's epoch has answered a fetch."""
         self._waiting.heard(self._ports.clock.monotonic_ms())
 
-    async def _say_whom_it_waits_for(self) -> None:
+    async def _log_leader_wait(self) -> None:
         while self.failure is None:
-            await tasks.sleep_ms(LOOK_MS)
-            text = self._waiting.look(self._state, self._ports.clock.monotonic_ms())
+            await tasks.sleep_ms(CHECK_MS)
+            text = self._waiting.check(self._state, self._ports.clock.monotonic_ms())
             if text is not None:
                 _log.warning("%s", text)
 
@@ -377,7 +367,7 @@ class RaftNode:
         """Why no leader is known, in one sentence; None while one is."""
         return self._waiting.text
 
-    async def _held_up(self, by_ms: float) -> None:
+    async def _postpone_timeouts(self, by_ms: float) -> None:
         await self.step(lambda state, now: (q.postpone_timeouts(state, by_ms), ()))
 
     async def _flushed(self, end: int) -> None:
@@ -426,7 +416,7 @@ class RaftNode:
         self.observers.forget(voter)
         self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
 
-    def fetch_of(self, voter: int, offset: int, directory_id: bytes) -> VoterFetch:
+    def voter_fetch(self, voter: int, offset: int, directory_id: bytes) -> VoterFetch:
         """A voter's Fetch as this leader weighs it."""
         log = self.log
         superseded = log.is_superseded(voter, directory_id)

@@ -236,11 +236,11 @@ class World:
         self.settle(me, state, effects)
 
     def on_begin(self, me: int, node: Node, state: RaftState, message: Message) -> None:
-        self.settle(me, q.begin_epoch_asked(state, message["source"], message["epoch"], self.moment())[0])
+        self.settle(me, q.handle_begin_quorum_epoch(state, message["source"], message["epoch"], self.moment())[0])
 
     def on_end(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         moment = self.moment()
-        state, _ = q.end_epoch_asked(state, message["source"], message["epoch"], message["preferred"], moment)
+        state, _ = q.handle_end_quorum_epoch(state, message["source"], message["epoch"], message["preferred"], moment)
         self.settle(me, state)
 
     def on_fetch(self, me: int, node: Node, state: RaftState, message: Message) -> None:

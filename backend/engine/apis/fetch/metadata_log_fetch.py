@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
-from backend.engine.raft.leader_fetch import asked_partition, decide, has_records, response_of
+from backend.engine.raft.leader_fetch import decide, has_records, requested_partition, response_of
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -38,7 +38,7 @@ async def fetch_metadata_log(
     if controller is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
     raft, log, version = controller.raft, controller.log, context.api_version
-    asked = asked_partition(request, version, services.cluster_id)
+    asked = requested_partition(request, version, services.cluster_id)
     if isinstance(asked, ErrorCode):
         return m.FetchResponse(error_code=asked)
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
@@ -48,7 +48,7 @@ async def fetch_metadata_log(
     if has_records(answer):
         offset, epoch = asked.fetch_offset, raft.epoch
         directory_id = bytes(asked.replica_directory_id)
-        fetched = raft.fetch_of(replica_id, offset, directory_id)
+        fetched = raft.voter_fetch(replica_id, offset, directory_id)
         now_ms = services.ports.clock.time_ms()
         if replica_id in raft.voters:
             await raft.voter_fetched(replica_id, fetched)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.cluster_start import ClusterStart, keeps_its_place, leaders_at_start
+from backend.engine.controller.commands.cluster_start import ClusterStart, leaders_at_start, stays_in_sync_fenced
 from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch
 from backend.engine.controller.commands.partition.elections import (
     LocatedPartition,
     in_isr,
+    in_isr_or_any_elr,
     in_isr_or_elr,
-    known_to,
     leader_and_isr_changes,
     leaderless,
     leads_any,
@@ -96,7 +96,7 @@ def _end_of_life(
     return [
         *leader_and_isr_changes(image, config, moved, unclean=ended.id),
         *(
-            keeps_its_place(image, ended, whole)
+            stays_in_sync_fenced(image, ended, whole)
             if waited_for
             else leader_and_isr_changes(image, config, whole, remove=ended.id)
         ),
@@ -325,7 +325,7 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
         )
     records: list[Message] = [
-        *leader_and_isr_changes(image, config, known_to(image, broker.id), forget=broker.id),
+        *leader_and_isr_changes(image, config, in_isr_or_any_elr(image, broker.id), forget=broker.id),
         m.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch),
     ]
     return ControllerResult(tuple(records), m.UnregisterBrokerResponse(error_message=None))

@@ -29,19 +29,19 @@ from backend.protocol.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class ClusterStart:
-    """The cluster as its controller found it when it became active, and who is waited for no longer."""
+    """The cluster's image when its controller became active, and the brokers that are waited for no longer."""
 
-    found: MetadataImage
+    at_start: MetadataImage
     given_up: frozenset[int] = frozenset()
     # A broker that was unfenced then has been heard: the cluster had not stopped.
-    goes_on: bool = False
+    still_runs: bool = False
 
     def is_former_life(self, broker: BrokerRegistration) -> bool:
         """Whether the registration is one that the controller found unfenced: unless the cluster goes on, its broker
         has ended.
         """
-        before = self.found.brokers.get(broker.id)
-        return not self.goes_on and before is not None and not before.fenced and before.epoch == broker.epoch
+        before = self.at_start.brokers.get(broker.id)
+        return not self.still_runs and before is not None and not before.fenced and before.epoch == broker.epoch
 
     def is_back(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether the broker may lead, in a life that is not over."""
@@ -61,7 +61,7 @@ def eligible(partition: PartitionRegistration) -> set[int]:
     return {*partition.isr, *partition.elr}
 
 
-def found_by(image: MetadataImage) -> ClusterStart | None:
+def start_of(image: MetadataImage) -> ClusterStart | None:
     """The brokers that a controller waits for when it becomes active; None when none can be missing."""
     partitions = any(topic.partitions for topic in image.topics.values())
     return ClusterStart(image) if partitions else None
@@ -69,9 +69,9 @@ def found_by(image: MetadataImage) -> ClusterStart | None:
 
 def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStart:
     """After a heartbeat: one of a life that was unfenced before the controller became active is of a living broker."""
-    before = start.found.brokers.get(broker_id)
+    before = start.at_start.brokers.get(broker_id)
     lives = before is not None and not before.fenced and before.epoch == broker_epoch
-    return replace(start, goes_on=True) if lives else start
+    return replace(start, still_runs=True) if lives else start
 
 
 def missing(image: MetadataImage, start: ClusterStart) -> frozenset[int]:
@@ -83,7 +83,7 @@ def missing(image: MetadataImage, start: ClusterStart) -> frozenset[int]:
 
 def any_broker_returned(image: MetadataImage, start: ClusterStart) -> bool:
     """Whether a broker has registered, or was unfenced, since the controller became active."""
-    former = start.found.brokers
+    former = start.at_start.brokers
     return any(
         broker.id not in former
         or broker.epoch != former[broker.id].epoch
@@ -100,9 +100,9 @@ class Awaited:
     brokers: frozenset[int]
 
 
-def waiting(image: MetadataImage, start: ClusterStart) -> Awaited:
-    """Partitions that nobody leads in a life that is not over, and that wait for somebody."""
-    awaited: list[LocatedPartition] = []
+def awaited(image: MetadataImage, start: ClusterStart) -> Awaited:
+    """Partitions without a leader in its present registration that wait for a broker."""
+    partitions: list[LocatedPartition] = []
     brokers: set[int] = set()
     for located in all_partitions(image):
         partition = located[2]
@@ -110,9 +110,9 @@ def waiting(image: MetadataImage, start: ClusterStart) -> Awaited:
         if leader is not None and not start.is_former_life(leader) and not leader.fenced:
             continue
         if missing := start.waits_for(image, partition):
-            awaited.append(located)
+            partitions.append(located)
             brokers |= missing
-    return Awaited(tuple(awaited), frozenset(brokers))
+    return Awaited(tuple(partitions), frozenset(brokers))
 
 
 def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
@@ -120,7 +120,7 @@ def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
     return replace(start, given_up=start.given_up | frozenset(brokers))
 
 
-def keeps_its_place(
+def stays_in_sync_fenced(
     image: MetadataImage, ended: BrokerRegistration, in_sync: Collection[LocatedPartition]
 ) -> list[m.PartitionChangeRecord]:
     """A broker comes back from a clean shutdown of the whole cluster: it stays in sync, and leads nothing until it is
@@ -155,7 +155,7 @@ def leaders_at_start(
         if waits and not leaves:
             continue
         election, min_isr = election_settings(image, config, topic.name)
-        before = start.found.partition_by_id(topic.id, index)
+        before = start.at_start.partition_by_id(topic.id, index)
         record = change_record(
             image,
             topic.id,

@@ -118,7 +118,7 @@ class CommittedImage:
             if any(type(record) is m.RemoveTopicRecord for record in batch.records):
                 # The deletion needs the topic's partitions and settings as they were before its record.
                 image = image if last is None else builder.finish(last.last_offset, last.epoch)
-                self._topic_deletions.note(image, batch.records, batch.last_offset, replayed=True)
+                self._topic_deletions.add(image, batch.records, batch.last_offset, replayed=True)
                 builder = ImageBuilder(image, self._count_unknown)
             builder.apply(batch.records)
             last, size_bytes = batch, size_bytes + batch.size_bytes

@@ -34,7 +34,7 @@ class TopicDeletions:
     def __init__(self) -> None:
         self._waiting: dict[TopicIdPartition, DeletedPartition] = {}
 
-    def note(self, before: MetadataImage, records: Iterable[object], offset: int, *, replayed: bool = False) -> None:
+    def add(self, before: MetadataImage, records: Iterable[object], offset: int, *, replayed: bool = False) -> None:
         """Takes records that are about to change the image `before`; the last of them is at `offset`."""
         for record in records:
             if not isinstance(record, m.RemoveTopicRecord):
@@ -81,6 +81,6 @@ class TopicDeletions:
             and all(is_off(broker, partition.offset) for broker in partition.replicas)
         ]
 
-    def told(self, tip: TopicIdPartition) -> None:
+    def mark_informed(self, tip: TopicIdPartition) -> None:
         """The remote tier knows."""
         self._waiting.pop(tip, None)

@@ -87,7 +87,7 @@ class BrokerLifecycle:
         # Why the last try to register failed.
         self._refusal: KafkaError | None = None
         self._refused_in_a_row = 0
-        self._told: ErrorCode | None = None
+        self._logged_code: ErrorCode | None = None
         self._wake = tasks.Event()
         self._registered: tasks.Future[int] = tasks.future()
         self._unfenced: tasks.Future[None] = tasks.future()
@@ -186,7 +186,7 @@ class BrokerLifecycle:
         pause_ms: float = self._config.broker_heartbeat_interval_ms
         if self._leaving or (self._ready and self._fenced):
             pause_ms = min(pause_ms, IMPATIENT_INTERVAL_MS)
-        elif self._told is not None:
+        elif self._logged_code is not None:
             # A new controller counts the silence from its election on: it is to hear of this broker soon.
             pause_ms = min(pause_ms, REFUSED_INTERVAL_MS)
         try:
@@ -250,7 +250,7 @@ class BrokerLifecycle:
                 request, HEARTBEAT_VERSION, timeout_ms=self._config.broker_session_timeout_ms
             )
         except KafkaError as error:
-            self._tell_once(error)
+            self._log_once(error)
             return
         if not isinstance(response, m.BrokerHeartbeatResponse):
             raise TypeError(f"a BrokerHeartbeat was answered by {type(response).__name__}")
@@ -259,24 +259,24 @@ class BrokerLifecycle:
             await self._register()
             return
         if response.error_code:
-            self._tell_once(error_for(response.error_code))
+            self._log_once(error_for(response.error_code))
             if response.error_code in _LOST_REGISTRATION:
                 self._may_go.set()
             return
-        self._told = None
+        self._logged_code = None
         self._refused_in_a_row = 0
-        self._note(response)
+        self._apply_response(response)
 
-    def _tell_once(self, error: KafkaError) -> None:
+    def _log_once(self, error: KafkaError) -> None:
         """A controller that is away for long fills no log, and holds up no stop."""
         self._refused_in_a_row += 1
         if self._leaving and self._refused_in_a_row >= LEAVE_TRIES:
             self._may_go.set()
-        if error.code is not self._told:
-            self._told = error.code
+        if error.code is not self._logged_code:
+            self._logged_code = error.code
             _log.warning("Broker %d: the controller has not taken a heartbeat, trying on: %s", self._config.id, error)
 
-    def _note(self, response: m.BrokerHeartbeatResponse) -> None:
+    def _apply_response(self, response: m.BrokerHeartbeatResponse) -> None:
         if response.is_fenced != self._fenced:
             _log.info("Broker %d is %s", self._config.id, "fenced" if response.is_fenced else "unfenced")
         self._fenced = response.is_fenced

@@ -87,12 +87,12 @@ def test_voters_that_start_together_ask_one_after_the_other_and_wait_for_no_time
 
 def test_a_slow_disk_of_its_own_is_no_silence_of_the_leader() -> None:
     follower = q.leader_answered(q.observe_epoch(started(), 4, 2, Now(0)), Now(100))
-    writing = q.own_disk_begins(follower)
+    writing = q.own_flush_begins(follower)
     assert q.tick(writing, END, Now(60_000)) == (writing, ())
     assert q.leader_answered(writing, Now(60_000)).deadline_ms == 60_000 + TIMING.fetch_timeout_ms
-    ended, _ = q.end_epoch_asked(writing, 2, 4, (1, 3), Now(50_000))
+    ended, _ = q.handle_end_quorum_epoch(writing, 2, 4, (1, 3), Now(50_000))
     assert ended.deadline_ms == 50_000, "a leader that resigns is succeeded all the same"
-    assert q.own_disk_begins(leading()) == leading()
+    assert q.own_flush_begins(leading()) == leading()
 
 
 def test_a_voter_that_doubts_its_leader_follows_on_when_that_answers() -> None:
@@ -183,12 +183,12 @@ def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_firs
 
 def test_the_preferred_successor_tries_at_once_and_the_others_later() -> None:
     follower = q.leader_answered(q.observe_epoch(started(), 4, 2, Now(0)), Now(100))
-    first, code = q.end_epoch_asked(follower, 2, 4, (1, 3), Now(100))
+    first, code = q.handle_end_quorum_epoch(follower, 2, 4, (1, 3), Now(100))
     assert (code, first.deadline_ms) == (ErrorCode.NONE, 100)
-    second, _ = q.end_epoch_asked(follower, 2, 4, (3, 1), Now(100))
+    second, _ = q.handle_end_quorum_epoch(follower, 2, 4, (3, 1), Now(100))
     assert second.deadline_ms > 100
-    assert q.end_epoch_asked(follower, 2, 3, (), Now(100))[1] == ErrorCode.FENCED_LEADER_EPOCH
-    assert q.end_epoch_asked(follower, 3, 4, (), Now(100))[1] == ErrorCode.INVALID_REQUEST
+    assert q.handle_end_quorum_epoch(follower, 2, 3, (), Now(100))[1] == ErrorCode.FENCED_LEADER_EPOCH
+    assert q.handle_end_quorum_epoch(follower, 3, 4, (), Now(100))[1] == ErrorCode.INVALID_REQUEST
 
 
 def test_a_higher_epoch_ends_every_role() -> None:
@@ -209,7 +209,7 @@ def test_a_node_without_a_vote_only_follows() -> None:
 
 
 def test_begin_quorum_epoch_is_believed_of_voters_and_newer_epochs_only() -> None:
-    begin = q.begin_epoch_asked
+    begin = q.handle_begin_quorum_epoch
     assert begin(started(), 2, 4, Now(0))[0].role is RaftRole.FOLLOWER
     assert begin(started(), 2, 2, Now(0))[1] == ErrorCode.FENCED_LEADER_EPOCH
     assert begin(started(), 7, 4, Now(0))[1] == ErrorCode.INCONSISTENT_VOTER_SET

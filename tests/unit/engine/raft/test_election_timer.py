@@ -10,7 +10,7 @@ from immutables import Map
 
 from backend.engine.ports import tasks
 from backend.engine.raft import election as q
-from backend.engine.raft.election_timer import CALM_TICK_MS, TICK_MS, ElectionTimer
+from backend.engine.raft.election_timer import IDLE_TICK_MS, TICK_MS, ElectionTimer
 from backend.engine.raft.raft_state import RaftRole, RaftState, Timing, VoterProgress
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import VirtualClock
@@ -57,7 +57,7 @@ def test_a_follower_that_hears_its_leader_looks_twice_a_second() -> None:
     heard = {float(ms): heard_at(ms) for ms in range(0, 60_000, 500)}
     assert node.due_at_ms(heard) >= 59_500 + TIMING.fetch_timeout_ms
     # A minute of calm, and the time-out after it in small steps; each look reads the state twice.
-    calm, silent = 60_000 / CALM_TICK_MS, TIMING.fetch_timeout_ms / TICK_MS
+    calm, silent = 60_000 / IDLE_TICK_MS, TIMING.fetch_timeout_ms / TICK_MS
     assert node.looks < 4 * (calm + silent)
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from backend.engine.raft.leader_fetch import LogView, asked_partition, decide, has_records, is_diverging, response_of
+from backend.engine.raft.leader_fetch import (
+    LogView,
+    decide,
+    has_records,
+    is_diverging,
+    requested_partition,
+    response_of,
+)
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
 from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m
@@ -93,13 +100,13 @@ def test_a_log_that_parted_from_the_leaders_is_told_where(
 def test_requests_for_anything_else_are_refused_as_a_whole(
     asking: m.FetchRequest, version: int, code: ErrorCode
 ) -> None:
-    assert asked_partition(asking, version, "c") is code
+    assert requested_partition(asking, version, "c") is code
 
 
 def test_the_topic_goes_by_name_or_id_with_the_version() -> None:
-    assert not isinstance(asked_partition(request(), 18, "c"), ErrorCode)
-    assert not isinstance(asked_partition(request(cluster_id=None), 18, "c"), ErrorCode)
-    assert not isinstance(asked_partition(request(topic=TOPIC), 12, "c"), ErrorCode)
+    assert not isinstance(requested_partition(request(), 18, "c"), ErrorCode)
+    assert not isinstance(requested_partition(request(cluster_id=None), 18, "c"), ErrorCode)
+    assert not isinstance(requested_partition(request(topic=TOPIC), 12, "c"), ErrorCode)
     answer = decide(asked(), VIEW, end_offset_for_epoch)
     endpoint = m.FetchResponse.NodeEndpoints(node_id=1, host="h", port=1)
     assert response_of(answer, 18, endpoint).responses[0].topic_id == TOPIC_ID

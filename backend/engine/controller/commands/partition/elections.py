@@ -61,7 +61,7 @@ def elect_leaders(
     return ControllerResult(tuple(records), response)
 
 
-def asked_leaderless(image: MetadataImage, request: m.ElectLeadersRequest) -> list[LocatedPartition]:
+def leaderless_in_request(image: MetadataImage, request: m.ElectLeadersRequest) -> list[LocatedPartition]:
     """Partitions without a leader that the request names."""
     if request.election_type != UNCLEAN:
         return []
@@ -205,7 +205,7 @@ def in_isr_or_elr(image: MetadataImage, broker: int) -> Iterator[LocatedPartitio
     return (located for located in all_partitions(image) if broker in located[2].isr or broker in located[2].elr)
 
 
-def known_to(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
+def in_isr_or_any_elr(image: MetadataImage, broker: int) -> Iterator[LocatedPartition]:
     """Partitions that have the broker in ISR, ELR or last known ELR."""
     return (
         located

@@ -91,7 +91,7 @@ def _alter(
     return _start(image, topic, index, partition, replicas, allow_factor_change, config)
 
 
-def _kafkas_way(image: MetadataImage, config: BrokerConfig) -> bool:
+def _by_kafkas_rule(image: MetadataImage, config: BrokerConfig) -> bool:
     """Whether the running controller is set to do as Kafka 4.3 does."""
     own, common = (image.config(BROKER_RESOURCE, name).get(COMPAT) for name in (str(config.id), CLUSTER_DEFAULT))
     return (own or common or config.follower_fetch_tiered_compat) == "kafka"
@@ -116,7 +116,7 @@ def _start(
             )
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
     removing = leaving = tuple(sorted(set(partition.replicas) - set(replicas)))
-    if _kafkas_way(image, config):
+    if _by_kafkas_rule(image, config):
         adding, removing = adding or partition.adding_replicas, removing or partition.removing_replicas
     else:
         still = set(partition.adding_replicas) & set(replicas)

@@ -196,7 +196,7 @@ def _must_join(group: ConsumerGroup, member: ConsumerMember, now_ms: float) -> C
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether others still own something of its target."""
     missing = group.target(member.member_id) - member.current.assigned.keys()
-    return not missing.isdisjoint(group.taken(member.member_id))
+    return not missing.isdisjoint(group.owned_by_others(member.member_id))
 
 
 # Groups
@@ -222,14 +222,14 @@ def refusals(group: Group) -> list[GroupEffect]:
 def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
     """The classic group as a consumer group. Raises DecodeError when members' metadata cannot be read."""
     members: dict[str, ConsumerMember] = {}
-    taken: set[PartitionKey] = set()
+    owned_by_others: set[PartitionKey] = set()
     for member in group.members.values():
         # A group that has not settled has no protocol yet; members list theirs, preferred first.
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
         said = read_subscription(metadata, topics)
         # A leader may have assigned a partition twice; it stays with one.
-        assigned = read_assignment(member.assignment, topics) - taken
-        taken |= assigned
+        assigned = read_assignment(member.assignment, topics) - owned_by_others
+        owned_by_others |= assigned
         members[member.member_id] = ConsumerMember(
             member.member_id,
             Subscription(

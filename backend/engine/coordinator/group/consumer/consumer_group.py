@@ -172,7 +172,7 @@ class ConsumerGroup:
         """Of all members."""
         return frozenset().union(*(self.subscribed(member) for member in self.members.values()))
 
-    def taken(self, besides: str) -> frozenset[PartitionKey]:
+    def owned_by_others(self, besides: str) -> frozenset[PartitionKey]:
         """Partitions that members besides one own."""
         return frozenset(
             partition for member in self.members.values() if member.member_id != besides for partition in member.owns()

@@ -187,7 +187,7 @@ class ConsumerGroupUpdate:
             subscribed=self.topics.ids(group.subscribed(member)),
             subscription_changed=subscription_changed,
             owned=owned,
-            taken=lambda: group.taken(member.member_id),
+            owned_by_others=lambda: group.owned_by_others(member.member_id),
         )
         current = reconcile(member.current, goal)
         if current is not member.current:

@@ -18,7 +18,7 @@ class Goal:
     """The target of a member, and the facts that its next step depends on.
 
     `target` may name topics that it does not subscribe to any more: `subscribed` decides. `owned` is what the member
-    says it has, None when it says nothing. `taken` gives the partitions that others own; called only when it matters.
+    says it has, None when it says nothing. `owned_by_others` gives the partitions of other members, only when needed.
     """
 
     epoch: int
@@ -26,7 +26,7 @@ class Goal:
     subscribed: frozenset[bytes]
     subscription_changed: bool
     owned: frozenset[PartitionKey] | None
-    taken: Callable[[], frozenset[PartitionKey]]
+    owned_by_others: Callable[[], frozenset[PartitionKey]]
 
 
 def reconcile(current: Current, goal: Goal) -> Current:
@@ -65,7 +65,7 @@ def _advance(current: Current, goal: Goal) -> Current:
     if revoking and _still_owns(goal.owned, revoking):
         return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     missing = target - assigned.keys()
-    unreleased = missing & goal.taken() if missing else frozenset()
+    unreleased = missing & goal.owned_by_others() if missing else frozenset()
     assigned.update(dict.fromkeys(missing - unreleased, goal.epoch))
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
     return _moved(current, goal.epoch, state, assigned, {})

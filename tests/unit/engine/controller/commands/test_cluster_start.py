@@ -10,10 +10,10 @@ import pytest
 from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
     any_broker_returned,
-    found_by,
+    awaited,
     give_up,
     heard,
-    waiting,
+    start_of,
     without_given_up,
 )
 from backend.engine.controller.commands.partition.isr_change import alter_partition
@@ -35,7 +35,7 @@ class Start(Play):
         self.start_brokers(1, 2, 3)
 
     def a_controller_becomes_active(self) -> None:
-        self.start = found_by(self.image)
+        self.start = start_of(self.image)
 
     def come_back(self, *brokers: int, clean: bool = True, directories: Sequence[bytes] | None = None) -> None:
         for broker in brokers:
@@ -53,7 +53,7 @@ class Start(Play):
 
     def waits_for(self) -> set[int]:
         assert self.start is not None
-        return set(waiting(self.image, self.start).brokers)
+        return set(awaited(self.image, self.start).brokers)
 
     def state(self, topic: str = "t") -> State:
         found = self.partition(topic)
@@ -215,7 +215,7 @@ def test_beside_brokers_that_live_nobody_waits() -> None:
     assert cluster.start is not None
     assert heard(cluster.start, 1, cluster.image.brokers[1].epoch - 1) is cluster.start
     cluster.start = heard(cluster.start, 1, cluster.image.brokers[1].epoch)
-    assert cluster.start.goes_on
+    assert cluster.start.still_runs
     assert cluster.waits_for() == set()
     assert cluster.partition("t").leader == 2
 
@@ -247,4 +247,4 @@ def test_who_only_does_not_answer_yet_is_no_start() -> None:
 
 
 def test_a_new_cluster_waits_for_nobody() -> None:
-    assert found_by(Play().image) is None
+    assert start_of(Play().image) is None

@@ -21,7 +21,7 @@ def removed(play: Play, *topics: str) -> tuple[TopicDeletions, int]:
     before, found = play.image, TopicDeletions()
     states = [m.DeleteTopicsRequest.Topics(name=name) for name in topics]
     play.do(partial(delete_topics, request=m.DeleteTopicsRequest(topics=states), config=play.config, version=6))
-    found.note(before, play.last, play.image.offset)
+    found.add(before, play.last, play.image.offset)
     return found, play.image.offset
 
 
@@ -43,7 +43,7 @@ def test_a_partition_is_offline_once_every_replica_has_applied_the_removal() -> 
     assert offline() == []
     applied[2] = offset
     assert offline() == [("tiered", 0), ("tiered", 1)]
-    found.told(found.offline(play.image, lambda node: offset)[0].tip)
+    found.mark_informed(found.offline(play.image, lambda node: offset)[0].tip)
     assert offline() == [("tiered", 1)]
 
 
