@@ -128,6 +128,7 @@ async def _control_plane(
     def prepared() -> tuple[ControlPlane, type[Exception]]:
         from pydantic import ValidationError
 
+        from backend.control.control_parts import ProcessPorts
         from backend.control.control_plane import ControlError, ControlPlane
         from backend.control.control_settings import ControlSettings
         from backend.settings import describe_invalid
@@ -137,7 +138,10 @@ async def _control_plane(
             settings = ControlSettings()  # type: ignore[call-arg]
         except ValidationError as error:
             raise ControlPlaneFailed(describe_invalid(error)) from None
-        return ControlPlane(settings, registries=registries, machine=machine), ControlError
+        try:
+            return ControlPlane(settings, ProcessPorts(registries, faults=machine)), ControlError
+        except ControlError as error:
+            raise ControlPlaneFailed(str(error)) from error
 
     plane, refusal = await asyncio.to_thread(prepared)
     try:

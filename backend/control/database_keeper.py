@@ -63,7 +63,7 @@ class DatabaseKeeper:
                 if self._database.closed is not None:
                     await self._open()
                     next_backup_s = time.monotonic() + FIRST_BACKUP_S
-                await self._deferred.store(self._database)
+                await self._deferred.store()
                 file = self._database.file
                 if file is not None:
                     self._log = file_identity(log_of(file))

@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 class DeferredAudit:
     """Changes in the order in which they were given. Belongs to one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._waiting: deque[Callable[[Connection], Any]] = deque()
         self.dropped = 0
 
@@ -31,21 +32,21 @@ class DeferredAudit:
         """Changes that are not stored yet."""
         return len(self._waiting)
 
-    async def write(self, database: Database, change: Callable[[Connection], Any]) -> None:
+    async def write(self, change: Callable[[Connection], Any]) -> None:
         """Stores it now or, while the database is away, later. A change beyond the room is dropped and counted."""
         if len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             _log.error("The database is away and %d entries of the audit were lost", self.dropped)
             return
         self._waiting.append(change)
-        await self.store(database)
+        await self.store()
 
-    async def store(self, database: Database) -> None:
+    async def store(self) -> None:
         """Stores what waits, as far as the database takes it."""
         while self._waiting:
             change = self._waiting[0]
             try:
-                await database.write(change)
+                await self._database.write(change)
             except DatabaseAway as error:
                 _log.debug("%d changes wait for the database: %s", len(self._waiting), error)
                 return

@@ -60,12 +60,12 @@ async def _until_ended(settings: ControlSettings, plan_id: int) -> None:
     plane = ControlPlane(settings)
     await plane.start()
     try:
-        await plane.database.opened()
-        if (await plane.operations.get(plan_id)).state == "checked":
-            await plane.operations.execute(
+        await plane.parts.database.opened()
+        if (await plane.parts.operations.get(plan_id)).state == "checked":
+            await plane.parts.operations.execute(
                 OPERATOR, plan_id, Confirmation(f"mortal-{plan_id}", settings.cluster_name, "a test"), wait_s=0
             )
-        while (await plane.operations.get(plan_id)).finished_ms is None:
+        while (await plane.parts.operations.get(plan_id)).finished_ms is None:
             await asyncio.sleep(0.05)
     finally:
         await plane.stop()

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.control.control_parts import ProcessPorts
 from backend.control.control_plane import ControlPlane
 from backend.control.control_settings import ControlSettings
 from backend.engine.metrics.collector import BrokerCollector
@@ -98,8 +99,7 @@ class ControlSite:
         )
         self.plane = ControlPlane(
             settings,
-            registries=self._registries if self._metrics else None,
-            machine=self.cluster.breakable,
+            ProcessPorts(registries=self._registries if self._metrics else None, faults=self.cluster.breakable),
         )
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))
@@ -198,7 +198,7 @@ class ControlSite:
 
         def settled() -> bool:
             nonlocal known, known_since
-            rounds = self.cluster.ask(lambda: self.plane.observer.state.rounds)
+            rounds = self.cluster.ask(lambda: self.plane.parts.observer.state.rounds)
             found = [facts(topic) for topic in topics]
             seen = list(itertools.chain(*found))
             if seen != known or not all(found) or any(None in fact for fact in seen):

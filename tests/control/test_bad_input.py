@@ -151,7 +151,7 @@ def test_a_fault_of_ours_is_a_problem_without_a_traceback(site: ControlSite, mon
     async def broken(*_: object) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(site.plane.operations, "recent", broken)
+    monkeypatch.setattr(site.plane.parts.operations, "recent", broken)
     answer = site.operator.get("/v1/plans")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text

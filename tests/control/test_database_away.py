@@ -181,9 +181,9 @@ def trouble(name: str, server: Server, site: ControlSite) -> Iterator[str]:
 def test_a_database_in_trouble_is_said_in_seconds_and_nothing_is_lost(
     name: str, server: Server, site: ControlSite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = site.plane.observer.recorder
+    recorder = site.plane.parts.observer.recorder
     site.wait_until("samples are stored", lambda: len(samples(server, site)) > 3)
-    rounds = site.cluster.ask(lambda: site.plane.observer.state.rounds)
+    rounds = site.cluster.ask(lambda: site.plane.parts.observer.state.rounds)
     with trouble(name, server, site) as said:
         site.wait_until("/readyz says so", lambda: said in unready(site), 20)
         began_s = time.monotonic()
@@ -192,7 +192,9 @@ def test_a_database_in_trouble_is_said_in_seconds_and_nothing_is_lost(
         assert answer.status_code == 503, answer.text
         assert "it is asked again" in answer.json()["detail"]
         site.produce("orders", 10)  # brokers do not need it
-        site.wait_until("rounds go on", lambda: site.cluster.ask(lambda: site.plane.observer.state.rounds) > rounds + 3)
+        site.wait_until(
+            "rounds go on", lambda: site.cluster.ask(lambda: site.plane.parts.observer.state.rounds) > rounds + 3
+        )
         site.wait_until("rounds wait", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) >= 3, 20)
         down = "ebbline_database_up 0.0"
         site.wait_until("the metric says so", lambda: down in site.operator.get("/metrics").text, 20)
@@ -272,12 +274,12 @@ def test_a_start_while_the_database_is_away_serves_and_makes_the_schema_once_it_
             site.create_topic("orders", partitions=1)
             site.produce("orders", 10)
             assert site.operator.get("/v1/lab/faults").status_code == 200
-            waiting = site.cluster.ask(lambda: site.plane.observer.recorder.waiting_rounds)
+            waiting = site.cluster.ask(lambda: site.plane.parts.observer.recorder.waiting_rounds)
             server.start()
             site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
             site.wait_until("the topic is on the pages", lambda: bool(site.partitions("orders")))
             assert waiting > 0
-            assert site.cluster.ask(lambda: site.plane.observer.recorder.dropped_rounds) == 0
+            assert site.cluster.ask(lambda: site.plane.parts.observer.recorder.dropped_rounds) == 0
         finally:
             site.__exit__()
     finally:

@@ -50,7 +50,7 @@ def ready(site: ControlSite) -> None:
 def test_a_deleted_file_takes_no_writes_and_is_put_back_whole(own: ControlSite) -> None:
     plan = own.plan({"enable": True})
     own.wait_until("a copy is made", lambda: backups.backups(file_of(own)))
-    rounds = own.cluster.ask(lambda: own.plane.observer.state.rounds)
+    rounds = own.cluster.ask(lambda: own.plane.parts.observer.state.rounds)
     file_of(own).unlink()
     assert "was moved or deleted while it was in use: nothing is written to it" in unready(own)
     answer = own.operator.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
@@ -59,13 +59,13 @@ def test_a_deleted_file_takes_no_writes_and_is_put_back_whole(own: ControlSite) 
     assert not file_of(own).exists()
     own.create_topic("orders", partitions=1)
     ready(own)
-    assert own.cluster.ask(lambda: own.plane.observer.state.rounds) > rounds
+    assert own.cluster.ask(lambda: own.plane.parts.observer.state.rounds) > rounds
     (found,) = own.wait_until("a finding says so", lambda: lost(own))
     assert found["severity"] == "warning"
     assert found["evidence"]["sentence"].endswith("was put back from what was open. Nothing is missing.")
     assert own.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
     own.wait_until("samples are stored", lambda: bool(own.partitions("orders")))
-    recorder = own.plane.observer.recorder
+    recorder = own.plane.parts.observer.recorder
     assert recorder.dropped_rounds == 0
     with closing(sqlite3.connect(file_of(own))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -159,9 +159,9 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
         return led_again()
 
     own.wait_until("broker 2 leads again", elected)
-    judged = own.cluster.ask(lambda: own.plane.observer.findings.rounds)
+    judged = own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds)
     own.wait_until(
-        "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > judged + 5
+        "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 5
     )
     assert [found(own, "divergence", name, state="all") for name in names] == [[], []]
 
@@ -189,7 +189,7 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     assert 'ebbline_findings_open{severity="critical",slug="offline"} 1.0' in own.operator.get("/metrics").text
     own.stop_plane()
     own.start_plane()
-    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > 2)
+    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > 2)
     assert [found(own, "broker-away")[0]["id"], found(own, "offline")[0]["id"]] == [away["id"], lost["id"]]
     assert {away["id"], lost["id"]} <= set(page_by_page(own))
     muted_until_ms = what_two_people_do(own, away)
@@ -220,7 +220,7 @@ def test_a_partition_below_min_insync_replicas_tells_who_may_lead_besides_its_is
     own.wait_until("broker 3 is eligible", lambda: who() == ([2], [3], []))
     told = own.get("/v1/partitions/eligible/0")
     assert told["next_leader"].startswith("If broker 2 is lost, broker 3 leads once it is up: it is eligible")
-    reported = own.cluster.ask(own.plane.eligible_report)
+    reported = own.cluster.ask(own.plane.parts.observer.eligible_report)
     assert ["eligible", 0, [3], []] in (reported or {})["rows"]
     own.cluster.start_broker(3)
     own.wait_until("it is in sync again", lambda: who() == ([2, 3], [], []))
@@ -255,7 +255,7 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
 
     own.stop_plane()
     own.start_plane()
-    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > 2)
+    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > 2)
     assert file in str(found(own, "offline", "damaged")[0]["evidence"])
 
     own.cluster.stop_broker(2)

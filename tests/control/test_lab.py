@@ -166,7 +166,7 @@ def test_a_race_that_is_cancelled_cleans_up(site: ControlSite, ended: dict[str, 
 
 def test_what_a_killed_process_left_is_cleaned_up_at_the_next_start(site: ControlSite) -> None:
     site.create_topic(TOPIC, partitions=1, replicas=1)
-    site.cluster.call(set_flag(site.plane.gateway, 3, "true"))
+    site.cluster.call(set_flag(site.plane.parts.gateway, 3, "true"))
     (site.folder / "run" / NOTE_NAME).write_text('{"broker": 3, "flag": null}')
     site.stop_plane()
     site.start_plane()

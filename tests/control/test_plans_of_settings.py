@@ -100,7 +100,7 @@ def test_records_are_deleted_of_all_partitions_or_it_is_told_of_which_they_are_g
     with pytest.raises(
         KafkaError, match="newest-of-key-0 were not deleted; those of 1 other partition are gone"
     ) as said:
-        site.cluster.call(kind.apply(site.plane.operations._context, inputs, {}))
+        site.cluster.call(kind.apply(site.plane.parts.operations._context, inputs, {}))
     assert said.value.code is ErrorCode.POLICY_VIOLATION
     site.wait_until("it is cut", lambda: site.partitions("partly")[0]["log_start_offset"] == 9)
 

@@ -85,7 +85,7 @@ def test_a_standby_that_takes_over_under_load_is_found_and_goes_on(server: Serve
                 with psycopg.connect(standby.url, autocommit=True) as connection:
                     connection.execute(b"SELECT pg_promote()")
                 site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
-                recorder = site.plane.observer.recorder
+                recorder = site.plane.parts.observer.recorder
                 site.wait_until("nothing waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) == 0, 60)
                 assert recorder.dropped_rounds == 0
                 assert site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
@@ -135,9 +135,9 @@ def test_a_pooler_in_transaction_mode_does_no_harm(server: Server, tmp_path: Pat
                 site.get("/v1/cluster")
             site.wait_until("samples are stored", lambda: bool(site.partitions("orders")))
             assert site.execute(site.plan({"enable": True})["id"]).status_code in (200, 202)
-            recorder = site.plane.observer.recorder
+            recorder = site.plane.parts.observer.recorder
             site.wait_until(
-                "rounds are stored", lambda: site.cluster.ask(lambda: site.plane.observer.state.rounds) > 20
+                "rounds are stored", lambda: site.cluster.ask(lambda: site.plane.parts.observer.state.rounds) > 20
             )
             assert (recorder.away, recorder.dropped_rounds) == (None, 0)
             stores_batches(url)
@@ -210,7 +210,7 @@ def test_what_an_operator_set_for_the_database_changes_nothing(
             (row, *_) = site.get("/v1/audit?limit=10")["items"]
             assert (row["operation_id"], row["reason"]) == (plan["id"], "grün, за, 理由 −")
             assert abs(row["at_ms"] - began_ms) < 60_000
-            observer, recorder = site.plane.observer, site.plane.observer.recorder
+            observer, recorder = site.plane.parts.observer, site.plane.parts.observer.recorder
             site.wait_until("rounds go on", lambda: site.cluster.ask(lambda: observer.state.rounds) > 20)
             site.wait_until("nothing waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) == 0)
             assert recorder.dropped_rounds == 0

@@ -39,7 +39,7 @@ def flag_off(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
         change(kafka_python, broker, None)
     # No client library can name the brokers' common default.
     default = ConfigResource(BROKER, CLUSTER_DEFAULT)
-    site.cluster.call(alter_configs(site.plane.gateway, default, [ConfigChange(FLAG, AlterOp.DELETE)]))
+    site.cluster.call(alter_configs(site.plane.parts.gateway, default, [ConfigChange(FLAG, AlterOp.DELETE)]))
     site.wait_until("the flag is off", lambda: effective(site) == {1: "false", 2: "false", 3: "false"})
 
 

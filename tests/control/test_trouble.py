@@ -114,10 +114,10 @@ def rounds_wait_while_it_refuses(own: ControlSite) -> None:
     connection = sqlite3.connect(own.folder / "ebbline.db", timeout=30)
     connection.execute("ALTER TABLE cluster_sample RENAME TO hidden")
     connection.commit()
-    recorder = own.plane.observer.recorder
+    recorder = own.plane.parts.observer.recorder
     own.wait_until("rounds wait", lambda: own.cluster.ask(lambda: recorder.waiting_rounds) >= 3)
     assert "cluster_sample" in (recorder.away or "")
-    rounds_before = own.cluster.ask(lambda: own.plane.observer.state.rounds)
+    rounds_before = own.cluster.ask(lambda: own.plane.parts.observer.state.rounds)
     connection.execute("ALTER TABLE hidden RENAME TO cluster_sample")
     connection.commit()
     connection.close()
@@ -129,10 +129,10 @@ def rounds_wait_while_it_refuses(own: ControlSite) -> None:
 def rounds_go_on_while_it_is_locked(own: ControlSite) -> None:
     lock = sqlite3.connect(own.folder / "ebbline.db", timeout=30, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
-    rounds = own.cluster.ask(lambda: own.plane.observer.state.rounds)
+    rounds = own.cluster.ask(lambda: own.plane.parts.observer.state.rounds)
     own.create_topic("while-locked", partitions=1)
     own.produce("while-locked", 20)
-    own.wait_until("rounds go on", lambda: own.cluster.ask(lambda: own.plane.observer.state.rounds) > rounds + 3)
+    own.wait_until("rounds go on", lambda: own.cluster.ask(lambda: own.plane.parts.observer.state.rounds) > rounds + 3)
     assert own.operator.get("/readyz").json()["checks"]["database"] is not None
     lock.execute("ROLLBACK")
     lock.close()
@@ -142,7 +142,7 @@ def rounds_go_on_while_it_is_locked(own: ControlSite) -> None:
 
 def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
     """The file may have no page more than it has; a plan that was made before is executed, as a whole or not at all."""
-    engine = own.plane.database.engine
+    engine = own.plane.parts.database.engine
     made = own.plan({"enable": True})
 
     def full(connection: sqlite3.Connection, _: object) -> None:
@@ -228,7 +228,7 @@ async def _apply(site: ControlSite, plan: dict[str, Any]) -> None:
     from backend.control.operations.config.toggle_bootstrap import ToggleBootstrap, ToggleInputs
 
     inputs = ToggleInputs.model_validate(plan["inputs"])
-    await ToggleBootstrap().apply(site.plane.operations._context, inputs, plan["snapshot"])
+    await ToggleBootstrap().apply(site.plane.parts.operations._context, inputs, plan["snapshot"])
 
 
 def test_a_deleted_topic_leaves_the_pages_and_its_history_stays(own: ControlSite) -> None:

@@ -74,7 +74,7 @@ def test_strange_events_are_passed_over_and_those_behind_them_are_stored(
         last = 1_700_000_000_123
         _append(site, EVENTS, build_batch([RecordData(0, b"k", _changed(at_ms=last))]))
         site.wait_until("the event behind them is stored", lambda: ("t", last) in _stored(site))
-        assert site.plane.observer.events.unreadable == len(STRANGE) + 1
+        assert site.plane.parts.observer.events.unreadable == len(STRANGE) + 1
         for index in range(METADATA_PARTITIONS):
             _append(site, METADATA, broken_batch(), index)
             _append(site, METADATA, build_batch([RecordData(0, None, b"\x01\x09\x00")]), index)

@@ -55,7 +55,7 @@ def cluster(site: ControlSite, monkeypatch: pytest.MonkeyPatch) -> ControlSite:
 def set_default(site: ControlSite, value: str | None) -> None:
     """The cluster default, changed past the control plane."""
     change = ConfigChange(FLAG, AlterOp.DELETE if value is None else AlterOp.SET, value)
-    site.cluster.call(alter_configs(site.plane.gateway, ConfigResource(BROKER, CLUSTER_DEFAULT), [change]))
+    site.cluster.call(alter_configs(site.plane.parts.gateway, ConfigResource(BROKER, CLUSTER_DEFAULT), [change]))
     site.wait_until("the brokers show it", lambda: effective(site) == {value or "false"})
 
 

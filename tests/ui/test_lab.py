@@ -98,7 +98,7 @@ def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("EBBLINE_CLUSTER_ID", CLUSTER_ID)
     monkeypatch.setenv("EBBLINE_API_URL", f"http://127.0.0.1:{site.plane.port}")
     monkeypatch.setenv("EBBLINE_API_TOKEN_FILE", str(site.folder / "run" / "app.token"))
-    site.plane.bootstrap_lab.run = None
+    site.plane.parts.bootstrap_lab.run = None
 
 
 def test_a_refusal_of_the_api_is_told_in_its_own_words(site: ControlSite) -> None:
@@ -141,7 +141,7 @@ def test_a_scenario_that_cannot_be_begun_says_why_and_a_viewer_sees_why_not(site
 
 
 def test_progress_is_told_while_the_topic_is_built(site: ControlSite) -> None:
-    site.plane.bootstrap_lab.run = run(RunState.RUNNING, RaceStage.TIERED, log=None)
+    site.plane.parts.bootstrap_lab.run = run(RunState.RUNNING, RaceStage.TIERED, log=None)
     shown = text_of(lab_page())
     assert "Running: produce what is tiered and local, 500 kB of 1.1 MB." in shown
     assert shown.count("The topic is being built.") == 2
@@ -150,7 +150,7 @@ def test_progress_is_told_while_the_topic_is_built(site: ControlSite) -> None:
 def test_a_replica_that_is_on_its_way_is_drawn_as_far_as_it_came(site: ControlSite) -> None:
     racing = Racing(True, BEGAN_MS, (Position(BEGAN_MS + 90, 0, 950, 1055),))
     joined = race(False, 100, 4.4, 1_000_000)
-    site.plane.bootstrap_lab.run = run(RunState.RUNNING, RaceStage.FLAG_ON, joined, racing=racing)
+    site.plane.parts.bootstrap_lab.run = run(RunState.RUNNING, RaceStage.FLAG_ON, joined, racing=racing)
     shown = text_of(lab_page()).replace("\u202f", " ")
     assert "In sync after 4.40 s copied 1.0 MB" in shown
     assert "fetching · 70 %" in shown
@@ -160,7 +160,7 @@ def test_a_replica_that_is_on_its_way_is_drawn_as_far_as_it_came(site: ControlSi
 
 def test_the_result_sets_both_replicas_side_by_side(site: ControlSite) -> None:
     races = (race(False, 100, 4.4, 1_000_000), race(True, 950, 0.7, 150_000))
-    site.plane.bootstrap_lab.run = run(RunState.DONE, RaceStage.CLEAN_UP, *races)
+    site.plane.parts.bootstrap_lab.run = run(RunState.DONE, RaceStage.CLEAN_UP, *races)
     page = lab_page()
     shown = text_of(page).replace("\u202f", " ")
     assert "With the flag on the replica copied 15 % of the bytes, in 0.70 s instead of 4.40 s." in shown
@@ -175,7 +175,7 @@ def test_the_result_sets_both_replicas_side_by_side(site: ControlSite) -> None:
 
 def test_the_recorded_trace_is_stepped_through_and_the_step_is_in_the_link(site: ControlSite) -> None:
     races = (race(False, 100, 4.4, 1_000_000), race(True, 950, 0.7, 150_000))
-    site.plane.bootstrap_lab.run = run(RunState.DONE, RaceStage.CLEAN_UP, *races)
+    site.plane.parts.bootstrap_lab.run = run(RunState.DONE, RaceStage.CLEAN_UP, *races)
     page = lab_page()
     assert "8 steps recorded" in text_of(page)
     assert page.button(key="race-step").disabled

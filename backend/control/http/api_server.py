@@ -24,35 +24,7 @@ class ApiServerError(Exception):
     """The API cannot be served. The message is one sentence for people."""
 
 
-# The date in the answers is so old at most, and so late a connection that is overdue is closed.
-TICK_S: Final = 1.0
-
-
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, opening: PendingHandshakes) -> None:
-        super().__init__(config)
-        self._opening = opening
-        self._ended = asyncio.Event()
-
-    async def main_loop(self) -> None:
-        """As uvicorn's, which asks ten times a second whether it should end: this one is told."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), TICK_S)
-            self._close_overdue()
-
-    def _close_overdue(self) -> None:
-        now_s = time.monotonic()
-        self._opening.end_overdue(now_s)
-        for one in list(self.server_state.connections):
-            if isinstance(one, ApiProtocol) and one.is_overdue(now_s):
-                one.abort()
-
-    def end(self) -> None:
-        """Running calls end, no more are taken."""
-        self.should_exit = True
-        self._ended.set()
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leaves the signals to the process, which stops everything in order."""
@@ -77,12 +49,13 @@ class ApiServer:
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_graceful_shutdown=STOP_TIMEOUT_S,
                 timeout_keep_alive=30,
-                # Nobody stands in front of it: who calls, and how, is what the connection says.
+                # No proxy stands in front of it: the connection itself says who calls, and how.
                 proxy_headers=False,
                 ssl_certfile=None if tls is None else str(tls[0]),
                 ssl_keyfile=None if tls is None else str(tls[1]),
-            ),
-            self._opening,
+                callback_notify=self._close_overdue,
+                timeout_notify=0,  # at each tick of uvicorn's, one a second
+            )
         )
         self._task: asyncio.Task[None] | None = None
         self.port = port
@@ -108,11 +81,18 @@ class ApiServer:
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
 
+    async def _close_overdue(self) -> None:
+        now_s = time.monotonic()
+        self._opening.end_overdue(now_s)
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, ApiProtocol) and connection.is_overdue(now_s):
+                connection.abort()
+
     async def stop(self) -> None:
         """Lets running calls end, for a moment."""
         if self._task is None:
             return
-        self._server.end()
+        self._server.should_exit = True  # running calls end, no more are taken
         await self._task
 
 

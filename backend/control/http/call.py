@@ -1,18 +1,15 @@
-"""What a handler gets, and what an endpoint is: the row of the table that makes routes and documentation."""
+"""A call as its handler receives it, the result that it returns, and the endpoint: one row of the API's table."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from backend.control.operations.audit_entries import Actor
-
-if TYPE_CHECKING:
-    from backend.control.control_plane import ControlPlane
 
 JSON: Final = "application/json"
 
@@ -29,7 +26,6 @@ class Access(Enum):
 class Call:
     """One authenticated call with its checked arguments."""
 
-    control: ControlPlane
     actor: Actor
     path: Any = None
     query: Any = None
@@ -47,21 +43,24 @@ class HandlerResult:
     media_type: str = JSON
 
 
-EndpointHandler = Callable[[Call], Awaitable[Any]]
+HandlerMethod = Callable[[Any, Call], Awaitable[Any]]
+"""A method of one of the classes in `handlers`, not bound yet: the table is the same whatever runs behind it."""
+BoundHandler = Callable[[Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """One row of the API. `answers` is the type of a success, as pydantic describes it."""
+    """One row of the API. `answers` is the type of a success, as pydantic describes it; `status` its usual status."""
 
     method: str
     path: str
     name: str
     summary: str
     access: Access
-    handler: EndpointHandler
+    handler: HandlerMethod
     answers: Any
     status: int = 200
+    other_successes: tuple[int, ...] = ()  # statuses of the same type of answer, each for a reason that `handler` gives
     path_model: type[BaseModel] | None = None
     query_model: type[BaseModel] | None = None
     body_model: type[BaseModel] | None = None
@@ -69,3 +68,11 @@ class ApiEndpoint:
     optional_header_names: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()  # statuses beyond those that every endpoint of its access can give
     media_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointGroup:
+    """The endpoints that methods of one class serve."""
+
+    handlers: type
+    endpoints: tuple[ApiEndpoint, ...]

@@ -1,4 +1,4 @@
-"""From a request to a handler and back: who asks, what with, and errors as problems."""
+"""From a request to a handler and back: the role, the checked arguments, and errors as problems."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -17,123 +16,71 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from backend.control.control_database import DatabaseAway
-from backend.control.http.api_tokens import KnownToken, TokenRole, hash_of
-from backend.control.http.call import Access, ApiEndpoint, Call, HandlerResult
+from backend.control.http.authentication import Authenticator
+from backend.control.http.call import Access, ApiEndpoint, BoundHandler, Call, HandlerResult
 from backend.control.http.problems import Problem, invalid
-from backend.control.operations.audit_entries import Actor, ActorRole
+from backend.control.http.product_metrics import ProductMetrics
+from backend.control.operations.audit_entries import ActorRole
 from backend.control.operations.operation_errors import OperationError
-from backend.control.wall_clock import now_ms
+from backend.control.operations.service import OperationService
 
-if TYPE_CHECKING:
-    from backend.control.control_plane import ControlPlane
-
-PROBES: Final = frozenset({"/healthz", "/readyz"})
-ACTOR_CHARS_MAX: Final = 100
-NOBODY: Final = Actor("nobody", ActorRole.VIEWER)
 _log = logging.getLogger(__name__)
 
 
-def endpoint_app(control: ControlPlane, endpoint: ApiEndpoint) -> Callable[[Request], Awaitable[Response]]:
-    """The function that serves an endpoint."""
+class Dispatcher:
+    """Serves endpoints: authenticates, checks the role and the arguments, calls the handler."""
 
-    async def serve(request: Request) -> Response:
-        began_s = time.monotonic()
-        try:
-            response = await _serve(control, endpoint, request)
-        except Problem as problem:
-            response = problem.response()
-        except OperationError as error:
-            response = Problem(error.status, error.slug, str(error)).response()
-        except DatabaseAway as error:
-            response = Problem(503, "unavailable", str(error)).response()
-        except ClientDisconnect:
-            response = Response(status_code=499)  # nobody reads it
-        except Exception:
-            number = secrets.token_hex(4)
-            _log.exception("%s %s failed (error %s)", endpoint.method, endpoint.path, number)
-            text = f"A fault of this program; the backend's log tells more under error {number}."
-            response = Problem(500, "internal", text).response()
-        control.metrics.count_call(endpoint, response.status_code, time.monotonic() - began_s)
-        return response
+    def __init__(self, authenticator: Authenticator, operations: OperationService, metrics: ProductMetrics) -> None:
+        """`operations` audits the calls that a viewer may not make, `metrics` counts all calls."""
+        self._authenticator = authenticator
+        self._operations = operations
+        self._metrics = metrics
 
-    return serve
+    def endpoint_app(self, endpoint: ApiEndpoint, handler: BoundHandler) -> Callable[[Request], Awaitable[Response]]:
+        """The function that serves an endpoint."""
 
+        async def serve(request: Request) -> Response:
+            began_s = time.monotonic()
+            try:
+                response = await self._serve(endpoint, handler, request)
+            except Problem as problem:
+                response = problem.response()
+            except OperationError as error:
+                response = Problem(error.status, error.slug, str(error)).response()
+            except DatabaseAway as error:
+                response = Problem(503, "unavailable", str(error)).response()
+            except ClientDisconnect:
+                response = Response(status_code=499)  # nobody reads it
+            except Exception:
+                number = secrets.token_hex(4)
+                _log.exception("%s %s failed (error %s)", endpoint.method, endpoint.path, number)
+                text = f"A fault of this program; the backend's log tells more under error {number}."
+                response = Problem(500, "internal", text).response()
+            self._metrics.count_call(endpoint, response.status_code, time.monotonic() - began_s)
+            return response
 
-async def _serve(control: ControlPlane, endpoint: ApiEndpoint, request: Request) -> Response:
-    actor = NOBODY if _is_open(endpoint, request) else await authenticate(control, request)
-    if endpoint.access is Access.OPERATOR and actor.role is not ActorRole.OPERATOR:
-        text = "Read-only: ask for the operator role."
-        await control.operations.refused(actor, endpoint.name, request.url.path, text)
-        raise Problem(403, "not-allowed", text)
-    call = Call(
-        control=control,
-        actor=actor,
-        path=_validated(endpoint.path_model, dict(request.path_params), "path"),
-        query=_validated(endpoint.query_model, _query(request), "query"),
-        body=await _body(endpoint, request),
-        headers=_headers(endpoint, request),
-    )
-    result = await endpoint.handler(call)
-    answer = result if isinstance(result, HandlerResult) else HandlerResult(result, endpoint.status)
-    headers = {"Cache-Control": "no-store", **answer.headers}
-    if isinstance(answer.body, AsyncIterator):
-        return StreamingResponse(answer.body, answer.status, headers, answer.media_type)
-    body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
-    return Response(body, answer.status, headers, answer.media_type)
+        return serve
 
-
-def _is_open(endpoint: ApiEndpoint, request: Request) -> bool:
-    """From other machines only the two probes are: numbers tell names of topics."""
-    return endpoint.access is Access.OPEN and (request.url.scheme != "https" or endpoint.path in PROBES)
-
-
-async def authenticate(control: ControlPlane, request: Request) -> Actor:
-    """Who asks. Raises Problem 401 for no or a wrong token, 400 for an impossible person."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise _unauthenticated("Give a token: Authorization: Bearer …; the operator's is in run/operator.token.")
-    known = await _looked_up(control, token.strip(), request.client.host if request.client is not None else "")
-    if known.expires_ms is not None and known.expires_ms <= now_ms():
-        end = datetime.fromtimestamp(known.expires_ms / 1000, UTC)
-        raise _unauthenticated(
-            f"The token {known.name} expired at {end:%Y-%m-%d %H:%M:%S} UTC: have one made with `ebbline token add`."
+    async def _serve(self, endpoint: ApiEndpoint, handler: BoundHandler, request: Request) -> Response:
+        actor = await self._authenticator.actor_of(endpoint, request)
+        if endpoint.access is Access.OPERATOR and actor.role is not ActorRole.OPERATOR:
+            text = "Read-only: ask for the operator role."
+            await self._operations.refused(actor, endpoint.name, request.url.path, text)
+            raise Problem(403, "not-allowed", text)
+        call = Call(
+            actor=actor,
+            path=_validated(endpoint.path_model, dict(request.path_params), "path"),
+            query=_validated(endpoint.query_model, _query(request), "query"),
+            body=await _body(endpoint, request),
+            headers=_headers(endpoint, request),
         )
-    return _actor(known, request)
-
-
-async def _looked_up(control: ControlPlane, token: str, address: str) -> KnownToken:
-    """The token. Raises Problem 401 for an unknown one, 429 when its address has tried too many."""
-    hashed = hash_of(token)
-    wait_s = control.guesses.wait_s(hashed, address, time.monotonic())
-    if wait_s:
-        control.metrics.count_unknown_token(looked_up=False)
-        retry = {"Retry-After": str(max(1, round(wait_s)))}
-        text = "Too many tokens that are not known came from this address; wait a moment."
-        raise Problem(429, "too-many-requests", text, headers=retry)
-    known = await control.tokens.find(hashed)
-    if known is None:
-        control.guesses.unknown(hashed, address)
-        control.metrics.count_unknown_token(looked_up=True)
-        raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
-    control.guesses.known(hashed, address)
-    return known
-
-
-def _actor(known: KnownToken, request: Request) -> Actor:
-    if known.role is not TokenRole.APP:
-        return Actor(known.name, ActorRole(known.role.value))
-    name, role = request.headers.get("x-ebbline-actor"), request.headers.get("x-ebbline-role")
-    if name is None and role is None:
-        return Actor(known.name, ActorRole.VIEWER)  # the dashboard for nobody: it may look
-    if not name or len(name) > ACTOR_CHARS_MAX or not name.isprintable():
-        raise Problem(400, "bad-actor", "X-Ebbline-Actor names a person with 1 to 100 printable characters.")
-    if role not in tuple(ActorRole):
-        raise Problem(400, "bad-actor", "X-Ebbline-Role is viewer or operator.")
-    return Actor(name, ActorRole(role))
-
-
-def _unauthenticated(text: str) -> Problem:
-    return Problem(401, "unauthenticated", text, headers={"WWW-Authenticate": 'Bearer realm="ebbline"'})
+        result = await handler(call)
+        answer = result if isinstance(result, HandlerResult) else HandlerResult(result, endpoint.status)
+        headers = {"Cache-Control": "no-store", **answer.headers}
+        if isinstance(answer.body, AsyncIterator):
+            return StreamingResponse(answer.body, answer.status, headers, answer.media_type)
+        body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
+        return Response(body, answer.status, headers, answer.media_type)
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from backend.control.http.problems import MEDIA_TYPE
 _REF: Final = "#/components/schemas/{model}"
 # One by name of each model, as an embedded cluster answered; each fits its model, which a test checks.
 ANSWER_EXAMPLES: Final = Path(__file__).with_name("answer_examples.json")
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def document(endpoints: Iterable[ApiEndpoint], version: str) -> Json:
+def document(endpoints: Iterable[ApiEndpoint], version: str) -> JsonObject:
     """The whole API as OpenAPI 3.1."""
-    schemas: Json = {}
-    paths: Json = {}
+    schemas: JsonObject = {}
+    paths: JsonObject = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
     for model, example in json.loads(ANSWER_EXAMPLES.read_bytes()).items():
@@ -38,8 +38,8 @@ def document(endpoints: Iterable[ApiEndpoint], version: str) -> Json:
     }
 
 
-def _operation(endpoint: ApiEndpoint, schemas: Json) -> Json:
-    found: Json = {
+def _operation(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
+    found: JsonObject = {
         "operationId": endpoint.name.replace(" ", "_"),
         "summary": endpoint.summary,
         "description": (endpoint.handler.__doc__ or "").strip(),
@@ -54,18 +54,13 @@ def _operation(endpoint: ApiEndpoint, schemas: Json) -> Json:
     return found
 
 
-def _responses(endpoint: ApiEndpoint, schemas: Json) -> Json:
+def _responses(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
     success = {
         "description": "Success",
         "content": {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}},
     }
-    found: Json = {str(endpoint.status): success}
-    if endpoint.name == "create plan":
-        found["200"] = success  # a dry run
-    if endpoint.name == "execute plan":
-        found["202"] = success  # still running
-    if endpoint.name == "ready":
-        found["503"] = success
+    found: JsonObject = {str(endpoint.status): success}
+    found |= {str(status): success for status in endpoint.other_successes}
     statuses = {413, 421, 429, 500, *endpoint.problems}
     if endpoint.access is not Access.OPEN:
         statuses |= {400, 401, 503}
@@ -80,7 +75,7 @@ def _responses(endpoint: ApiEndpoint, schemas: Json) -> Json:
     return found
 
 
-def _parameters(endpoint: ApiEndpoint, schemas: Json) -> Iterable[Json]:
+def _parameters(endpoint: ApiEndpoint, schemas: JsonObject) -> Iterable[JsonObject]:
     for place, model in (("path", endpoint.path_model), ("query", endpoint.query_model)):
         if model is None:
             continue
@@ -95,7 +90,7 @@ def _parameters(endpoint: ApiEndpoint, schemas: Json) -> Iterable[Json]:
         yield {"name": name, "in": "header", "required": False, "schema": {"type": "string", "maxLength": 128}}
 
 
-def _schema(kind: Any, schemas: Json) -> Json:
+def _schema(kind: Any, schemas: JsonObject) -> JsonObject:
     """A reference to the model, whose definition goes to the components."""
     schema = TypeAdapter(kind).json_schema(ref_template=_REF)
     schemas.update(schema.pop("$defs", {}))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,25 +13,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from backend.control.http.call import ApiEndpoint
-from backend.control.http.dispatch import endpoint_app
-from backend.control.http.endpoints import ENDPOINTS
+from backend.control.http.dispatch import Dispatcher
+from backend.control.http.endpoints import GROUPS
 from backend.control.http.guard import RequestGuard
 from backend.control.http.problems import Problem
-
-if TYPE_CHECKING:
-    from backend.control.control_plane import ControlPlane
 
 Serve = Callable[[Request], Awaitable[Response]]
 
 
-def create_app(control: ControlPlane) -> Starlette:
-    """The control API of one control plane."""
-    by_path: dict[str, dict[str, ApiEndpoint]] = defaultdict(dict)
-    for endpoint in ENDPOINTS:
-        by_path[endpoint.path][endpoint.method] = endpoint
+def create_app(handlers: Iterable[object], dispatcher: Dispatcher) -> Starlette:
+    """The control API of one control plane. `handlers`: one object of each class that `endpoints.GROUPS` names."""
+    by_class = {type(part): part for part in handlers}
+    by_path: dict[str, dict[str, Serve]] = defaultdict(dict)
+    for group in GROUPS:
+        for endpoint in group.endpoints:
+            handler = partial(endpoint.handler, by_class[group.handlers])
+            by_path[endpoint.path][endpoint.method] = dispatcher.endpoint_app(endpoint, handler)
     app = Starlette(
-        routes=[Route(path, _by_method(control, found), methods=list(found)) for path, found in by_path.items()],
+        routes=[Route(path, _by_method(serves), methods=list(serves)) for path, serves in by_path.items()],
         middleware=[Middleware(RequestGuard)],
         exception_handlers={HTTPException: _http_problem},
     )
@@ -40,9 +39,7 @@ def create_app(control: ControlPlane) -> Starlette:
     return app
 
 
-def _by_method(control: ControlPlane, endpoints: dict[str, ApiEndpoint]) -> Serve:
-    serves = {method: endpoint_app(control, endpoint) for method, endpoint in endpoints.items()}
-
+def _by_method(serves: Mapping[str, Serve]) -> Serve:
     async def serve(request: Request) -> Response:
         return await serves["GET" if request.method == "HEAD" else request.method](request)
 
@@ -50,7 +47,7 @@ def _by_method(control: ControlPlane, endpoints: dict[str, ApiEndpoint]) -> Serv
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: no such path, wrong method."""
+    """Refusals of Starlette itself: no such path, wrong method."""
     if not isinstance(error, HTTPException):
         raise error
     if error.status_code == 404:

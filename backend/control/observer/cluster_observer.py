@@ -117,6 +117,14 @@ class ClusterObserver:
         self._sampler.settings.refresh()
         self._poke.set()
 
+    def eligible_report(self) -> dict[str, Any] | None:
+        """Eligible leader replicas as of the newest round; None: there was none yet."""
+        return None if self.facts is None else self.facts.eligible.report(self.facts.at_ms)
+
+    def reader_facts(self) -> dict[str, Any]:
+        """Groups that read from the remote tier, as of the newest round; see `ReaderWatch.facts`."""
+        return self.readers.facts(() if self.round is None else self.round.partitions)
+
     async def run(self) -> None:
         """Samples until cancelled; a failure of our own is logged and the next round tried."""
         helpers: list[asyncio.Task[Any]] = [

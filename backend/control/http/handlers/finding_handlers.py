@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from backend.control.control_database import Database
 from backend.control.findings.catalogue import runbook
 from backend.control.http.api_models import (
     AcknowledgeBody,
@@ -28,92 +29,95 @@ from backend.store.writes_findings import acknowledge_finding, mute_findings
 MINUTE_MS: Final = 60_000
 
 
-async def list_findings(call: Call) -> FindingsAnswer:
-    """Findings, the one opened last first."""
-    query: FindingsQuery = call.query
-    cluster_id, at_ms = call.control.settings.cluster_id, now_ms()
-    rows = await call.control.database.read(
-        lambda c: queries.findings(
-            c,
-            cluster_id,
-            state=query.state,
-            severity=query.severity,
-            slug=query.slug,
-            topic=query.topic,
-            not_muted_at_ms=None if query.muted else at_ms,
-            before_id=query.before_id,
-            limit=query.limit + 1,  # one more tells whether there is a next page
+class FindingHandlers:
+    """Findings of one cluster, in the database."""
+
+    def __init__(self, database: Database, cluster_id: str) -> None:
+        self._database = database
+        self._cluster_id = cluster_id
+
+    async def list_findings(self, call: Call) -> FindingsAnswer:
+        """Findings, the one opened last first."""
+        query: FindingsQuery = call.query
+        cluster_id, at_ms = self._cluster_id, now_ms()
+        rows = await self._database.read(
+            lambda c: queries.findings(
+                c,
+                cluster_id,
+                state=query.state,
+                severity=query.severity,
+                slug=query.slug,
+                topic=query.topic,
+                not_muted_at_ms=None if query.muted else at_ms,
+                before_id=query.before_id,
+                limit=query.limit + 1,  # one more tells whether there is a next page
+            )
         )
-    )
-    items = rows[: query.limit]
-    return FindingsAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
+        items = rows[: query.limit]
+        return FindingsAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
 
+    async def get(self, call: Call) -> FindingAnswer:
+        """One finding as it is now."""
+        path: FindingPath = call.path
+        cluster_id = self._cluster_id
+        return _answer(path, await self._database.read(lambda c: queries.finding(c, cluster_id, path.finding_id)))
 
-async def get(call: Call) -> FindingAnswer:
-    """One finding as it is now."""
-    path: FindingPath = call.path
-    cluster_id = call.control.settings.cluster_id
-    return _answer(path, await call.control.database.read(lambda c: queries.finding(c, cluster_id, path.finding_id)))
+    async def acknowledge(self, call: Call) -> FindingAnswer:
+        """Notes who looks after an open finding; a second one does not take the first one's place."""
+        body: AcknowledgeBody = call.body
+        cluster_id, by, at_ms = self._cluster_id, call.actor.name, now_ms()
 
+        def change(connection: Connection, found: Finding) -> str | None:
+            if found.closed_ms is not None:
+                return f"Finding {found.id} is closed already: there is nothing to look after."
+            if found.acknowledged_ms is not None:
+                return f"Finding {found.id} was acknowledged by {found.acknowledged_by} already."
+            acknowledge_finding(connection, cluster_id, found.id, at_ms, by)
+            return None
 
-async def acknowledge(call: Call) -> FindingAnswer:
-    """Notes who looks after an open finding; a second one does not take the first one's place."""
-    body: AcknowledgeBody = call.body
-    cluster_id, by, at_ms = call.control.settings.cluster_id, call.actor.name, now_ms()
+        return await self._change(call, "acknowledge finding", change, body.reason)
 
-    def change(connection: Connection, found: Finding) -> str | None:
-        if found.closed_ms is not None:
-            return f"Finding {found.id} is closed already: there is nothing to look after."
-        if found.acknowledged_ms is not None:
-            return f"Finding {found.id} was acknowledged by {found.acknowledged_by} already."
-        acknowledge_finding(connection, cluster_id, found.id, at_ms, by)
-        return None
+    async def mute(self, call: Call) -> FindingAnswer:
+        """Keeps a finding, and the next ones of the same slug and object, out of sight; 0 minutes end that."""
+        body: MuteBody = call.body
+        cluster_id = self._cluster_id
+        until_ms = now_ms() + body.minutes * MINUTE_MS if body.minutes else None
 
-    return await _change(call, "acknowledge finding", change, body.reason)
+        def change(connection: Connection, found: Finding) -> None:
+            mute_findings(connection, cluster_id, found.slug, found.object, until_ms)
 
+        return await self._change(call, "mute finding" if body.minutes else "unmute finding", change, body.reason)
 
-async def mute(call: Call) -> FindingAnswer:
-    """Keeps a finding, and the next ones of the same slug and object, out of sight; 0 minutes end that."""
-    body: MuteBody = call.body
-    cluster_id = call.control.settings.cluster_id
-    until_ms = now_ms() + body.minutes * MINUTE_MS if body.minutes else None
+    async def _change(
+        self, call: Call, action: str, change: Callable[[Connection, Finding], str | None], reason: str | None
+    ) -> FindingAnswer:
+        """Does the change, or not and with the sentence that it gives; both are audited in the same transaction."""
+        path: FindingPath = call.path
+        cluster_id = self._cluster_id
 
-    def change(connection: Connection, found: Finding) -> None:
-        mute_findings(connection, cluster_id, found.slug, found.object, until_ms)
+        def job(connection: Connection) -> tuple[Finding | None, str | None]:
+            before = queries.finding(connection, cluster_id, path.finding_id)
+            if before is None:
+                return None, None
+            refusal = change(connection, before)
+            after = queries.finding(connection, cluster_id, path.finding_id)
+            entry = AuditEntry(
+                call.actor,
+                action,
+                f"{before.slug} {before.object}",
+                AuditResult.REFUSED if refusal else AuditResult.VERIFIED,
+                detail=refusal,
+                reason=reason,
+                diff=None if refusal or after is None else _diff(before, after),
+            )
+            append_entry(connection, cluster_id, entry)
+            data_changed(connection, cluster_id, "backend")
+            return after, refusal
 
-    return await _change(call, "mute finding" if body.minutes else "unmute finding", change, body.reason)
-
-
-async def _change(
-    call: Call, action: str, change: Callable[[Connection, Finding], str | None], reason: str | None
-) -> FindingAnswer:
-    """Does the change, or not and with the sentence that it gives; both are audited in the same transaction."""
-    path: FindingPath = call.path
-    cluster_id = call.control.settings.cluster_id
-
-    def job(connection: Connection) -> tuple[Finding | None, str | None]:
-        before = queries.finding(connection, cluster_id, path.finding_id)
-        if before is None:
-            return None, None
-        refusal = change(connection, before)
-        after = queries.finding(connection, cluster_id, path.finding_id)
-        entry = AuditEntry(
-            call.actor,
-            action,
-            f"{before.slug} {before.object}",
-            AuditResult.REFUSED if refusal else AuditResult.VERIFIED,
-            detail=refusal,
-            reason=reason,
-            diff=None if refusal or after is None else _diff(before, after),
-        )
-        append_entry(connection, cluster_id, entry)
-        data_changed(connection, cluster_id, "backend")
-        return after, refusal
-
-    found, refusal = await call.control.database.write(job)
-    if refusal is not None:
-        raise Problem(409, "conflict", refusal)
-    return _answer(path, found)
+        found, refusal = await self._database.write(job)
+        if refusal is not None:
+            raise Problem(409, "conflict", refusal)
+        return _answer(path, found)
 
 
 def _diff(before: Finding, after: Finding) -> dict[str, Any]:

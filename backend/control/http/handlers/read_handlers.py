@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
+from backend.control.control_database import Database
+from backend.control.control_settings import ControlSettings
 from backend.control.findings.rules.reader_rules import remote_reads
 from backend.control.http.api_models import (
     AuditAnswer,
@@ -22,7 +24,9 @@ from backend.control.http.api_models import (
 )
 from backend.control.http.call import Call, HandlerResult
 from backend.control.http.problems import Problem
+from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.watches.broker_numbers import NOT_ASKED, BrokerNumbers
+from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.wall_clock import now_ms
 from backend.store.queries import audit, config, health, overview, partitions
 from backend.tiering.durability import NO_LEADER, copies_of, durability
@@ -30,155 +34,162 @@ from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, ne
 from backend.tiering.ids import TopicPartition
 
 
-async def cluster(call: Call) -> ClusterAnswer:
-    """Who the cluster is, whether it answers, how fresh everything is."""
-    settings, state, at_ms = call.control.settings, call.control.observer.state, now_ms()
-    cluster_id = settings.cluster_id
-    rows = await call.control.database.read(
-        lambda c: (
-            health.clusters(c),
-            health.processes(c, cluster_id, at_ms),
-            health.data_version(c, cluster_id),
-            overview.history(c, cluster_id, at_ms - 60_000, 60),
-        )
-    )
-    known, processes, data_version, history = rows
-    return ClusterAnswer(
-        cluster_id=cluster_id,
-        name=settings.cluster_name,
-        kind=settings.cluster_kind,
-        changes_allowed=settings.allow_changes,
-        answers=state.cluster_answers,
-        away_since_ms=state.away_since_ms,
-        away_reason=state.away_reason,
-        now_ms=at_ms,
-        data_version=data_version,
-        cluster=next((row for row in known if row.cluster_id == cluster_id), None),
-        totals=history[-1] if history else None,
-        processes=[
-            ProcessAnswer(
-                process=p.process,
-                state=p.state,
-                message=p.message,
-                updated_ms=p.updated_ms,
-                age_ms=p.age_ms,
-                stale=p.stale,
-                alive=p.alive,
-                detail=p.detail,
+class ReadHandlers:
+    """Reads of one cluster: from the database, and what the observer saw last."""
+
+    def __init__(
+        self, settings: ControlSettings, database: Database, observer: ClusterObserver, quorum: QuorumWatch
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._observer = observer
+        self._quorum = quorum
+
+    async def cluster(self, call: Call) -> ClusterAnswer:
+        """Who the cluster is, whether it answers, how fresh everything is."""
+        settings, state, at_ms = self._settings, self._observer.state, now_ms()
+        cluster_id = settings.cluster_id
+        rows = await self._database.read(
+            lambda c: (
+                health.clusters(c),
+                health.processes(c, cluster_id, at_ms),
+                health.data_version(c, cluster_id),
+                overview.history(c, cluster_id, at_ms - 60_000, 60),
             )
-            for p in processes.values()
-        ],
-    )
-
-
-async def quorum(call: Call) -> QuorumAnswer:
-    """The metadata quorum as the backend saw it last."""
-    facts = call.control.quorum.facts
-    return QuorumAnswer(now_ms=now_ms(), quorum=None if facts is None else QuorumSeen.model_validate(facts))
-
-
-async def brokers(call: Call) -> BrokersAnswer:
-    """All registered brokers."""
-    cluster_id = call.control.settings.cluster_id
-    rows = await call.control.database.read(lambda c: overview.brokers(c, cluster_id))
-    known = call.control.observer.readers.numbers
-    return BrokersAnswer(
-        items=rows, numbers=[known.get(row.broker_id, BrokerNumbers(row.broker_id, error=NOT_ASKED)) for row in rows]
-    )
-
-
-async def remote_readers(call: Call) -> ReadersAnswer:
-    """Which groups read from the remote tier next, and how much is left for them there."""
-    readers, round_ = call.control.observer.readers, call.control.observer.round
-    partitions_ = () if round_ is None else round_.partitions
-    return ReadersAnswer(
-        items=remote_reads(readers.offsets, partitions_), asked_ms=readers.asked_ms, error=readers.error
-    )
-
-
-async def alert_rules(call: Call) -> HandlerResult:
-    """The rules file for Prometheus."""
-    del call
-    return HandlerResult(rules_file().encode(), media_type=MEDIA_TYPE)
-
-
-async def list_partitions(call: Call) -> PartitionsAnswer:
-    """Partitions by name, with the offsets of their leaders."""
-    query: PartitionsQuery = call.query
-    cluster_id = call.control.settings.cluster_id
-    rows = await call.control.database.read(lambda c: partitions.partitions(c, cluster_id, tiered_only=query.tiered))
-    if query.topic is not None:
-        rows = [row for row in rows if row.topic == query.topic]
-    return PartitionsAnswer(total=len(rows), items=rows[query.offset : query.offset + query.limit])
-
-
-async def partition(call: Call) -> PartitionAnswer:
-    """One partition with its replicas and the segments of the ledger."""
-    path: PartitionPath = call.path
-    settings = call.control.settings
-    cluster_id = settings.cluster_id
-    row, replicas, segments, topic = await call.control.database.read(
-        lambda c: (
-            partitions.partition(c, cluster_id, path.topic, path.partition),
-            partitions.replicas(c, cluster_id, path.topic, path.partition),
-            partitions.segments(c, cluster_id, path.topic, path.partition),
-            config.topic(c, cluster_id, path.topic),
         )
-    )
-    if row is None:
-        raise Problem(404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet.")
-    own = [segment for segment in segments if segment.topic_id == row.topic_id]
-    levels = {name: one.level for name, one in call.control.quorum.levels.items()}
-    copies = copies_of(
-        None if topic is None else topic.config,
-        levels or None,
-        replicas=len(row.replicas),
-        embedded=settings.cluster_kind == "embedded",
-        tiered=row.tiered,
-        isr=row.isr,
-        leader=row.leader,
-    )
-    eligible = eligible_leaders(
-        call.control.eligible_report(),
-        TopicPartition(row.topic, row.partition),
-        kept=row.leader == NO_LEADER or below_min_isr(None if topic is None else topic.config, row.replicas, row.isr),
-        elr_level=copies.elr_level,
-    )
-    return PartitionAnswer(
-        partition=row,
-        replicas=replicas,
-        segments=own,
-        durability=durability(copies),
-        eligible_leaders=eligible,
-        next_leader=next_leader(row.isr, row.leader, eligible),
-    )
-
-
-async def configs(call: Call) -> ConfigAnswer:
-    """Settings in effect with where they come from."""
-    query: ConfigQuery = call.query
-    cluster_id = call.control.settings.cluster_id
-    kind, resource = query.resource_type, query.resource
-    names = None if query.name is None else [query.name]
-    total, items = await call.control.database.read(
-        lambda c: (
-            config.config_count(c, cluster_id, kind, names=names, resource=resource),
-            config.config_values(
-                c, cluster_id, kind, names=names, resource=resource, limit=query.limit, offset=query.offset
-            ),
+        known, processes, data_version, history = rows
+        return ClusterAnswer(
+            cluster_id=cluster_id,
+            name=settings.cluster_name,
+            kind=settings.cluster_kind,
+            changes_allowed=settings.allow_changes,
+            answers=state.cluster_answers,
+            away_since_ms=state.away_since_ms,
+            away_reason=state.away_reason,
+            now_ms=at_ms,
+            data_version=data_version,
+            cluster=next((row for row in known if row.cluster_id == cluster_id), None),
+            totals=history[-1] if history else None,
+            processes=[
+                ProcessAnswer(
+                    process=p.process,
+                    state=p.state,
+                    message=p.message,
+                    updated_ms=p.updated_ms,
+                    age_ms=p.age_ms,
+                    stale=p.stale,
+                    alive=p.alive,
+                    detail=p.detail,
+                )
+                for p in processes.values()
+            ],
         )
-    )
-    return ConfigAnswer(total=total, items=items)
 
+    async def quorum(self, call: Call) -> QuorumAnswer:
+        """The metadata quorum as the backend saw it last."""
+        facts = self._quorum.facts
+        return QuorumAnswer(now_ms=now_ms(), quorum=None if facts is None else QuorumSeen.model_validate(facts))
 
-async def audit_entries(call: Call) -> AuditAnswer:
-    """Who did what, refusals included."""
-    query: AuditQuery = call.query
-    cluster_id = call.control.settings.cluster_id
-    actions = None if query.action is None else [query.action]
-    # One more tells whether there is a next page.
-    rows = await call.control.database.read(
-        lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit + 1)
-    )
-    items = rows[: query.limit]
-    return AuditAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
+    async def brokers(self, call: Call) -> BrokersAnswer:
+        """All registered brokers."""
+        cluster_id = self._settings.cluster_id
+        rows = await self._database.read(lambda c: overview.brokers(c, cluster_id))
+        known = self._observer.readers.numbers
+        return BrokersAnswer(
+            items=rows,
+            numbers=[known.get(row.broker_id, BrokerNumbers(row.broker_id, error=NOT_ASKED)) for row in rows],
+        )
+
+    async def remote_readers(self, call: Call) -> ReadersAnswer:
+        """Which groups read from the remote tier next, and how much is left for them there."""
+        readers, round_ = self._observer.readers, self._observer.round
+        partitions_ = () if round_ is None else round_.partitions
+        return ReadersAnswer(
+            items=remote_reads(readers.offsets, partitions_), asked_ms=readers.asked_ms, error=readers.error
+        )
+
+    async def alert_rules(self, call: Call) -> HandlerResult:
+        """The rules file for Prometheus."""
+        del call
+        return HandlerResult(rules_file().encode(), media_type=MEDIA_TYPE)
+
+    async def list_partitions(self, call: Call) -> PartitionsAnswer:
+        """Partitions by name, with the offsets of their leaders."""
+        query: PartitionsQuery = call.query
+        cluster_id = self._settings.cluster_id
+        rows = await self._database.read(lambda c: partitions.partitions(c, cluster_id, tiered_only=query.tiered))
+        if query.topic is not None:
+            rows = [row for row in rows if row.topic == query.topic]
+        return PartitionsAnswer(total=len(rows), items=rows[query.offset : query.offset + query.limit])
+
+    async def partition(self, call: Call) -> PartitionAnswer:
+        """One partition with its replicas and the segments of the ledger."""
+        path: PartitionPath = call.path
+        settings = self._settings
+        cluster_id = settings.cluster_id
+        row, replicas, segments, topic = await self._database.read(
+            lambda c: (
+                partitions.partition(c, cluster_id, path.topic, path.partition),
+                partitions.replicas(c, cluster_id, path.topic, path.partition),
+                partitions.segments(c, cluster_id, path.topic, path.partition),
+                config.topic(c, cluster_id, path.topic),
+            )
+        )
+        if row is None:
+            raise Problem(
+                404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet."
+            )
+        own = [segment for segment in segments if segment.topic_id == row.topic_id]
+        levels = {name: one.level for name, one in self._quorum.levels.items()}
+        copies = copies_of(
+            None if topic is None else topic.config,
+            levels or None,
+            replicas=len(row.replicas),
+            embedded=settings.cluster_kind == "embedded",
+            tiered=row.tiered,
+            isr=row.isr,
+            leader=row.leader,
+        )
+        eligible = eligible_leaders(
+            self._observer.eligible_report(),
+            TopicPartition(row.topic, row.partition),
+            kept=row.leader == NO_LEADER
+            or below_min_isr(None if topic is None else topic.config, row.replicas, row.isr),
+            elr_level=copies.elr_level,
+        )
+        return PartitionAnswer(
+            partition=row,
+            replicas=replicas,
+            segments=own,
+            durability=durability(copies),
+            eligible_leaders=eligible,
+            next_leader=next_leader(row.isr, row.leader, eligible),
+        )
+
+    async def configs(self, call: Call) -> ConfigAnswer:
+        """Settings in effect with where they come from."""
+        query: ConfigQuery = call.query
+        cluster_id = self._settings.cluster_id
+        kind, resource = query.resource_type, query.resource
+        names = None if query.name is None else [query.name]
+        total, items = await self._database.read(
+            lambda c: (
+                config.config_count(c, cluster_id, kind, names=names, resource=resource),
+                config.config_values(
+                    c, cluster_id, kind, names=names, resource=resource, limit=query.limit, offset=query.offset
+                ),
+            )
+        )
+        return ConfigAnswer(total=total, items=items)
+
+    async def audit_entries(self, call: Call) -> AuditAnswer:
+        """Who did what, refusals included."""
+        query: AuditQuery = call.query
+        cluster_id = self._settings.cluster_id
+        actions = None if query.action is None else [query.action]
+        # One more tells whether there is a next page.
+        rows = await self._database.read(
+            lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit + 1)
+        )
+        items = rows[: query.limit]
+        return AuditAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
