@@ -6,9 +6,10 @@ steps; each step reads the cluster and does what is still missing, so it may be 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -53,76 +54,73 @@ class StepResult:
     sentence: str
 
 
-class OperationKind(Protocol):
-    """One kind of change. `snapshot` and everything stored is JSON; the decisions are pure."""
+class OperationKind(ABC, Generic[InputsT]):
+    """One kind of change, with its type of inputs. `snapshot` and everything stored is JSON; the decisions are pure.
+
+    A kind is a `SingleRequestKind` or a `LongRunningKind`.
+    """
 
     name: str
-    inputs: type[BaseModel]
-    exclusive: ClassVar[bool]
+    inputs: type[InputsT]
+    exclusive: ClassVar[bool] = False
     """Two plans of this kind are never executed at the same time."""
 
-    async def resolve_inputs(self, context: OperationContext, inputs: Any) -> Any:
-        """The inputs with every wish ("drain broker 3") made exact, so that the plan means the same tomorrow.
+    async def resolve_inputs(self, context: OperationContext, inputs: InputsT) -> InputsT:
+        """The inputs with every request ("drain broker 3") made exact, so that the plan means the same tomorrow.
 
-        Raises GatewayError, KafkaError, InvalidInput.
+        Unchanged here, for kinds whose inputs are exact already. Raises GatewayError, KafkaError, InvalidInput.
         """
-        ...
+        del context
+        return inputs
 
-    async def snapshot(self, context: OperationContext, inputs: Any) -> JsonObject:
+    @abstractmethod
+    async def snapshot(self, context: OperationContext, inputs: InputsT) -> JsonObject:
         """The state that the plan is made for and that must still hold when it is executed. Asks the cluster.
 
-        What stands under "seen" may change meanwhile; checks are made anew with it before the execution.
+        Values under "seen" may change meanwhile; checks are made again with them before the execution.
         Raises GatewayError, KafkaError, InvalidInput.
         """
-        ...
 
-    async def draft(self, context: OperationContext, inputs: Any, snapshot: JsonObject) -> Draft:
+    @abstractmethod
+    async def draft(self, context: OperationContext, inputs: InputsT, snapshot: JsonObject) -> Draft:
         """Diff, checks, estimate, CLI twin. May ask the database and the cluster, never changes anything."""
-        ...
 
-    async def verify(self, context: OperationContext, inputs: Any, snapshot: JsonObject) -> PlanVerification:
-        """One look at the cluster: is the change in effect everywhere? Raises GatewayError, KafkaError."""
-        ...
+    @abstractmethod
+    async def verify(self, context: OperationContext, inputs: InputsT, snapshot: JsonObject) -> PlanVerification:
+        """One read of the cluster: is the change in effect everywhere? Raises GatewayError, KafkaError."""
 
-    def revert_inputs(self, inputs: Any, snapshot: JsonObject) -> Mapping[str, object] | None:
-        """Inputs of the plan that puts back what `snapshot` holds; None: what was done cannot be taken back."""
-        ...
+    @abstractmethod
+    def revert_inputs(self, inputs: InputsT, snapshot: JsonObject) -> Mapping[str, object] | None:
+        """Inputs of the plan that restores what `snapshot` holds; None: the change cannot be taken back."""
 
 
-class SingleRequestKind(OperationKind, Protocol):
+class SingleRequestKind(OperationKind[InputsT]):
     """A kind whose change is one request."""
 
-    async def apply(self, context: OperationContext, inputs: Any, snapshot: JsonObject) -> None:
+    @abstractmethod
+    async def apply(self, context: OperationContext, inputs: InputsT, snapshot: JsonObject) -> None:
         """Asks Kafka for the change. Returning means accepted, not done. Raises GatewayError, KafkaError."""
-        ...
 
 
-class LongRunningKind(OperationKind, Protocol):
+class LongRunningKind(OperationKind[InputsT]):
     """A kind that is carried out in steps."""
 
+    @abstractmethod
     async def step(
-        self, context: OperationContext, inputs: Any, snapshot: JsonObject, control: ExecutionControl
+        self, context: OperationContext, inputs: InputsT, snapshot: JsonObject, control: ExecutionControl
     ) -> StepResult:
-        """Looks at the cluster and asks for what is missing, at most one batch. Repeating it does no harm.
+        """Reads the cluster and asks for what is missing, at most one batch. Repeating it does no harm.
 
         Raises GatewayError, and KafkaError when Kafka refuses the whole.
         """
-        ...
 
-    async def clean(self, context: OperationContext, inputs: Any, snapshot: JsonObject) -> str:
-        """Removes what was only needed on the way, such as throttles; what stays and why, "" when nothing does.
+    @abstractmethod
+    async def clean(self, context: OperationContext, inputs: InputsT, snapshot: JsonObject) -> str:
+        """Removes what only served the move, such as throttles; returns what stays and why, "" for nothing.
 
         Raises GatewayError, KafkaError.
         """
-        ...
 
 
-class SingleRequest:
-    """What kinds share whose inputs are exact already and whose change is one request."""
-
-    exclusive: ClassVar[bool] = False
-
-    async def resolve_inputs(self, context: OperationContext, inputs: Any) -> Any:
-        """As they are."""
-        del context
-        return inputs
+AnyKind = SingleRequestKind[Any] | LongRunningKind[Any]
+"""A kind in the registry; its inputs are parsed by its own `inputs`."""

@@ -25,7 +25,7 @@ from backend.control.operations.lifecycle.plan_draft import (
     PlanVerification,
 )
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OperationContext, SingleRequest
+from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.control.operations.reassign.reassignment_inputs import PartitionName
 from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
@@ -57,11 +57,11 @@ class DeleteInputs(BaseModel):
         return {below.key: below.offset for below in self.partitions}
 
 
-class DeleteRecords(SingleRequest):
-    """See `kinds.Kind`."""
+class DeleteRecords(SingleRequestKind[DeleteInputs]):
+    """See `OperationKind`."""
 
     name = "delete_records"
-    inputs: type[BaseModel] = DeleteInputs
+    inputs = DeleteInputs
 
     async def snapshot(self, context: OperationContext, inputs: DeleteInputs) -> JsonObject:
         """Log starts; under "seen" the high watermarks, which move on."""

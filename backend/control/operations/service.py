@@ -18,7 +18,7 @@ from backend.control.operations.lifecycle.plan_states import REVERTIBLE, PlanSta
 from backend.control.operations.lifecycle.plan_store import PlanStore, object_of
 from backend.control.operations.lifecycle.planner import Planner, parse
 from backend.control.operations.operation_errors import Conflict, OperationError
-from backend.control.operations.operation_kind import OperationContext, OperationKind
+from backend.control.operations.operation_kind import AnyKind, OperationContext
 from backend.control.operations.registry import KINDS
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
@@ -31,7 +31,7 @@ class OperationService:
         self,
         context: OperationContext,
         *,
-        kinds: Mapping[str, OperationKind] = KINDS,
+        kinds: Mapping[str, AnyKind] = KINDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context

@@ -35,7 +35,7 @@ from backend.control.operations.lifecycle.plan_draft import (
     PlanVerification,
 )
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OperationContext, SingleRequest
+from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.control.operations.reassign.reassignment_inputs import TopicNameInput
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.store.queries import partitions
@@ -112,7 +112,7 @@ class BrokerConfigInputs(_Settings):
 ConfigInputs = TopicConfigInputs | BrokerConfigInputs
 
 
-class _ConfigKind(SingleRequest):
+class _ConfigKind(SingleRequestKind[ConfigInputs]):
     name = ""
 
     async def snapshot(self, context: OperationContext, inputs: ConfigInputs) -> JsonObject:
@@ -162,17 +162,17 @@ class _ConfigKind(SingleRequest):
 
 
 class TopicConfigKind(_ConfigKind):
-    """See `kinds.Kind`."""
+    """See `OperationKind`."""
 
     name = "topic_config"
-    inputs: type[BaseModel] = TopicConfigInputs
+    inputs = TopicConfigInputs
 
 
 class BrokerConfigKind(_ConfigKind):
-    """See `kinds.Kind`. Set-aside folders are removed by a setting; then the plan is about them."""
+    """See `OperationKind`. Set-aside folders are removed by a setting; then the plan is about them."""
 
     name = "broker_config"
-    inputs: type[BaseModel] = BrokerConfigInputs
+    inputs = BrokerConfigInputs
 
     async def draft(self, context: OperationContext, inputs: ConfigInputs, snapshot: JsonObject) -> Draft:
         """With what is removed, in the words of that."""

@@ -30,7 +30,7 @@ from backend.control.operations.lifecycle.plan_draft import (
     PlanVerification,
 )
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OperationContext, SingleRequest
+from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.protocol.errors import KafkaError
 
 SETTING: Final = "follower.fetch.last.tiered.offset.enable"
@@ -74,11 +74,11 @@ class ToggleInputs(BaseModel):
         return "brokers (cluster default)" if self.broker_id is None else f"broker {self.broker_id}"
 
 
-class ToggleBootstrap(SingleRequest):
-    """See `kinds.Kind`."""
+class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
+    """See `OperationKind`."""
 
     name = "toggle_bootstrap"
-    inputs: type[BaseModel] = ToggleInputs
+    inputs = ToggleInputs
 
     async def snapshot(self, context: OperationContext, inputs: ToggleInputs) -> JsonObject:
         """Every level of the setting on every registered broker, and what is set for all of them."""

@@ -9,12 +9,11 @@ from sqlalchemy import Connection
 
 from backend.control.formatting import in_bytes
 from backend.control.operations.audit_entries import Actor, AuditResult, append_entry
-from backend.control.operations.lifecycle.long_running import lasting_kind
 from backend.control.operations.lifecycle.plan_draft import JsonObject
 from backend.control.operations.lifecycle.plan_states import PlanState
 from backend.control.operations.lifecycle.plan_store import PlanStore, entry_of
 from backend.control.operations.operation_errors import Conflict
-from backend.control.operations.operation_kind import OperationContext, OperationKind
+from backend.control.operations.operation_kind import AnyKind, LongRunningKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
 from backend.store.writes_operations import advance_operation
@@ -38,9 +37,9 @@ _ALLOWED: Final = {
 }
 
 
-def refusal_of(row: OperationRow, kind: OperationKind, wish: PlanCommand) -> str | None:
+def refusal_of(row: OperationRow, kind: AnyKind, wish: PlanCommand) -> str | None:
     """Why this cannot be asked of the plan now; None: it can."""
-    if lasting_kind(kind) is None:
+    if not isinstance(kind, LongRunningKind):
         return f"Plan {row.id} is one request to Kafka: there is nothing to {wish.value}."
     if row.state not in _ALLOWED[wish]:
         return f"Plan {row.id} is {row.state}; that is no state to {wish.value} it in."

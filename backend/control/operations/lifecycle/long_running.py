@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import describe_failure
@@ -19,7 +19,6 @@ from backend.control.operations.operation_kind import (
     ExecutionControl,
     LongRunningKind,
     OperationContext,
-    OperationKind,
     StepResult,
 )
 from backend.protocol.errors import KafkaError
@@ -31,16 +30,11 @@ RETRY_MAX_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-def lasting_kind(kind: OperationKind) -> LongRunningKind | None:
-    """The kind, when it is carried out in steps."""
-    return cast(LongRunningKind, kind) if hasattr(kind, "step") else None
-
-
 class LongRunningExecution:
     """One execution."""
 
     def __init__(
-        self, context: OperationContext, kind: LongRunningKind, journal: PlanJournal, on_change: Callable[[], None]
+        self, context: OperationContext, kind: LongRunningKind[Any], journal: PlanJournal, on_change: Callable[[], None]
     ) -> None:
         self._context = context
         self._kind = kind

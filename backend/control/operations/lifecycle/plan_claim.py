@@ -22,7 +22,7 @@ from backend.control.operations.operation_errors import (
     ReadOnly,
     StalePlan,
 )
-from backend.control.operations.operation_kind import OperationContext, OperationKind
+from backend.control.operations.operation_kind import AnyKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
 from backend.store.writes_operations import (
@@ -55,7 +55,7 @@ class PlanClaim:
         self._context = context
         self._records = records
 
-    async def check(self, row: OperationRow, confirmation: Confirmation, kind: OperationKind) -> None:
+    async def check(self, row: OperationRow, confirmation: Confirmation, kind: AnyKind) -> None:
         """Raises OperationError for what cannot be executed so; asks only the database."""
         self._check_allowed()
         self._check_confirmation(confirmation)

@@ -10,17 +10,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Any, Final
 
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import describe_failure
 from backend.control.operations.audit_entries import Actor, ActorRole
-from backend.control.operations.lifecycle.long_running import LongRunningExecution, lasting_kind
+from backend.control.operations.lifecycle.long_running import LongRunningExecution
 from backend.control.operations.lifecycle.plan_draft import PlanVerification
 from backend.control.operations.lifecycle.plan_journal import PlanJournal
 from backend.control.operations.lifecycle.plan_states import OPEN, PlanState
 from backend.control.operations.operation_errors import OperationError
-from backend.control.operations.operation_kind import OperationContext, OperationKind, SingleRequestKind
+from backend.control.operations.operation_kind import AnyKind, LongRunningKind, OperationContext, SingleRequestKind
 from backend.protocol.errors import KafkaError
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
@@ -37,31 +37,29 @@ _log = logging.getLogger(__name__)
 class PlanExecutor:
     """The executions in progress in this process."""
 
-    def __init__(
-        self, context: OperationContext, kinds: Mapping[str, OperationKind], on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: OperationContext, kinds: Mapping[str, AnyKind], on_change: Callable[[], None]) -> None:
         self._context = context
         self._kinds = kinds
         self._on_change = on_change
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._lasting: set[int] = set()
+        self._long_running: set[int] = set()
 
     def start(self, row: OperationRow, actor: Actor) -> None:
         """Begins, or goes on with, the execution of a plan that was taken for it."""
         journal = PlanJournal(self._context, row, actor)
-        lasting = lasting_kind(self._kinds[row.kind])
-        if lasting is None:
-            run = self._run(row, journal)
+        kind = self._kinds[row.kind]
+        if isinstance(kind, LongRunningKind):
+            run = LongRunningExecution(self._context, kind, journal, self._on_change).run()
+            self._long_running.add(row.id)
         else:
-            run = LongRunningExecution(self._context, lasting, journal, self._on_change).run()
-            self._lasting.add(row.id)
+            run = self._run(row, kind, journal)
         task = asyncio.create_task(run, name=f"plan-{row.id}")
         self._tasks[row.id] = task
         task.add_done_callback(lambda _: self._forget(row.id))
 
     def _forget(self, plan_id: int) -> None:
         self._tasks.pop(plan_id, None)
-        self._lasting.discard(plan_id)
+        self._long_running.discard(plan_id)
 
     async def wait(self, plan_id: int, timeout_s: float) -> None:
         """Until the plan's execution has ended, if it is running here, or the time is up."""
@@ -71,14 +69,14 @@ class PlanExecutor:
 
     async def requests_ended(self) -> bool:
         """Waits for executions that are one request, until their effect was seen; False: one takes too long."""
-        running = {task for plan_id, task in self._tasks.items() if plan_id not in self._lasting}
+        running = {task for plan_id, task in self._tasks.items() if plan_id not in self._long_running}
         if running:
             _, running = await asyncio.wait(running, timeout=REQUEST_TIMEOUT_S)
         return not running
 
     async def close(self) -> None:
         """Gives running executions a moment; those that take hours anyway go on at the next start."""
-        for plan_id in list(self._lasting):
+        for plan_id in list(self._long_running):
             self._tasks[plan_id].cancel()
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=CLOSE_TIMEOUT_S)
@@ -95,9 +93,7 @@ class PlanExecutor:
             await self._recover(row)
         return len(stopped)
 
-    async def _run(self, row: OperationRow, journal: PlanJournal) -> None:
-        # `start` gives the others to `lasting`.
-        kind = cast(SingleRequestKind, self._kinds[row.kind])
+    async def _run(self, row: OperationRow, kind: SingleRequestKind[Any], journal: PlanJournal) -> None:
         try:
             await kind.apply(self._context, kind.inputs.model_validate(row.inputs), row.snapshot)
         except KafkaError as error:
@@ -129,7 +125,7 @@ class PlanExecutor:
         if kind is None:
             await journal.move(PlanState.FAILED, f"This version does not know the kind {row.kind}.")
             return
-        if lasting_kind(kind) is not None:
+        if isinstance(kind, LongRunningKind):
             _log.warning("Plan %d (%s) goes on where the backend was stopped", row.id, row.kind)
             self.start(row, who)
             return
@@ -141,7 +137,7 @@ class PlanExecutor:
             text = f"The backend was stopped in the middle. {text} Make a new plan to go on, or revert this one."
         await journal.move(state, text, verification.detail)
 
-    async def _verify(self, row: OperationRow, kind: OperationKind) -> PlanVerification:
+    async def _verify(self, row: OperationRow, kind: AnyKind) -> PlanVerification:
         """Looks until the change is in effect everywhere, at most VERIFY_TIMEOUT_S. Never raises: a plan has an end."""
         deadline_s = time.monotonic() + VERIFY_TIMEOUT_S
         while True:

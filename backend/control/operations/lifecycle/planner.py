@@ -16,13 +16,13 @@ from backend.control.operations.lifecycle.plan_draft import Draft, JsonObject, f
 from backend.control.operations.lifecycle.plan_states import PlanState
 from backend.control.operations.lifecycle.plan_store import PlanStore
 from backend.control.operations.operation_errors import ClusterAway, InvalidInput
-from backend.control.operations.operation_kind import OperationContext, OperationKind
+from backend.control.operations.operation_kind import AnyKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.writes_operations import add_operation
 
 
-def parse(kind: OperationKind, inputs: Mapping[str, object]) -> BaseModel:
+def parse(kind: AnyKind, inputs: Mapping[str, object]) -> BaseModel:
     """The inputs of a kind. Raises InvalidInput."""
     try:
         parsed: BaseModel = kind.inputs.model_validate(inputs)
@@ -38,19 +38,19 @@ def parse(kind: OperationKind, inputs: Mapping[str, object]) -> BaseModel:
 class Planner:
     """Plans for one cluster. Asks it, and changes nothing in it."""
 
-    def __init__(self, context: OperationContext, kinds: Mapping[str, OperationKind], records: PlanStore) -> None:
+    def __init__(self, context: OperationContext, kinds: Mapping[str, AnyKind], records: PlanStore) -> None:
         self._context = context
         self._kinds = kinds
         self._records = records
 
-    def kind(self, name: str) -> OperationKind:
+    def kind(self, name: str) -> AnyKind:
         """The kind of this name. Raises InvalidInput."""
         found = self._kinds.get(name)
         if found is None:
             raise InvalidInput(f"There is no kind of change {name!r:.60}; there are {', '.join(sorted(self._kinds))}.")
         return found
 
-    async def look(self, kind: OperationKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
+    async def look(self, kind: AnyKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
         """Exact inputs, the state now, and the draft for both. Raises ClusterAway."""
         try:
             exact = await kind.resolve_inputs(self._context, inputs)

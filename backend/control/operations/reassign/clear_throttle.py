@@ -21,7 +21,7 @@ from backend.control.operations.lifecycle.plan_draft import (
 )
 from backend.control.operations.lifecycle.plan_states import OPEN
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OperationContext, SingleRequest
+from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.control.operations.reassign import replication_throttles
 from backend.control.operations.reassign.reassignment_inputs import BrokerIdInput, TopicNameInput
 from backend.control.operations.reassign.replication_throttles import REPLICA_LISTS, Throttles, ThrottleValues
@@ -42,11 +42,11 @@ class ClearInputs(BaseModel):
         return [*map(str, self.brokers), *([CLUSTER_DEFAULT] if self.cluster_default else [])]
 
 
-class ClearThrottle(SingleRequest):
-    """See `kinds.Kind`."""
+class ClearThrottle(SingleRequestKind[ClearInputs]):
+    """See `OperationKind`."""
 
     name = "clear_throttle"
-    inputs: type[BaseModel] = ClearInputs
+    inputs = ClearInputs
 
     async def resolve_inputs(self, context: OperationContext, inputs: ClearInputs) -> ClearInputs:
         """Where limits are set."""

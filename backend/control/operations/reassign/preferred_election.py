@@ -21,7 +21,7 @@ from backend.control.operations.lifecycle.plan_draft import (
     PlanVerification,
 )
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import OperationContext, SingleRequest
+from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.control.operations.reassign.reassignment_checks import THIN_SHARE
 from backend.control.operations.reassign.reassignment_inputs import PARTITIONS_MAX, PartitionName, TopicNameInput
 from backend.store.queries import operations
@@ -43,11 +43,11 @@ class ElectInputs(BaseModel):
         return self
 
 
-class Elect(SingleRequest):
-    """See `kinds.Kind`."""
+class Elect(SingleRequestKind[ElectInputs]):
+    """See `OperationKind`."""
 
     name = "elect"
-    inputs: type[BaseModel] = ElectInputs
+    inputs = ElectInputs
 
     async def resolve_inputs(self, context: OperationContext, inputs: ElectInputs) -> ElectInputs:
         """The partitions by name."""

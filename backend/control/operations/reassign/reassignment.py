@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel
-
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import describe_failure
@@ -24,7 +22,7 @@ from backend.control.gateway.requests.reassignment_requests import (
 )
 from backend.control.operations.lifecycle.plan_draft import Change, Draft, JsonObject, PlanVerification
 from backend.control.operations.operation_errors import InvalidInput
-from backend.control.operations.operation_kind import ExecutionControl, OperationContext, StepResult
+from backend.control.operations.operation_kind import ExecutionControl, LongRunningKind, OperationContext, StepResult
 from backend.control.operations.reassign import reassignment_texts, replica_placement, replication_throttles
 from backend.control.operations.reassign.partition_moves import (
     CurrentReplicas,
@@ -45,11 +43,11 @@ from backend.tiering.ids import TopicPartition, uuid_text
 SHOWN_MAX: Final = 200
 
 
-class Reassign:
-    """See `kinds.LastingKind`."""
+class Reassign(LongRunningKind[ReassignInputs]):
+    """See `LongRunningKind`."""
 
     name = "reassign"
-    inputs: type[BaseModel] = ReassignInputs
+    inputs = ReassignInputs
     exclusive: ClassVar[bool] = True
 
     async def resolve_inputs(self, context: OperationContext, inputs: ReassignInputs) -> ReassignInputs:
