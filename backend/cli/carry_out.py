@@ -165,6 +165,9 @@ def plans(
     if json_:
         show_json(answer)
         return
+    if not answer["items"]:
+        print("There is no such plan." if state or kind else "There is no plan yet.")
+        return
     table = Table(box=None, pad_edge=False)
     for heading in ("plan", "made", "kind", "object", "state", "by", "result"):
         table.add_column(heading)

@@ -60,7 +60,13 @@ def upgrade(
         reached = migrate.upgrade(url, target)
     except StoreError as error:
         refuse(error)
-    print(f"The database has schema {reached}." + (" Nothing was missing." if reached == before else ""))
+    left = migrate.steps_after(reached)
+    if left:
+        print(
+            f"The database has schema {reached}. {left[0].revision} takes away what older programs use: without --pre."
+        )
+    else:
+        print(f"The database has schema {reached}." + (" Nothing was missing." if reached == before else ""))
 
 
 @database_app.command("downgrade")

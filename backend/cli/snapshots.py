@@ -69,6 +69,9 @@ def list_snapshots(data: DataOption = DATA_DEFAULT, node: NodeOption = 1, json_:
     if json_:
         show_json({"items": rows})
         return
+    if not rows:
+        print(f"There is no snapshot of node {node} yet.")
+        return
     cells = [
         (
             str(row["end_offset"]),

@@ -480,6 +480,8 @@ class Supervisor:
             hint = escape(PROVIDER_HINT) if provider else LOGIN_HINT
             self._console.print(f"           {hint}", highlight=False, soft_wrap=True)
         self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
+        if self._settings.api_listen is not None:
+            self._console.print(f"API        https://{self._settings.api_listen}", highlight=False)
         self._console.print(f"Data       {self._folder.root}", highlight=False, soft_wrap=True)
         if self._settings.database_url is not None and not self._settings.database_url.startswith("sqlite"):
             self._console.print("Backups    of PostgreSQL are yours to make: docs/database.md", highlight=False)

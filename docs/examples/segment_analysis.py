@@ -3,7 +3,7 @@
     python docs/examples/segment_analysis.py 127.0.0.1:19092 /tmp/segments.parquet
 
 It reads `__remote_log_metadata` as it is now, with the same source and rules as the pipeline, needs no database and
-changes nothing. Options of the source: docs/pipeline.md.
+changes nothing in the cluster; beside the target Spark keeps a folder `spark`. Options of the source: docs/pipeline.md.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ class LogSegmentData:
 
 
 class RemoteStorageManager(Protocol):
-    """Stores and returns segments. Every method may raise RemoteStorageError or a subclass, and nothing else."""
+    """Stores and returns segments. Every method may raise RemoteStorageError or a subclass, and nothing else but what
+    `fetch_log_segment` says of its positions.
+    """
 
     def copy_log_segment_data(self, metadata: SegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Stores all files of a segment (state COPY_SEGMENT_STARTED) and returns custom metadata, if any.
@@ -68,6 +70,7 @@ class RemoteStorageManager(Protocol):
         """Bytes of the log file from `start_position` to `end_position` (both included; None: to the end).
 
         Shorter at the end of the file, empty at or past it. RemoteResourceNotFound when the segment is missing.
+        ValueError for positions that are no range: a start below 0, an end below the start.
         """
         ...
 

@@ -1,0 +1,53 @@
+"""README and docs are followed as written, block by block, in a folder with one running `ebbline up`.
+
+A page that shows another output than the product prints fails with its line. What a block needs, and which are not run
+and why, stands in a comment before it (`tests.docs.blocks`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.blocks import Block, blocks_of
+from tests.docs.pages import ROOT, pages, text_of
+from tests.docs.session import Session
+from tests.e2e.up_process import UpProcess
+from tests.effort import SOAK
+
+BLOCKS = [block for page in pages() for block in blocks_of(page, text_of(page)) if block.runs]
+SHORT = [block for block in BLOCKS if SOAK or not block.directive.soak]
+BROKERS = 3
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """`make up` in a checkout, but for its ports and its browser pages."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is unavailable")
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "docs").symlink_to(ROOT / "docs")
+    with UpProcess(folder / ".ebbline", options=("--no-ui",), brokers=BROKERS) as up:
+        ports = {19092 + n: up.base + n for n in range(BROKERS)} | {8090: up.base + 30, 8501: up.base + 31}
+        running = Session(folder, ports)
+        yield running
+        running.end_page()
+
+
+@pytest.mark.parametrize("block", SHORT, ids=lambda block: block.name)
+def test_a_block_does_what_its_page_shows(session: Session, block: Block) -> None:
+    try:
+        session.run(block)
+    finally:
+        later = [other for other in SHORT if other.page == block.page and other.line > block.line]
+        if not later:
+            session.end_page()
+
+
+def test_most_blocks_are_run() -> None:
+    """A page on which nothing is run any more would never be out of date."""
+    kinds = [block for page in pages() for block in blocks_of(page, text_of(page)) if block.language != "text"]
+    assert len(BLOCKS) >= 25
+    assert all(block.directive.not_run or block.runs or block.language not in ("console", "sh") for block in kinds)
