@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from backend.control.control_plane import ControlPlane
-    from backend.control.lab.demo_workload import DemoWorkload
+    from backend.control.lab.demo.workload import DemoWorkload
     from backend.settings import Settings
 
 EXIT_OK, EXIT_FAILED = 0, 1
@@ -152,7 +152,7 @@ async def _control_plane(
 
 
 def _demo(settings: ChildSettings) -> DemoWorkload:
-    from backend.control.lab.demo_workload import DemoWorkload
+    from backend.control.lab.demo.workload import DemoWorkload
 
     demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
     demo.start()

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from backend.control.lab.demo_workload import TOPIC
+from backend.control.lab.demo.topics import ORDERS
 from tests import browser
 from tests.e2e.up_process import UpProcess
 from tests.waiting import wait_until
@@ -42,8 +42,8 @@ SECOND_CONFIG: Final = {"remote.storage.enable": "true", "segment.bytes": "10485
 PAGES: Final = {
     "overview": "/",
     "partitions": "/partitions",
-    "partition": f"/partition?tp={TOPIC}-0",
-    "remote": f"/remote?q={TOPIC}-0",
+    "partition": f"/partition?tp={ORDERS.name}-0",
+    "remote": f"/remote?q={ORDERS.name}-0",
     "followers": "/followers",
     "reassign": "/reassign?plan={plan}",
     "lab": "/lab",
@@ -57,7 +57,7 @@ def remote_and_local(up: UpProcess) -> dict[str, Any] | None:
     headers = {"Authorization": f"Bearer {up.operator_token}"}
     try:
         answer = httpx.get(
-            f"{up.api_url}/v1/partitions", params={"topic": TOPIC}, headers=headers, timeout=10.0, verify=False
+            f"{up.api_url}/v1/partitions", params={"topic": ORDERS.name}, headers=headers, timeout=10.0, verify=False
         )
     except httpx.HTTPError:
         return None  # busy with its start

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
 from app.components.shared.page import REFRESH_S
-from backend.control.lab.demo_workload import TOPIC
+from backend.control.lab.demo.topics import INVOICES, ORDERS
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
 from tests.e2e.up_process import UpProcess
@@ -53,12 +53,12 @@ def effective(up: UpProcess) -> dict[int, str | None]:
 def test_a_living_cluster_is_there_and_overview_says_how_it_is(dashboard: Dashboard, record_property: Record) -> None:
     journey = dashboard.journey("Is tiering healthy?")
     page = dashboard.page
-    expect(page.get_by_text("3 tiered partitions in 1 topic")).to_be_visible()
+    expect(page.get_by_text("4 tiered partitions in 2 topics")).to_be_visible()
     expect(page.get_by_text(re.compile(r"Live · \d"))).to_be_visible()
     expect(page.get_by_text("3/3 brokers")).to_be_visible()
     for number in range(3):
-        expect(page.locator(".st-key-card-behind").get_by_text(f"{TOPIC}-{number}").first).to_be_visible()
-    answer = re.compile(r"Nothing needs attention\. Checked 3 partitions|worst first")
+        expect(page.locator(".st-key-card-behind").get_by_text(f"{ORDERS.name}-{number}").first).to_be_visible()
+    answer = re.compile(r"Nothing needs attention\. Checked 4 partitions|worst first")
     expect(page.locator(".st-key-card-attention")).to_contain_text(answer)
     journey.answered(record_property)
 
@@ -68,7 +68,7 @@ def test_why_a_local_log_is_long_is_said_and_its_segments_are_shown(
 ) -> None:
     row = remote_and_local(dashboard.up)
     assert row is not None
-    name = f"{TOPIC}-{row['partition']}"
+    name = f"{ORDERS.name}-{row['partition']}"
     page = dashboard.page
     journey = dashboard.journey("Why is this local log so long?")
     journey.go("Partitions")
@@ -138,8 +138,8 @@ def test_what_was_remote_a_while_ago_is_told(dashboard: Dashboard, record_proper
     journey = dashboard.journey("What did remote look like then?")
     page = dashboard.page
     journey.go("Remote log")
-    journey.enter(page.get_by_label("Topic, partition or segment id"), f"{TOPIC}-{row['partition']}")
-    expect(page.get_by_text(f"{TOPIC}-{row['partition']}, newest event first")).to_be_visible()
+    journey.enter(page.get_by_label("Topic, partition or segment id"), f"{ORDERS.name}-{row['partition']}")
+    expect(page.get_by_text(f"{ORDERS.name}-{row['partition']}, newest event first")).to_be_visible()
     journey.enter(page.get_by_label("As of", exact=True), "1s")
     expect(page.get_by_text(re.compile(r"As of .*, computed from \d+ of \d+ stored events"))).to_be_visible()
     expect(page.get_by_text("Then and now")).to_be_visible()
@@ -162,3 +162,18 @@ def test_a_stopped_pipeline_shows_by_itself_and_goes_again_when_it_goes_on(dashb
         os.kill(pid, signal.SIGCONT)
     expect(down).to_have_count(0, timeout=browser.WAIT_MS)
     assert dashboard.up.pid("pipeline") == pid, "it was stopped, not restarted"
+
+
+def test_the_demo_has_a_paused_topic_a_remote_reader_and_a_reader_without_members(dashboard: Dashboard) -> None:
+    admin = AdminClient({"bootstrap.servers": dashboard.up.bootstrap, "log_level": 0})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, INVOICES.name)
+
+    def paused() -> bool:
+        return bool(admin.describe_configs([resource])[resource].result(30)["remote.log.copy.disable"].value == "true")
+
+    wait_until("copies of invoices are paused", paused, 120)
+    groups = {group.group_id: group for group in admin.list_consumer_groups().result(30).valid}
+    assert groups["demo-shop"].state.name == groups["demo-analytics"].state.name == "STABLE"
+    assert groups["demo-audit"].state.name == "EMPTY"
+    page = dashboard.open(f"/partition?tp={ORDERS.name}-0")
+    expect(page.get_by_text("demo-analytics").first).to_be_visible(timeout=browser.WAIT_MS)

@@ -1,0 +1,1 @@
+"""The demo workload of `ebbline up`: ``topics`` (written), ``readers`` (consumer groups), ``workload`` (the thread)."""
