@@ -14,7 +14,7 @@ from backend.cli.tables import table
 from backend.cli.words import moment, size
 
 if TYPE_CHECKING:
-    from backend.engine.raft.snapshots import SnapshotContent, SnapshotId
+    from backend.engine.raft.snapshot_files import SnapshotContent, SnapshotId
 
 # The engine is imported where it is used: every command of `ebbline` would wait for it.
 snapshot_app = typer.Typer(help="Snapshots of the cluster's metadata (KIP-630).", no_args_is_help=True)
@@ -28,7 +28,7 @@ def _folder(data: Path, node: int) -> Path:
 
 
 def _snapshots(folder: Path) -> list[tuple[SnapshotId, Path]]:
-    from backend.engine.raft.snapshots import parse_file_name
+    from backend.engine.raft.snapshot_files import parse_file_name
 
     try:
         found = [(parsed, path) for path in folder.iterdir() if (parsed := parse_file_name(path.name)) is not None]
@@ -45,7 +45,7 @@ def _read(path: Path) -> bytes:
 
 
 def _content(path: Path) -> SnapshotContent:
-    from backend.engine.raft.snapshots import BadSnapshot, read_content
+    from backend.engine.raft.snapshot_files import BadSnapshot, read_content
 
     try:
         return read_content(_read(path))
@@ -102,7 +102,7 @@ def show(file: FileArgument, json_: JsonOption = False) -> None:
 def verify(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files.")]) -> None:
     """Whether files are whole snapshots whose records make an image. Ends with 1 when one is not."""
     from backend.engine.controller.image.snapshot_images import image_of_snapshot
-    from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
+    from backend.engine.raft.snapshot_files import BadSnapshot, parse_file_name
 
     bad = 0
     for path in files:

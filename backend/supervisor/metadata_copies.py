@@ -27,7 +27,7 @@ from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFile
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
 from backend.engine.raft.quorum_state import NO_DIRECTORY, VoterStanding
 from backend.engine.raft.raft_state import LogEnd
-from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
+from backend.engine.raft.snapshot_files import BadSnapshot, parse_file_name
 from backend.engine.raft.voter_memory import MetadataLost, Traces, judge, judge_only_voter, read_quorum_state
 from backend.protocol.errors import DecodeError
 

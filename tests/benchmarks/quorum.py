@@ -34,7 +34,7 @@ from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode
-from backend.engine.raft.snapshots import parse_file_name
+from backend.engine.raft.snapshot_files import parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.messages import Message
 from tests.benchmarks.quorum_peers import measure_three_voters

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.raft.leader_fetch import as_buffer
-from backend.engine.raft.snapshots import SnapshotId, parse_file_name
+from backend.engine.raft.snapshot_files import SnapshotId, parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.cluster.broker_process import BrokerProcesses

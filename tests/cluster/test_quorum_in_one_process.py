@@ -21,7 +21,7 @@ from backend.engine.controller.quorum_controller import Controller
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.raft import metadata_fetcher
 from backend.engine.raft.raft_state import RaftState
-from backend.engine.raft.snapshots import PartialSnapshot
+from backend.engine.raft.snapshot_files import PartialSnapshot
 from backend.protocol import messages as m
 from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
+from backend.engine.controller.commands.cluster_bootstrap import METADATA_VERSION_LEVEL
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import TRANSACTION_VERSION
 from tests.cluster.broker_process import BrokerProcesses
 from tests.effort import SOAK
 from tests.interop.java_tools import libraries

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
-from backend.engine.controller.commands.features import SAFE_DOWNGRADE
+from backend.engine.controller.commands.cluster_bootstrap import TRANSACTION_VERSION
+from backend.engine.controller.commands.feature_control import SAFE_DOWNGRADE
 from backend.engine.coordinator.group.group_records import coordinator_partition
 from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, LATEST_VERSION, Transaction
 from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC, encode_transaction

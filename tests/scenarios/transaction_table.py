@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import TRANSACTION_VERSION
 from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, LATEST_VERSION
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m

@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
 from backend.engine.apis.support.forwarding import CommandServices, carried_out
-from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
+from backend.engine.controller.commands.producer_id_control import allocate_producer_ids
 from backend.protocol import messages as m
 
 API_KEY: Final = 67

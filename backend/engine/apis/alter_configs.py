@@ -16,7 +16,7 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listener_security import has_tls, is_store_setting, tls_settings, with_stores
 from backend.engine.config.listeners import broker_listeners
-from backend.engine.controller.commands.config.alter_configs import (
+from backend.engine.controller.commands.config.configuration_control import (
     DELETE,
     SET,
     alter_configs,

@@ -13,7 +13,7 @@ from backend.engine.apis.support.forwarding import carried_out, forward
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import unregister_broker
-from backend.engine.controller.commands.cluster import register_controller
+from backend.engine.controller.commands.cluster_bootstrap import register_controller
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
 from backend.protocol import messages as m

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
 from backend.engine.common.controller_channel import ControllerChannel
-from backend.engine.controller.commands.client_quotas import CLIENT_ID, IP, TYPES, USER, alter_client_quotas
+from backend.engine.controller.commands.client_quota_control import CLIENT_ID, IP, TYPES, USER, alter_client_quotas
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity
 from backend.engine.controller.metadata.metadata_cache import MetadataCache

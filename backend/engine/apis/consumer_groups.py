@@ -24,7 +24,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
 from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
-from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
@@ -220,7 +220,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
     return described
 
 
-def _named(partitions: Iterable[PartitionKey], topics: TopicsView) -> list[tuple[bytes, str, list[int]]]:
+def _named(partitions: Iterable[AssignablePartition], topics: TopicsView) -> list[tuple[bytes, str, list[int]]]:
     """By topic; those of deleted topics are left out, as in Kafka."""
     return [
         (topic_id, topics.names[topic_id], indexes)

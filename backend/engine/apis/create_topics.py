@@ -11,7 +11,7 @@ from backend.engine.apis.quotas.controller_mutation_quota import EXCEEDED, admit
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.topics import create_topics
+from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports

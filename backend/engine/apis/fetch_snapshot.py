@@ -13,7 +13,7 @@ from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.raft_node import RaftNode
-from backend.engine.raft.snapshots import BOOTSTRAP_ID, SnapshotId
+from backend.engine.raft.snapshot_files import BOOTSTRAP_ID, SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

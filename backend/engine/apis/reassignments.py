@@ -10,7 +10,7 @@ from backend.engine.apis.support.forwarding import carried_out, forward
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult
-from backend.engine.controller.commands.partition.reassignment import (
+from backend.engine.controller.commands.partition.partition_reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.support.forwarding import carried_out, caught_up, forward, image_of
 from backend.engine.common.controller_channel import ControllerChannel
-from backend.engine.controller.commands.scram import alter_user_scram_credentials
+from backend.engine.controller.commands.scram_control import alter_user_scram_credentials
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller

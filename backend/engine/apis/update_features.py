@@ -9,7 +9,7 @@ from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, Request
 from backend.engine.apis.support.forwarding import carried_out, forward
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.features import update_features
+from backend.engine.controller.commands.feature_control import update_features
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
 from backend.protocol import messages as m

@@ -11,8 +11,8 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listener_security import inter_broker_security
 from backend.engine.config.listeners import inter_broker_listener_name
-from backend.engine.controller.commands.allocate_producer_ids import BLOCK_IDS
 from backend.engine.controller.commands.command import ControllerResult, checked_result
+from backend.engine.controller.commands.producer_id_control import BLOCK_IDS
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller

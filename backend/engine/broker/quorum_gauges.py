@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.engine.controller.commands.cluster import METADATA_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import METADATA_VERSION
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import MetricValue

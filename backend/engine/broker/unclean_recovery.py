@@ -16,7 +16,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr
 from backend.engine.controller.commands.partition.elections import LocatedPartition
 from backend.engine.controller.commands.partition.recovery_verdict import (
-    Recovery,
+    PartitionRecovery,
     RecoveryVerdict,
     brokers_named,
     elect_recovered,
@@ -116,7 +116,7 @@ class UncleanRecoveryManager:
         needed = {key: effective_min_isr(image, self._config, name) for key, name in topics.items()}
         verdicts = [self._judge(image, located, needed[located[0].id], now_ms) for located in waiting]
         recoveries = [
-            Recovery(topic.id, index, partition.leader_epoch, verdict.leader, verdict.complete)
+            PartitionRecovery(topic.id, index, partition.leader_epoch, verdict.leader, verdict.complete)
             for (topic, index, partition), verdict in zip(waiting, verdicts, strict=True)
             if verdict.leader >= 0
         ]
@@ -151,7 +151,7 @@ class UncleanRecoveryManager:
             expired=now_ms - ends.since_ms >= self._config.unclean_recovery_timeout_ms,
         )
 
-    def _publish(self, elected: tuple[Recovery, ...]) -> None:
+    def _publish(self, elected: tuple[PartitionRecovery, ...]) -> None:
         topics = self._controller.image.topics
         for recovery in elected[:EVENTS_MAX]:
             if (topic := topics.get(recovery.topic_id)) is not None:

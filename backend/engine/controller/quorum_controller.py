@@ -19,7 +19,7 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
-from backend.engine.controller.commands.cluster import bootstrap
+from backend.engine.controller.commands.cluster_bootstrap import bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
 from backend.engine.controller.commands.command import Command, ControllerResult
 from backend.engine.controller.image.metadata_image import NO_LEADER, ControllerRegistration, MetadataImage

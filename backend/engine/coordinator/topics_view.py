@@ -10,7 +10,7 @@ from typing import NamedTuple
 from backend.engine.controller.image.metadata_image import MetadataImage
 
 # A partition by topic id and index.
-PartitionKey = tuple[bytes, int]
+AssignablePartition = tuple[bytes, int]
 
 
 class TopicInfo(NamedTuple):

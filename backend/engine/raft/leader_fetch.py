@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
-from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

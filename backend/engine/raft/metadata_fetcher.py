@@ -19,7 +19,7 @@ from backend.engine.raft.leader_fetch import as_buffer
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLog, MetadataLogFailed
 from backend.engine.raft.quorum_state import NOBODY
 from backend.engine.raft.raft_state import Now, RaftRole, RaftState, Transition
-from backend.engine.raft.snapshots import BadSnapshot, PartialSnapshot, SnapshotId
+from backend.engine.raft.snapshot_files import BadSnapshot, PartialSnapshot, SnapshotId
 from backend.engine.raft.voter_requests import Peer
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for

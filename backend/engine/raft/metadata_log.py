@@ -16,7 +16,7 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
 from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, VoterStanding, encode_quorum_state
 from backend.engine.raft.raft_state import LogEnd
-from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
+from backend.engine.raft.snapshot_files import SnapshotFiles, SnapshotId, keep_from
 from backend.engine.raft.voter_directories import UNKNOWN, VoterDirectories, VoterDirectoryHistory, directories_in
 from backend.protocol import cluster_metadata
 from backend.protocol.buffers import Buffer

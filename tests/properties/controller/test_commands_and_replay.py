@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.config.alter_configs import DELETE, SET, incremental_alter_configs
+from backend.engine.controller.commands.config.configuration_control import DELETE, SET, incremental_alter_configs
 from backend.engine.controller.commands.partition.elections import elect_leaders, rebalance_leaders
 from backend.engine.controller.commands.partition.isr_change import alter_partition
 from backend.engine.controller.commands.partition.more_partitions import create_partitions
-from backend.engine.controller.commands.partition.reassignment import alter_partition_reassignments
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.partition.partition_reassignment import alter_partition_reassignments
+from backend.engine.controller.commands.producer_id_control import allocate_producer_ids
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.raft.metadata_log import decode_batches, encode_batch

@@ -26,7 +26,7 @@ from backend.engine.coordinator.group.consumer.consumer_group_update import Cons
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
 from backend.engine.coordinator.group.consumer_protocol import read_assignment
 from backend.engine.coordinator.group.group_records import decode_record
-from backend.engine.coordinator.topics_view import PartitionKey, TopicInfo, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicInfo, TopicsView
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ class Client:
     instance_id: str | None = None
     speaks_classic: bool = False
     epoch: int = 0
-    owned: frozenset[PartitionKey] = NO_PARTITIONS
+    owned: frozenset[AssignablePartition] = NO_PARTITIONS
     # Tells everything with its next heartbeat: it has joined, or an answer got lost.
     full: bool = True
     must_sync: bool = False

@@ -29,7 +29,7 @@ from backend.engine.raft.raft_state import (
     Timing,
     VoterFetch,
 )
-from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 
 TIMING: Final = Timing(election_timeout_ms=100, fetch_timeout_ms=200, backoff_max_ms=100)

@@ -15,7 +15,7 @@ from immutables import Map
 
 from backend.engine.common.rates import TokenBucket, WindowedRate, Windows
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.client_quotas import (
+from backend.engine.controller.commands.client_quota_control import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from backend.engine.controller.commands.config.alter_configs import APPEND, DELETE, SET, SUBTRACT, operations
+from backend.engine.controller.commands.config.configuration_control import APPEND, DELETE, SET, SUBTRACT, operations
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -18,7 +18,7 @@ from backend.engine.controller.commands.partition.elections import (
     leaderless,
     leads_any,
 )
-from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.eligible_leader_replicas import elr_enabled
 from backend.engine.controller.commands.partition.registered_directories import NO_DIRECTORIES
 from backend.engine.controller.image.metadata_image import BrokerRegistration, MetadataImage
 from backend.engine.controller.image.replay import FENCE, START_CONTROLLED_SHUTDOWN, UNFENCE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backend.engine.controller.commands.cluster import METADATA_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import METADATA_VERSION
 from backend.engine.controller.image.metadata_image import (
     BrokerRegistration,
     ControllerRegistration,

@@ -14,7 +14,7 @@ from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
-from backend.engine.raft.snapshots import StoredSnapshot
+from backend.engine.raft.snapshot_files import StoredSnapshot
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 

@@ -13,7 +13,7 @@ from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, Metadata
 from backend.engine.controller.image.snapshot_images import image_of_snapshot
 from backend.engine.log.errors import CorruptLog
 from backend.engine.raft.metadata_log import MetadataLog
-from backend.engine.raft.snapshots import BadSnapshot, StoredSnapshot
+from backend.engine.raft.snapshot_files import BadSnapshot, StoredSnapshot
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.image.snapshot_images import snapshot_batches, snapshot_id_of
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
-from backend.engine.raft.snapshots import StoredSnapshot
+from backend.engine.raft.snapshot_files import StoredSnapshot
 
 # Interval between checks of the newest snapshot's age. The bytes since then are checked on every change too.
 CHECK_INTERVAL_MS: Final = 5_000

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.cluster import register_controller
+from backend.engine.controller.commands.cluster_bootstrap import register_controller
 from backend.engine.controller.commands.command import CommandQueue, ControllerResult
 from backend.engine.controller.image.metadata_image import ControllerRegistration, MetadataImage
 from backend.engine.ports import tasks

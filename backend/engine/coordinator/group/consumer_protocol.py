@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
-from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
@@ -27,7 +27,7 @@ class MemberSubscription:
     """A consumer's subscription: topics and, from version 1 on, the partitions it has."""
 
     topics: frozenset[str]
-    owned: frozenset[PartitionKey]
+    owned: frozenset[AssignablePartition]
     rack_id: str | None
 
 
@@ -48,7 +48,7 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> MemberSubscription
     return MemberSubscription(frozenset(said.topics), owned, said.rack_id)
 
 
-def read_assignment(data: bytes, topics: TopicsView) -> frozenset[PartitionKey]:
+def read_assignment(data: bytes, topics: TopicsView) -> frozenset[AssignablePartition]:
     """Partitions of topics that exist; none of an empty assignment. Raises DecodeError."""
     if not data:
         return frozenset()
@@ -63,12 +63,12 @@ def read_assignment(data: bytes, topics: TopicsView) -> frozenset[PartitionKey]:
     )
 
 
-def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[PartitionKey]:
+def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[AssignablePartition]:
     topic_infos = ((topics.by_name.get(name), indexes) for name, indexes in named)
     return frozenset((topic.id, index) for topic, indexes in topic_infos if topic is not None for index in indexes)
 
 
-def write_assignment(partitions: Iterable[PartitionKey], topics: TopicsView, metadata: bytes) -> bytes:
+def write_assignment(partitions: Iterable[AssignablePartition], topics: TopicsView, metadata: bytes) -> bytes:
     """An assignment in the version of the member's own metadata. Raises DecodeError when that has none."""
     kind = m.ConsumerProtocolAssignment
     version = _version_of(metadata, kind.MAX_VERSION)

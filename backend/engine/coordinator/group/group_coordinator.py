@@ -38,7 +38,7 @@ from backend.engine.coordinator.group.classic.classic_group import (
 )
 from backend.engine.coordinator.group.classic.classic_step import step
 from backend.engine.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
-from backend.engine.coordinator.group.consumer.consumer_groups import ConsumerGroups
+from backend.engine.coordinator.group.consumer.consumer_group_coordinator import ConsumerGroupCoordinator
 from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from backend.engine.coordinator.group.group_offsets import GroupOffsets
 from backend.engine.coordinator.group.group_records import (
@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._stored = OffsetStore(config, ports.clock, self._shards)
         in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)
         self.offsets = GroupOffsets(replica_manager, self._shards, self._stored, in_transactions, self.heartbeat)
-        self.consumers = ConsumerGroups(
+        self.consumers = ConsumerGroupCoordinator(
             config=lambda: self._replicas.config,
             settings_of=lambda group_id: self._replicas.image.config(GROUP_RESOURCE, group_id),
             ports=ports,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from backend.engine.common.unreadable_records import UnreadableRecords
-from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import TRANSACTION_VERSION
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
 from backend.engine.coordinator.transaction import transaction_state as decide

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from backend.engine.controller.commands.topics import create_topics
+from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, PartitionRegistration, TopicImage
 from backend.protocol import frames
 from backend.protocol import messages as m

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
-from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, bootstrap
+from backend.engine.controller.commands.cluster_bootstrap import ELIGIBLE_LEADER_REPLICAS, bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
 from backend.engine.controller.commands.command import ControllerResult
-from backend.engine.controller.commands.topics import create_topics
+from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from backend.engine.controller.image.replay import apply_records
 from backend.protocol import messages as m

@@ -11,7 +11,7 @@ import pytest
 
 from backend.engine.controller.broker_sessions import BrokerSessions
 from backend.engine.controller.commands.command import ControllerResult
-from backend.engine.controller.commands.topics import create_topics
+from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.quorum_controller import QUEUED_COMMANDS_MAX
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager

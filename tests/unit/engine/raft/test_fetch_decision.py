@@ -15,7 +15,7 @@ from backend.engine.raft.leader_fetch import (
     response_of,
 )
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
-from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

@@ -32,7 +32,7 @@ from backend.engine.raft.quorum_state import (
 )
 from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.raft_state import LogEnd
-from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.snapshot_files import SnapshotId
 from backend.engine.raft.voter_memory import read_quorum_state
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError

@@ -24,7 +24,7 @@ from backend.engine.common.event_sink import NullEventSink
 from backend.engine.controller.commands.brokers import fence_broker
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.isr_change import alter_partition
-from backend.engine.controller.commands.partition.reassignment import alter_partition_reassignments
+from backend.engine.controller.commands.partition.partition_reassignment import alter_partition_reassignments
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
@@ -350,7 +350,7 @@ class Nodes:
 
     def delete(self, topic: str) -> None:
         """The topic is gone for every node."""
-        from backend.engine.controller.commands.topics import delete_topics
+        from backend.engine.controller.commands.topic_commands import delete_topics
 
         request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name=topic)])
         [answer] = self.apply(partial(delete_topics, request=request, config=self.play.config, version=6)).responses
@@ -358,7 +358,7 @@ class Nodes:
 
     def config(self, resource_type: int, name: str, **settings: str) -> None:
         """Sets dynamic configuration."""
-        from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
+        from backend.engine.controller.commands.config.configuration_control import incremental_alter_configs
 
         resource = m.IncrementalAlterConfigsRequest.Resources
         request = m.IncrementalAlterConfigsRequest(

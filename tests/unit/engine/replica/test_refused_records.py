@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.record_batches.record_batch import RecordData, build_batch

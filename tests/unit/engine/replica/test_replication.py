@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from backend.engine.apis.fetch.fetch_session_cache import FetchSessionCache, Session
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE
 from backend.engine.ports import tasks
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.cluster import MIN_ISR, cluster_wide
+from backend.engine.controller.commands.cluster_bootstrap import MIN_ISR, cluster_wide
 from backend.engine.controller.commands.partition.elections import (
     LocatedPartition,
     leader_and_isr_changes,
     partitions_of,
 )
-from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.eligible_leader_replicas import elr_enabled
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,

@@ -14,7 +14,7 @@ from backend.engine.config import (
     Resolved,
     resolve_topic,
 )
-from backend.engine.controller.commands.cluster import MIN_ISR
+from backend.engine.controller.commands.cluster_bootstrap import MIN_ISR
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 

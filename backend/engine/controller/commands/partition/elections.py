@@ -9,7 +9,7 @@ from typing import Final
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr, unclean_election_enabled
-from backend.engine.controller.commands.partition.eligible_leaders import NOBODY
+from backend.engine.controller.commands.partition.eligible_leader_replicas import NOBODY
 from backend.engine.controller.commands.partition.partition_change import Election, LogEnds, change_record, target_of
 from backend.engine.controller.image.metadata_image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from backend.protocol import messages as m

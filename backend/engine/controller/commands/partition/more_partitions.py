@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backend.engine.controller.commands.command import ControllerResult, check_record_count, checked_result, same_names
 from backend.engine.controller.commands.partition.replica_lists import check_assignment, new_partition_record
-from backend.engine.controller.commands.partition.replica_placement import Choose
-from backend.engine.controller.commands.topics import place_partitions
+from backend.engine.controller.commands.partition.replica_placer import Choose
+from backend.engine.controller.commands.topic_commands import place_partitions
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

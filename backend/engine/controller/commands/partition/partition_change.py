@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from backend.engine.controller.commands.partition.eligible_leaders import (
+from backend.engine.controller.commands.partition.eligible_leader_replicas import (
     NOBODY,
     Eligible,
     eligible_after,

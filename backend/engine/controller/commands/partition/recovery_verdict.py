@@ -16,7 +16,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.config.topic_settings import effective_min_isr
 from backend.engine.controller.commands.partition.elections import LocatedPartition, leaderless
-from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.eligible_leader_replicas import elr_enabled
 from backend.engine.controller.commands.partition.partition_change import LogEnds, change_record, target_of
 from backend.engine.controller.commands.partition.registered_directories import has_log
 from backend.engine.controller.image.metadata_image import (
@@ -110,7 +110,7 @@ def _may_lead(image: MetadataImage, partition: PartitionRegistration, replica: i
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class PartitionRecovery:
     """A judgement on one partition as it stood at a leader epoch."""
 
     topic_id: bytes
@@ -121,11 +121,11 @@ class Recovery:
 
 
 def elect_recovered(
-    image: MetadataImage, config: BrokerConfig, recoveries: Sequence[Recovery]
-) -> ControllerResult[tuple[Recovery, ...]]:
+    image: MetadataImage, config: BrokerConfig, recoveries: Sequence[PartitionRecovery]
+) -> ControllerResult[tuple[PartitionRecovery, ...]]:
     """The best logs lead, where nothing has changed since they were compared: these recoveries."""
     records: list[Message] = []
-    elected: list[Recovery] = []
+    elected: list[PartitionRecovery] = []
     for recovery in recoveries:
         topic = image.topics.get(recovery.topic_id)
         partition = topic.partitions.get(recovery.index) if topic else None

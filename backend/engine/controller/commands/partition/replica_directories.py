@@ -7,7 +7,7 @@ from dataclasses import replace
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult, check_broker_epoch
 from backend.engine.controller.commands.partition.elections import leader_and_isr_changes
-from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.eligible_leader_replicas import elr_enabled
 from backend.engine.controller.commands.partition.registered_directories import NO_DIRECTORIES, log_is_gone
 from backend.engine.controller.image.metadata_image import BrokerRegistration, MetadataImage, TopicImage
 from backend.protocol import messages as m

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from backend.engine.coordinator.topics_view import PartitionKey
+from backend.engine.coordinator.topics_view import AssignablePartition
 
-TargetAssignment = dict[str, frozenset[PartitionKey]]
+TargetAssignment = dict[str, frozenset[AssignablePartition]]
 
 
 class MemberSpec(NamedTuple):
@@ -20,7 +20,7 @@ class MemberSpec(NamedTuple):
 
     instance_id: str | None
     topics: frozenset[bytes]
-    target: frozenset[PartitionKey]
+    target: frozenset[AssignablePartition]
 
 
 def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
@@ -33,10 +33,10 @@ def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> T
     return {member_id: frozenset(partitions) for member_id, partitions in kept.items()}
 
 
-def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[PartitionKey]]:
+def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[AssignablePartition]]:
     """Present targets that may stay: the topic is subscribed to, the partition exists and is nobody else's."""
-    seen: set[PartitionKey] = set()
-    kept: dict[str, set[PartitionKey]] = {}
+    seen: set[AssignablePartition] = set()
+    kept: dict[str, set[AssignablePartition]] = {}
     for member_id, spec in members.items():
         mine = {
             partition
@@ -49,15 +49,15 @@ def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dic
 
 
 def _free(
-    topics: frozenset[bytes], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
-) -> list[PartitionKey]:
+    topics: frozenset[bytes], counts: Mapping[bytes, int], kept: dict[str, set[AssignablePartition]]
+) -> list[AssignablePartition]:
     taken = set().union(*kept.values())
     everything = ((topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0)))
     return [partition for partition in everything if partition not in taken]
 
 
 def _share_evenly(
-    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[AssignablePartition]]
 ) -> None:
     """All subscribe to the same: each gets the quota, some one more, first those who have more already."""
     topics = next(iter(members.values())).topics
@@ -76,7 +76,7 @@ def _share_evenly(
 
 
 def _share_by_subscription(
-    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[PartitionKey]]
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[AssignablePartition]]
 ) -> None:
     """Members subscribe to different topics: free partitions go to the member with the fewest, then surplus moves."""
     subscribers: dict[bytes, list[str]] = defaultdict(list)
@@ -95,7 +95,7 @@ def _share_by_subscription(
             moved |= _level(topic, subscribers[topic], kept)
 
 
-def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[PartitionKey]]) -> bool:
+def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[AssignablePartition]]) -> bool:
     """Moves partitions of one topic from those who have most to those who have least."""
     moved = False
     while True:
@@ -118,7 +118,7 @@ def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> Ta
         members,
         key=lambda member_id: (members[member_id].instance_id is None, members[member_id].instance_id or member_id),
     )
-    assigned: dict[str, set[PartitionKey]] = {member_id: set() for member_id in members}
+    assigned: dict[str, set[AssignablePartition]] = {member_id: set() for member_id in members}
     for topic in {topic for spec in members.values() for topic in spec.topics}:
         subscribers = [member_id for member_id in order if topic in members[member_id].topics]
         quota, extra = divmod(counts.get(topic, 0), len(subscribers))

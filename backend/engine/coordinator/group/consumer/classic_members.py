@@ -42,7 +42,7 @@ from backend.engine.coordinator.group.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 # Members
@@ -222,7 +222,7 @@ def refusals(group: Group) -> list[GroupEffect]:
 def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
     """The classic group as a consumer group. Raises DecodeError when members' metadata cannot be read."""
     members: dict[str, ConsumerMember] = {}
-    owned_by_others: set[PartitionKey] = set()
+    owned_by_others: set[AssignablePartition] = set()
     for member in group.members.values():
         # A group that has not settled has no protocol yet; members list theirs, preferred first.
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from backend.engine.coordinator.topics_view import PartitionKey
+from backend.engine.coordinator.topics_view import AssignablePartition
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 # A static member that will come back soon.
 LEAVE_STATIC_EPOCH: Final = -2
-NO_PARTITIONS: Final[frozenset[PartitionKey]] = frozenset()
+NO_PARTITIONS: Final[frozenset[AssignablePartition]] = frozenset()
 
 
 class MemberState(IntEnum):
@@ -70,8 +70,8 @@ class Current:
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[PartitionKey, int] = field(default_factory=dict)
-    revoking: Mapping[PartitionKey, int] = field(default_factory=dict)
+    assigned: Mapping[AssignablePartition, int] = field(default_factory=dict)
+    revoking: Mapping[AssignablePartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ConsumerMember:
         times = (self.session_deadline_ms, self.rebalance_deadline_ms, self.join_deadline_ms, self.sync_deadline_ms)
         return min((time for time in times if time is not None), default=None)
 
-    def owns(self) -> Iterator[PartitionKey]:
+    def owns(self) -> Iterator[AssignablePartition]:
         """Partitions that no other member may have: assigned, or not given up yet."""
         yield from self.current.assigned
         yield from self.current.revoking
@@ -130,7 +130,7 @@ class ConsumerGroup:
     assignment_epoch: int = 1
     assignment_time_ms: int = 0
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
-    targets: Mapping[str, frozenset[PartitionKey]] = field(default_factory=dict)
+    targets: Mapping[str, frozenset[AssignablePartition]] = field(default_factory=dict)
     regexes: Mapping[str, ResolvedRegex] = field(default_factory=dict)
     topics_version: int = -1
 
@@ -160,7 +160,7 @@ class ConsumerGroup:
             return None
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
-    def target(self, member_id: str) -> frozenset[PartitionKey]:
+    def target(self, member_id: str) -> frozenset[AssignablePartition]:
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def subscribed(self, member: ConsumerMember) -> frozenset[str]:
@@ -172,7 +172,7 @@ class ConsumerGroup:
         """Of all members."""
         return frozenset().union(*(self.subscribed(member) for member in self.members.values()))
 
-    def owned_by_others(self, besides: str) -> frozenset[PartitionKey]:
+    def owned_by_others(self, besides: str) -> frozenset[AssignablePartition]:
         """Partitions that members besides one own."""
         return frozenset(
             partition for member in self.members.values() if member.member_id != besides for partition in member.owns()
@@ -180,7 +180,7 @@ class ConsumerGroup:
 
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""
-        owners: dict[PartitionKey, str] = {}
+        owners: dict[AssignablePartition, str] = {}
         for member in self.members.values():
             for partition in member.owns():
                 assert partition not in owners, f"{partition} of {owners[partition]} is {member.member_id}'s too"

@@ -28,7 +28,7 @@ from backend.engine.coordinator.group.record_frames import (
     encode_value,
     value_version,
 )
-from backend.engine.coordinator.topics_view import PartitionKey
+from backend.engine.coordinator.topics_view import AssignablePartition
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.record_batches.record_codec import RecordData
@@ -149,7 +149,7 @@ class _Writer:
             m.ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash),
         )
 
-    def target(self, name: str, target: frozenset[PartitionKey]) -> None:
+    def target(self, name: str, target: frozenset[AssignablePartition]) -> None:
         value = m.ConsumerGroupTargetAssignmentMemberValue
         self._add(
             m.ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=name),
@@ -190,7 +190,7 @@ class _Writer:
         )
 
 
-def by_topic(partitions: Iterable[PartitionKey]) -> dict[bytes, list[int]]:
+def by_topic(partitions: Iterable[AssignablePartition]) -> dict[bytes, list[int]]:
     """Indexes by topic id, both ascending."""
     indexes: dict[bytes, list[int]] = defaultdict(list)
     for topic, index in sorted(partitions):
@@ -198,7 +198,7 @@ def by_topic(partitions: Iterable[PartitionKey]) -> dict[bytes, list[int]]:
     return indexes
 
 
-def _with_epochs(owned: Mapping[PartitionKey, int]) -> Iterator[tuple[bytes, list[int], list[int]]]:
+def _with_epochs(owned: Mapping[AssignablePartition, int]) -> Iterator[tuple[bytes, list[int], list[int]]]:
     for topic, indexes in by_topic(owned).items():
         yield topic, indexes, [owned[topic, index] for index in indexes]
 
@@ -328,9 +328,9 @@ def _owned(
         | m.ConsumerGroupCurrentMemberAssignmentValue.PartitionsPendingRevocation
     ],
     epoch: int,
-) -> dict[PartitionKey, int]:
+) -> dict[AssignablePartition, int]:
     """Partitions with their epochs; versions before 4.3 stored none, then the member's own counts."""
-    owned: dict[PartitionKey, int] = {}
+    owned: dict[AssignablePartition, int] = {}
     for topic in stored:
         epochs = topic.assignment_epochs or [epoch] * len(topic.partitions)
         owned.update(((bytes(topic.topic_id), at), since) for at, since in zip(topic.partitions, epochs, strict=False))

@@ -24,7 +24,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 )
 from backend.engine.coordinator.group.consumer.reconciliation import Goal, reconcile
 from backend.engine.coordinator.topic_regex import matching_topics
-from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 
 # Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS: expressions are matched with new topics at most this often.
@@ -177,7 +177,7 @@ class ConsumerGroupUpdate:
     # Members on their way
 
     def advance(
-        self, member: ConsumerMember, *, subscription_changed: bool, owned: frozenset[PartitionKey] | None
+        self, member: ConsumerMember, *, subscription_changed: bool, owned: frozenset[AssignablePartition] | None
     ) -> ConsumerMember:
         """The member one step nearer to its target."""
         group = self.group()

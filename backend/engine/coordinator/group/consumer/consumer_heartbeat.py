@@ -20,7 +20,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
 )
 from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, ConsumerLimits
 from backend.engine.coordinator.topic_regex import check_regex
-from backend.engine.coordinator.topics_view import PartitionKey, TopicsView
+from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 
 
@@ -40,7 +40,7 @@ class ConsumerHeartbeat:
     topics: frozenset[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: frozenset[PartitionKey] | None = None
+    owned: frozenset[AssignablePartition] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -55,7 +55,7 @@ class HeartbeatResult:
 
     member_id: str
     epoch: int
-    assignment: frozenset[PartitionKey] | None = None
+    assignment: frozenset[AssignablePartition] | None = None
 
 
 def heartbeat(
@@ -180,7 +180,7 @@ def expired(group: ConsumerGroup, now_ms: float) -> list[str]:
 
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, epoch: int, partitions: Collection[PartitionKey], version: int | None
+    group: ConsumerGroup, member_id: str, epoch: int, partitions: Collection[AssignablePartition], version: int | None
 ) -> ErrorCode:
     """Whether a member may commit offsets of partitions; `version` is OffsetCommit's, None inside a transaction.
 
@@ -198,7 +198,7 @@ def check_commit(
     current = member.current
     if epoch == current.epoch:
         return ErrorCode.NONE
-    owned: Mapping[PartitionKey, int] = {**current.assigned, **current.revoking}
+    owned: Mapping[AssignablePartition, int] = {**current.assigned, **current.revoking}
     since = [owned.get(partition) for partition in partitions]
     if epoch < current.epoch and all(since_epoch is not None and since_epoch <= epoch for since_epoch in since):
         return ErrorCode.NONE

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from backend.engine.coordinator.group.consumer.consumer_group import Current, MemberState
-from backend.engine.coordinator.topics_view import PartitionKey
+from backend.engine.coordinator.topics_view import AssignablePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Goal:
     """
 
     epoch: int
-    target: frozenset[PartitionKey]
+    target: frozenset[AssignablePartition]
     subscribed: frozenset[bytes]
     subscription_changed: bool
-    owned: frozenset[PartitionKey] | None
-    owned_by_others: Callable[[], frozenset[PartitionKey]]
+    owned: frozenset[AssignablePartition] | None
+    owned_by_others: Callable[[], frozenset[AssignablePartition]]
 
 
 def reconcile(current: Current, goal: Goal) -> Current:
@@ -40,7 +40,7 @@ def reconcile(current: Current, goal: Goal) -> Current:
     return _advance(current, goal)
 
 
-def _still_owns(owned: frozenset[PartitionKey] | None, revoked: Collection[PartitionKey]) -> bool:
+def _still_owns(owned: frozenset[AssignablePartition] | None, revoked: Collection[AssignablePartition]) -> bool:
     return owned is None or not owned.isdisjoint(revoked)
 
 
@@ -75,8 +75,8 @@ def _moved(
     current: Current,
     epoch: int,
     state: MemberState,
-    assigned: Mapping[PartitionKey, int],
-    revoking: Mapping[PartitionKey, int],
+    assigned: Mapping[AssignablePartition, int],
+    revoking: Mapping[AssignablePartition, int],
 ) -> Current:
     moved = Current(epoch, current.epoch, state, assigned, revoking)
     # A member that waits on stays as it is, and nothing has to be stored.

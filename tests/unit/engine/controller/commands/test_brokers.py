@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
-from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
 from backend.engine.controller.commands.brokers import (
     BrokerState,
     ShutdownProgress,
@@ -15,6 +14,7 @@ from backend.engine.controller.commands.brokers import (
     state_of,
     unregister_broker,
 )
+from backend.engine.controller.commands.producer_id_control import allocate_producer_ids
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config, uuid_of

@@ -15,7 +15,7 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.image.snapshot_images import image_of_snapshot, snapshot_batches
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
-from backend.engine.raft.snapshots import SnapshotId, parse_file_name
+from backend.engine.raft.snapshot_files import SnapshotId, parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from tests.unit.engine.controller.controller_node import ControllerNode

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.protocol import messages as m
 from tests.unit.engine.controller.clusters import Play, broker_config

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.apis.support import response_budget
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.unit.engine.coordinator.group.group_nodes import Client, GroupNodes, commit_request, run, stable

@@ -9,7 +9,7 @@ import pytest
 
 from backend.engine.controller.commands.brokers import fence_broker
 from backend.engine.controller.commands.command import ControllerResult
-from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
+from backend.engine.controller.commands.config.configuration_control import incremental_alter_configs
 from backend.engine.controller.commands.partition.elections import (
     PREFERRED,
     UNCLEAN,
@@ -18,7 +18,7 @@ from backend.engine.controller.commands.partition.elections import (
     rebalance_leaders,
 )
 from backend.engine.controller.commands.partition.isr_change import alter_partition
-from backend.engine.controller.commands.partition.reassignment import (
+from backend.engine.controller.commands.partition.partition_reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )

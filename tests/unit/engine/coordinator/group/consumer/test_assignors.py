@@ -7,16 +7,18 @@ from collections.abc import Mapping
 import pytest
 
 from backend.engine.coordinator.group.consumer.assignors import MemberSpec, TargetAssignment, range_, uniform
-from backend.engine.coordinator.topics_view import PartitionKey
+from backend.engine.coordinator.topics_view import AssignablePartition
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
 
-def parts(topic: bytes, *indexes: int) -> frozenset[PartitionKey]:
+def parts(topic: bytes, *indexes: int) -> frozenset[AssignablePartition]:
     return frozenset((topic, index) for index in indexes)
 
 
-def member(*topics: bytes, target: frozenset[PartitionKey] = frozenset(), instance_id: str | None = None) -> MemberSpec:
+def member(
+    *topics: bytes, target: frozenset[AssignablePartition] = frozenset(), instance_id: str | None = None
+) -> MemberSpec:
     return MemberSpec(instance_id, frozenset(topics), target)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from backend.engine.controller.commands.client_quotas import alter_client_quotas
+from backend.engine.controller.commands.client_quota_control import alter_client_quotas
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.unit.engine.controller.clusters import Play

@@ -9,12 +9,17 @@ import pytest
 
 from backend.engine.controller.commands.brokers import fence_broker, unregister_broker
 from backend.engine.controller.commands.command import ControllerResult
-from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
-from backend.engine.controller.commands.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
+from backend.engine.controller.commands.config.configuration_control import incremental_alter_configs
+from backend.engine.controller.commands.feature_control import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    update_features,
+)
 from backend.engine.controller.commands.partition.elections import PREFERRED, UNCLEAN, elect_leaders
 from backend.engine.controller.commands.partition.isr_change import alter_partition
 from backend.engine.controller.commands.partition.recovery_verdict import (
-    Recovery,
+    PartitionRecovery,
     RecoveryVerdict,
     elect_recovered,
     judge,
@@ -510,7 +515,7 @@ def test_who_is_gone_again_does_not_lead_although_it_answered() -> None:
 def recover(cluster: Cluster, leader: int, *, complete: bool = True, epoch: int | None = None) -> int:
     partition = cluster.partition("t")
     leader_epoch = partition.leader_epoch if epoch is None else epoch
-    recovery = Recovery(cluster.image.topic_ids["t"], 0, leader_epoch, leader, complete)
+    recovery = PartitionRecovery(cluster.image.topic_ids["t"], 0, leader_epoch, leader, complete)
     return len(cluster.do(partial(elect_recovered, config=cluster.config, recoveries=[recovery])))
 
 

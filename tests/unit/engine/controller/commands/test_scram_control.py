@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from backend.engine.controller.commands.scram import alter_user_scram_credentials
+from backend.engine.controller.commands.scram_control import alter_user_scram_credentials
 from backend.engine.controller.image.replay import ReplayError, apply_records
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.ports.disk import OsDisk
-from backend.engine.raft.snapshots import (
+from backend.engine.raft.snapshot_files import (
     BadSnapshot,
     PartialSnapshot,
     SnapshotFiles,

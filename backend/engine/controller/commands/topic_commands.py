@@ -9,10 +9,10 @@ from typing import Final
 from backend.engine.common.topic_names import CLUSTER_METADATA, collision_key, name_problem
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult, check_record_count, checked_result, same_names
-from backend.engine.controller.commands.config.alter_configs import SET, alter_resource
+from backend.engine.controller.commands.config.configuration_control import SET, alter_resource
 from backend.engine.controller.commands.config.topic_settings import resolved_topic_settings
 from backend.engine.controller.commands.partition.replica_lists import check_assignment, new_partition_record
-from backend.engine.controller.commands.partition.replica_placement import Choose, ReplicaPlacer
+from backend.engine.controller.commands.partition.replica_placer import Choose, ReplicaPlacer
 from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

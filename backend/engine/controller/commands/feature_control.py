@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from backend.engine.controller.commands.cluster_bootstrap import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.min_isr import cluster_min_isr
 from backend.engine.controller.commands.partition.elections import all_partitions

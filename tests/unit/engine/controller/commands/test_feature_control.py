@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from backend.engine.controller.commands.features import update_features
+from backend.engine.controller.commands.feature_control import update_features
 from backend.engine.controller.image.metadata_image import SupportedFeature
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode

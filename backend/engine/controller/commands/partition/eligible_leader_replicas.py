@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS
+from backend.engine.controller.commands.cluster_bootstrap import ELIGIBLE_LEADER_REPLICAS
 from backend.engine.controller.image.metadata_image import NO_LEADER, MetadataImage, PartitionRegistration
 
 NOBODY: Collection[int] = frozenset()

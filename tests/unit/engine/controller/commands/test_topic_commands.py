@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from backend.engine.controller.commands.partition.more_partitions import create_partitions
-from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import Play, broker_config, uuid_of

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from backend.engine.controller.commands.config.alter_configs import (
+from backend.engine.controller.commands.config.configuration_control import (
     APPEND,
     DELETE,
     SET,

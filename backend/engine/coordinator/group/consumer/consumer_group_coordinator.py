@@ -50,7 +50,7 @@ RETRY_MS = 1000.0
 _log = logging.getLogger(__name__)
 
 
-class ConsumerGroups:
+class ConsumerGroupCoordinator:
     """Use: `on_metadata` for every image.
 
     `settings_of` has what was set on a group itself. `answer` carries out effects of classic groups that change their
