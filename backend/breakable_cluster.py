@@ -9,7 +9,7 @@ from typing import Final
 from backend.engine.cluster import Cluster, ClusterLayout
 from backend.engine.ports import Ports, system_ports
 from backend.engine.ports.in_process_network import InProcessNetwork
-from backend.engine.ports.object_store_faults import ObjectStoreFaults, Trouble
+from backend.engine.ports.object_store_faults import ObjectStoreFaults, StoreFault
 from backend.engine.ports.socket_network import SocketNetwork
 
 
@@ -49,7 +49,7 @@ class BreakableCluster:
         await self.cluster.start_broker(node_id)
         self.cluster.brokers[node_id].failed.add_done_callback(lambda _: self._failed())
 
-    def inject_store_fault(self, node_id: int, trouble: Trouble) -> None:
+    def inject_store_fault(self, node_id: int, trouble: StoreFault) -> None:
         """What this broker's calls of the object store meet from now on."""
         self._switches[node_id].set(trouble)
 

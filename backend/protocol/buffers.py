@@ -16,7 +16,7 @@ class FileRange(Protocol):
         """Reads them all; OSError."""
         ...
 
-    def after(self, size: int) -> FileRange:
+    def advance(self, size: int) -> FileRange:
         """What is left behind the first `size` bytes."""
         ...
 

@@ -23,7 +23,7 @@ from backend.protocol.remote_log.canonical_layout import (
     TXN_INDEX_EMPTY_TAG,
     UPDATE_FIELDS,
     ends_with,
-    is_usual_segment,
+    is_canonical_segment,
     tail_field,
 )
 from backend.protocol.remote_log.segment_states import SegmentState
@@ -108,5 +108,5 @@ def _usual(rows: Rows, tail: bytes) -> npt.NDArray[np.bool_]:
         & ((name > 0) & (name < 128)).all(axis=1)
     )
     if "epochs" in (rows.dtype.names or ()):
-        good &= is_usual_segment(rows)
+        good &= is_canonical_segment(rows)
     return good

@@ -47,7 +47,7 @@ async def on_broker(
         request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
     if request.topics or not admission.refused:
         response = await forward(services, context, request, m.CreatePartitionsResponse)
-    admission.give_back({answer.name for answer in response.results if answer.error_code})
+    admission.refund({answer.name for answer in response.results if answer.error_code})
     response.throttle_time_ms = admission.throttle_ms
     done = {answer.name for answer in response.results if not answer.error_code}
     counts = {topic.name: topic.count for topic in request.topics if topic.name in done}

@@ -47,7 +47,7 @@ async def on_broker(
         request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
     if request.topics or not admission.refused:
         response = await forward(services, context, request, m.CreateTopicsResponse)
-    admission.give_back({topic.name for topic in response.topics if topic.error_code})
+    admission.refund({topic.name for topic in response.topics if topic.error_code})
     created = [topic.name for topic in response.topics if not topic.error_code]
     response.topics += [topic for topic in refused if topic.name in admission.refused]
     response.throttle_time_ms = admission.throttle_ms

@@ -18,17 +18,17 @@ from backend.engine.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     BrokerConfig,
-    Resolved,
-    Scope,
+    ConfigSource,
+    ConfigSynonym,
+    ResolvedSetting,
     Setting,
-    Source,
-    Synonym,
     Type,
+    UpdateMode,
     resolve_broker,
     resolve_topic,
 )
 from backend.engine.config.client_metrics_config import CLIENT_METRICS_SETTINGS, resolve_client_metrics
-from backend.engine.config.documentation import Kind, documentation_of
+from backend.engine.config.documentation import SettingKind, documentation_of
 from backend.engine.config.group_config import GROUP_SETTINGS, resolve_group
 from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
@@ -46,13 +46,13 @@ from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 32
 
-_KINDS: Final[dict[int, Kind]] = {
+_KINDS: Final[dict[int, SettingKind]] = {
     TOPIC_RESOURCE: "topic",
     BROKER_RESOURCE: "broker",
     GROUP_RESOURCE: "group",
     CLIENT_METRICS_RESOURCE: "client-metrics",
 }
-_TABLES: Final[dict[Kind, dict[str, Setting]]] = {
+_TABLES: Final[dict[SettingKind, dict[str, Setting]]] = {
     "topic": TOPIC_SETTINGS,
     "broker": BROKER_SETTINGS,
     "group": GROUP_SETTINGS,
@@ -131,7 +131,7 @@ def describe_configs(
 
 def _settings(
     services: DescribeConfigsServices, image: MetadataImage, resource_type: int, name: str
-) -> list[tuple[Resolved, bool]]:
+) -> list[tuple[ResolvedSetting, bool]]:
     """Settings of a resource and whether each is read-only. KafkaError when it is not to be told here."""
     if resource_type == GROUP_RESOURCE:
         if not name:
@@ -192,7 +192,9 @@ def _topic_entries(
     return entries
 
 
-def _group_settings(services: DescribeConfigsServices, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
+def _group_settings(
+    services: DescribeConfigsServices, image: MetadataImage, name: str
+) -> list[tuple[ResolvedSetting, bool]]:
     """A group need not exist to have settings."""
     return [
         (
@@ -209,7 +211,7 @@ def _group_settings(services: DescribeConfigsServices, image: MetadataImage, nam
     ]
 
 
-def _broker_settings(services: DescribeConfigsServices, image: MetadataImage) -> list[tuple[Resolved, bool]]:
+def _broker_settings(services: DescribeConfigsServices, image: MetadataImage) -> list[tuple[ResolvedSetting, bool]]:
     own = image.config(BROKER_RESOURCE, str(services.node_id))
     cluster = image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
     static = services.config.originals
@@ -220,19 +222,19 @@ def _broker_settings(services: DescribeConfigsServices, image: MetadataImage) ->
     return [
         (
             resolve_broker(setting, broker=own, cluster=cluster, static=static),
-            setting.scope is Scope.READ_ONLY and setting.name in BROKER_SETTINGS,
+            setting.scope is UpdateMode.READ_ONLY and setting.name in BROKER_SETTINGS,
         )
         for _, setting in sorted(settings.items())
     ]
 
 
-def _cluster_settings(cluster: Mapping[str, str]) -> list[tuple[Resolved, bool]]:
+def _cluster_settings(cluster: Mapping[str, str]) -> list[tuple[ResolvedSetting, bool]]:
     """Only what has been set cluster-wide."""
     found = []
     for name, value in sorted(cluster.items()):
-        place = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        place = ConfigSynonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         setting = BROKER_SETTINGS.get(name) or _unknown(name)
-        found.append((Resolved(setting, value, place.source, (place,)), False))
+        found.append((ResolvedSetting(setting, value, place.source, (place,)), False))
     return found
 
 
@@ -241,7 +243,7 @@ def _unknown(name: str) -> Setting:
     return Setting(name, Type.PASSWORD, None)
 
 
-def _entry(kind: Kind, resolved: Resolved, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
+def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
     setting = resolved.setting
     known = setting.name in _TABLES[kind]
     hidden = setting.sensitive

@@ -36,7 +36,7 @@ class GroupsAdminServices(Protocol):
 
     metadata: MetadataCache
     group_coordinator: GroupCoordinator
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 def describe_groups(
@@ -130,9 +130,9 @@ async def delete_groups(
 ) -> m.DeleteGroupsResponse:
     """Removes groups without members, and their offsets."""
     response = m.DeleteGroupsResponse()
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     for group_id in dict.fromkeys(request.groups_names):
-        await pace.step()
+        await time_slice.step()
         try:
             error = await services.group_coordinator.delete_group(group_id)
         except KafkaError as refused:
@@ -146,13 +146,13 @@ async def offset_delete(
 ) -> m.OffsetDeleteResponse:
     """Removes offsets of topics that the group's members do not subscribe to (KIP-496)."""
     image = services.metadata.image
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     wanted: dict[TopicPartition, None] = {}
     for topic in request.topics:
         for one in topic.partitions:
             if image.partition(topic.name, one.partition_index) is not None:
                 wanted[TopicPartition(topic.name, one.partition_index)] = None
-            await pace.step()
+            await time_slice.step()
     try:
         codes = await services.group_coordinator.offsets.delete(request.group_id, list(wanted))
     except KafkaError as refused:
@@ -165,7 +165,7 @@ async def offset_delete(
             key = TopicPartition(topic.name, one.partition_index)
             code = codes.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             answer.partitions.append(_Deleted.Partitions(partition_index=one.partition_index, error_code=code))
-            await pace.step()
+            await time_slice.step()
     return response
 
 

@@ -25,7 +25,7 @@ class LeaveGroupServices(Protocol):
     """The parts of the node that these functions use."""
 
     group_coordinator: GroupCoordinator
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 async def leave_group(
@@ -39,11 +39,11 @@ async def leave_group(
         else [(request.member_id, None)]
     )
     errors: list[int] = []
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     try:
         for some in in_parts(leaving, MEMBERS_AT_A_TIME):
             errors += await services.group_coordinator.leave(request.group_id, some)
-            await pace.step()
+            await time_slice.step()
     except KafkaError as error:
         return m.LeaveGroupResponse(error_code=error.code)
     if not batched:

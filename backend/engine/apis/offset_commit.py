@@ -36,7 +36,7 @@ class OffsetCommitServices(Protocol):
     ports: Ports
     metadata: MetadataCache
     group_coordinator: GroupCoordinator
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 async def offset_commit(
@@ -44,7 +44,7 @@ async def offset_commit(
 ) -> m.OffsetCommitResponse:
     """One code for each partition."""
     response = m.OffsetCommitResponse()
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
@@ -56,9 +56,9 @@ async def offset_commit(
         answer = _Topic(topic_id=bytes(asked.topic_id), name=asked.name)
         response.topics.append(answer)
         topic, error = _topic(services, context, asked)
-        await pace.step()
+        await time_slice.step()
         for one in asked.partitions:
-            await pace.step()
+            await time_slice.step()
             row = _Topic.Partitions(partition_index=one.partition_index, error_code=error)
             answer.partitions.append(row)
             if topic is None:

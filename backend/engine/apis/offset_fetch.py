@@ -33,7 +33,7 @@ ROW_BYTES: Final = 20
 _Group = m.OffsetFetchResponse.Groups
 _Topic = m.OffsetFetchResponse.Topics
 Offsets = Mapping[TopicPartition, CommittedOffset]
-Row = TypeVar("Row", _Topic.Partitions, _Group.Topics.Partitions)
+_PartitionRow = TypeVar("_PartitionRow", _Topic.Partitions, _Group.Topics.Partitions)
 
 
 class OffsetFetchServices(Protocol):
@@ -108,7 +108,7 @@ def _found(offsets: Offsets, topic: str, index: int, ids: Mapping[str, bytes]) -
     return found
 
 
-def _row(kind: type[Row], found: CommittedOffset | None, index: int, error: ErrorCode) -> Row:
+def _row(kind: type[_PartitionRow], found: CommittedOffset | None, index: int, error: ErrorCode) -> _PartitionRow:
     if found is None:
         return kind(
             partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="", error_code=error
@@ -125,7 +125,7 @@ def _size(row: _Topic.Partitions | _Group.Topics.Partitions) -> int:
     return ROW_BYTES + len(row.metadata or "")
 
 
-def _unstable(kind: type[Row], index: int) -> Row:
+def _unstable(kind: type[_PartitionRow], index: int) -> _PartitionRow:
     return _row(kind, None, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 

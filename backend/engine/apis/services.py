@@ -58,10 +58,10 @@ class Services:
     producer_ids: ProducerIdManager = field(init=False)
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     client_quotas: ClientQuotaManager = field(default_factory=ClientQuotaManager)
-    produce_turns: ProduceQueue = field(default_factory=ProduceQueue)
-    turns: TimeSlicer = field(init=False)
+    produce_queue: ProduceQueue = field(default_factory=ProduceQueue)
+    time_slicer: TimeSlicer = field(init=False)
     # Held while a worker validates a batch that holds much.
     large_batches: tasks.Lock = field(default_factory=tasks.Lock)
 
     def __post_init__(self) -> None:
-        self.turns = TimeSlicer(self.ports.clock.monotonic_ms)
+        self.time_slicer = TimeSlicer(self.ports.clock.monotonic_ms)

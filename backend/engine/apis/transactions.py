@@ -46,7 +46,7 @@ INDEXES_PER_STEP: Final = 2_000
 _Asked = m.AddPartitionsToTxnRequest.Transactions
 _Answer = m.AddPartitionsToTxnResponse.ResultsByTransaction
 _OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
-Codes = dict[TopicPartition, ErrorCode]
+ErrorCodes = dict[TopicPartition, ErrorCode]
 
 
 class TransactionsServices(Protocol):
@@ -57,7 +57,7 @@ class TransactionsServices(Protocol):
     metadata: MetadataCache
     transaction_coordinator: TransactionCoordinator
     controller_channel: ControllerChannel
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 async def add_partitions_to_txn(
@@ -66,10 +66,10 @@ async def add_partitions_to_txn(
     """One code for each partition."""
     if context.api_version >= FIRST_BATCHED:
         answers: list[_Answer] = []
-        pace = services.turns.pace()
+        time_slice = services.time_slicer.time_slice()
         for some in in_parts(request.transactions, TRANSACTIONS_AT_A_TIME):
             answers += await tasks.gather(_add_or_verify(services, one) for one in some)
-            await pace.step()
+            await time_slice.step()
         return m.AddPartitionsToTxnResponse(results_by_transaction=answers)
     asked = [TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -93,12 +93,12 @@ async def add_partitions_to_txn(
 
 
 async def _add_or_verify(services: TransactionsServices, asked: _Asked) -> _Answer:
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     partitions: list[TopicPartition] = []
     for topic in asked.topics:
         for some in in_parts(topic.partitions, INDEXES_PER_STEP):
             partitions += [TopicPartition(topic.name, index) for index in some]
-            await pace.step()
+            await time_slice.step()
     partitions = list(dict.fromkeys(partitions))
     producer = Producer(asked.producer_id, asked.producer_epoch)
     codes = _unknown(services, partitions)
@@ -116,11 +116,11 @@ async def _add_or_verify(services: TransactionsServices, asked: _Asked) -> _Answ
                 row(partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)])
                 for index in some
             ]
-            await pace.step()
+            await time_slice.step()
     return answer
 
 
-def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -> Codes:
+def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -> ErrorCodes:
     """All or nothing: when some do not exist the others are not attempted. Empty when all exist."""
     image = services.metadata.image
     missing = {one for one in partitions if image.partition(one.topic, one.partition) is None}
@@ -132,7 +132,7 @@ def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -
 
 def _verify(
     services: TransactionsServices, transactional_id: str, producer: Producer, partitions: list[TopicPartition]
-) -> Codes:
+) -> ErrorCodes:
     if not transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     try:
@@ -148,7 +148,7 @@ async def _add(
     partitions: list[TopicPartition],
     transaction_version: int,
     api_version: int,
-) -> Codes:
+) -> ErrorCodes:
     code = ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
     if transactional_id:
         try:

@@ -41,7 +41,7 @@ class TransactionsAdminServices(Protocol):
     ports: Ports
     replica_manager: ReplicaManager
     transaction_coordinator: TransactionCoordinator
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 def describe_transactions(
@@ -88,12 +88,12 @@ async def list_transactions(
     filters = _Filters(
         frozenset(request.producer_id_filters), frozenset(request.state_filters), request.duration_filter, now_ms
     )
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     wanted = []
     for one in everything:
         if filters.pass_(one):
             wanted.append(one)
-        await pace.step()
+        await time_slice.step()
     if request.transactional_id_pattern:
         try:
             wanted = await _named(wanted, request.transactional_id_pattern)

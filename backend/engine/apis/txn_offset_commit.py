@@ -34,7 +34,7 @@ class TxnOffsetCommitServices(Protocol):
     ports: Ports
     metadata: MetadataCache
     group_coordinator: GroupCoordinator
-    turns: TimeSlicer
+    time_slicer: TimeSlicer
 
 
 async def txn_offset_commit(
@@ -42,7 +42,7 @@ async def txn_offset_commit(
 ) -> m.TxnOffsetCommitResponse:
     """One code for each partition."""
     response = m.TxnOffsetCommitResponse()
-    pace = services.turns.pace()
+    time_slice = services.time_slicer.time_slice()
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
@@ -50,9 +50,9 @@ async def txn_offset_commit(
         answer = _Topic(name=asked.name)
         response.topics.append(answer)
         topic = services.metadata.image.topic(asked.name)
-        await pace.step()
+        await time_slice.step()
         for one in asked.partitions:
-            await pace.step()
+            await time_slice.step()
             row = _Topic.Partitions(partition_index=one.partition_index)
             answer.partitions.append(row)
             if topic is None or one.partition_index not in topic.partitions:

@@ -203,7 +203,7 @@ def _make_coordinators(
         replica_manager=services.replica_manager,
         producer_ids=services.producer_ids,
         send_to_broker=peers.client("transaction-markers").send_to_broker,
-        passed_over=services.metrics.passed_over,
+        unreadable_records=services.metrics.unreadable_records,
     )
     services.transaction_verifier = TransactionVerifier(
         services.ports.clock, peers.client("transaction-checks").send_to_broker, lambda: applied.image
@@ -213,5 +213,5 @@ def _make_coordinators(
         ports=services.ports,
         replica_manager=services.replica_manager,
         verifier=services.transaction_verifier,
-        passed_over=services.metrics.passed_over,
+        unreadable_records=services.metrics.unreadable_records,
     )

@@ -69,7 +69,7 @@ class RemoteTier:
                 fetch_client,
                 services.producer_ids.next_id,
                 clients,
-                services.metrics.passed_over,
+                services.metrics.unreadable_records,
             )
             self.manager: RemoteLogManager = open_remote_log_manager(
                 broker_id=services.node_id,
@@ -94,7 +94,7 @@ class RemoteTier:
             removal_client,
             services.producer_ids.next_id,
             clients,
-            services.metrics.passed_over,
+            services.metrics.unreadable_records,
         )
         self._removing: list[tasks.Task[None]] = []
 

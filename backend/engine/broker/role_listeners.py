@@ -65,7 +65,7 @@ class RoleListeners:
 
     def apply_connection_limits(self) -> None:
         """Limits of connections have changed: connections that wait for room may get it."""
-        self._quotas.settle()
+        self._quotas.notify_free()
 
     async def close(self) -> None:
         """Frees the ports."""

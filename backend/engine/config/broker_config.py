@@ -17,7 +17,7 @@ from backend.engine.config.fields import long_field as _long
 from backend.engine.config.fields import password_field as _password
 from backend.engine.config.fields import short_field as _short
 from backend.engine.config.fields import text_field as _text
-from backend.engine.config.setting_definition import LONG_MAX, ConfigError, Scope, Setting
+from backend.engine.config.setting_definition import LONG_MAX, ConfigError, Setting, UpdateMode
 
 _FOLLOWER_POOL_SIZE: Final = 2
 _DOUBLE_MAX: Final = 1.7976931348623157e308
@@ -38,11 +38,13 @@ class BrokerConfig:
     log_dir: tuple[str, ...] = _list(("/tmp/kafka-logs",), doc="older name of log.dirs")
     metadata_log_dir: str | None = _text(None, doc="folder of __cluster_metadata; the first log dir by default")
     # Listeners
-    listeners: tuple[str, ...] = _list(("PLAINTEXT://:9092",), dynamic=Scope.PER_BROKER, doc="NAME://host:port, ...")
+    listeners: tuple[str, ...] = _list(
+        ("PLAINTEXT://:9092",), dynamic=UpdateMode.PER_BROKER, doc="NAME://host:port, ..."
+    )
     advertised_listeners: tuple[str, ...] | None = _list(None, doc="what clients are told; listeners by default")
     listener_security_protocol_map: str = _text(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        dynamic=Scope.PER_BROKER,
+        dynamic=UpdateMode.PER_BROKER,
         doc="listener name to protocol",
     )
     inter_broker_listener_name: str | None = _text(None, doc="listener that other brokers use")
@@ -78,16 +80,16 @@ class BrokerConfig:
     ssl_endpoint_identification_algorithm: str = _text(
         "https", doc="https: a server's certificate must name its host; empty: it need not"
     )
-    ssl_keystore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), dynamic=Scope.PER_BROKER)
-    ssl_keystore_location: str | None = _text(None, dynamic=Scope.PER_BROKER)
-    ssl_keystore_password: str | None = _password(dynamic=Scope.PER_BROKER)
-    ssl_keystore_key: str | None = _password(dynamic=Scope.PER_BROKER)
-    ssl_keystore_certificate_chain: str | None = _password(dynamic=Scope.PER_BROKER)
-    ssl_key_password: str | None = _password(dynamic=Scope.PER_BROKER)
-    ssl_truststore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), dynamic=Scope.PER_BROKER)
-    ssl_truststore_location: str | None = _text(None, dynamic=Scope.PER_BROKER)
-    ssl_truststore_password: str | None = _password(dynamic=Scope.PER_BROKER)
-    ssl_truststore_certificates: str | None = _password(dynamic=Scope.PER_BROKER)
+    ssl_keystore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), dynamic=UpdateMode.PER_BROKER)
+    ssl_keystore_location: str | None = _text(None, dynamic=UpdateMode.PER_BROKER)
+    ssl_keystore_password: str | None = _password(dynamic=UpdateMode.PER_BROKER)
+    ssl_keystore_key: str | None = _password(dynamic=UpdateMode.PER_BROKER)
+    ssl_keystore_certificate_chain: str | None = _password(dynamic=UpdateMode.PER_BROKER)
+    ssl_key_password: str | None = _password(dynamic=UpdateMode.PER_BROKER)
+    ssl_truststore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), dynamic=UpdateMode.PER_BROKER)
+    ssl_truststore_location: str | None = _text(None, dynamic=UpdateMode.PER_BROKER)
+    ssl_truststore_password: str | None = _password(dynamic=UpdateMode.PER_BROKER)
+    ssl_truststore_certificates: str | None = _password(dynamic=UpdateMode.PER_BROKER)
     sasl_enabled_mechanisms: tuple[str, ...] = _list(("GSSAPI",), doc="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
     sasl_mechanism_inter_broker_protocol: str = _text("GSSAPI", doc="mechanism between brokers")
     sasl_mechanism_controller_protocol: str = _text("GSSAPI", doc="mechanism from brokers to the controller")
@@ -277,7 +279,7 @@ class BrokerConfig:
     )
     ebbline_remove_set_aside: tuple[str, ...] = _list(
         (),
-        dynamic=Scope.PER_BROKER,
+        dynamic=UpdateMode.PER_BROKER,
         doc="names of set-aside replica folders (...-stray) that the broker removes for good",
     )
     ebbline_events_topic_replication_factor: int = _short(3, least=1, doc="replicas of __ebbline_events")
@@ -343,7 +345,7 @@ class BrokerConfig:
         usable = {}
         for name, text in overrides.items():
             setting = BROKER_SETTINGS.get(name)
-            if setting is None or setting.scope is Scope.READ_ONLY:
+            if setting is None or setting.scope is UpdateMode.READ_ONLY:
                 continue
             try:
                 usable[_field_name(name)] = setting.parse(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from backend.engine.config.setting_definition import Resolved, Setting, Source, Synonym, Type
+from backend.engine.config.setting_definition import ConfigSource, ConfigSynonym, ResolvedSetting, Setting, Type
 
 INTERVAL: Final = "interval.ms"
 INTERVAL_MS_MIN: Final = 100
@@ -37,9 +37,9 @@ CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
 }
 
 
-def resolve_client_metrics(setting: Setting, own: Mapping[str, str]) -> Resolved:
+def resolve_client_metrics(setting: Setting, own: Mapping[str, str]) -> ResolvedSetting:
     """A subscription's setting as DescribeConfigs tells it; a default has no synonyms."""
     if setting.name not in own:
-        return Resolved(setting, setting.text(setting.default), Source.DEFAULT_CONFIG, ())
-    place = Synonym(setting.name, own[setting.name], Source.CLIENT_METRICS_CONFIG)
-    return Resolved(setting, place.value, place.source, (place,))
+        return ResolvedSetting(setting, setting.text(setting.default), ConfigSource.DEFAULT_CONFIG, ())
+    place = ConfigSynonym(setting.name, own[setting.name], ConfigSource.CLIENT_METRICS_CONFIG)
+    return ResolvedSetting(setting, place.value, place.source, (place,))

@@ -12,10 +12,10 @@ from typing import Literal
 
 from backend.engine.config.setting_definition import Setting
 
-Kind = Literal["broker", "topic", "group", "client-metrics"]
+SettingKind = Literal["broker", "topic", "group", "client-metrics"]
 
 
-def documentation_of(kind: Kind, setting: Setting) -> str | None:
+def documentation_of(kind: SettingKind, setting: Setting) -> str | None:
     """The text, None for a setting that this engine does not know."""
     return _texts().get((kind, setting.name)) or setting.doc or None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from backend.engine.config.setting_definition import Scope, Type
+from backend.engine.config.setting_definition import Type, UpdateMode
 
 
-def _setting(type: Type, default: Any, *, dynamic: bool | Scope = False, doc: str = "", **limits: Any) -> Any:
-    scope = dynamic if isinstance(dynamic, Scope) else Scope.CLUSTER_WIDE if dynamic else Scope.READ_ONLY
+def _setting(type: Type, default: Any, *, dynamic: bool | UpdateMode = False, doc: str = "", **limits: Any) -> Any:
+    scope = dynamic if isinstance(dynamic, UpdateMode) else UpdateMode.CLUSTER_WIDE if dynamic else UpdateMode.READ_ONLY
     return field(default=default, metadata={"type": type, "scope": scope, "doc": doc, **limits})
 
 
@@ -37,13 +37,15 @@ def double_field(
     return _setting(Type.DOUBLE, default, dynamic=dynamic, doc=doc, minimum=least, **more)
 
 
-def text_field(default: str | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+def text_field(default: str | None, *, dynamic: bool | UpdateMode = False, doc: str = "", **more: Any) -> Any:
     return _setting(Type.STRING, default, dynamic=dynamic, doc=doc, **more)
 
 
-def list_field(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+def list_field(
+    default: tuple[str, ...] | None, *, dynamic: bool | UpdateMode = False, doc: str = "", **more: Any
+) -> Any:
     return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
 
 
-def password_field(*, dynamic: Scope = Scope.READ_ONLY, doc: str = "") -> Any:
+def password_field(*, dynamic: UpdateMode = UpdateMode.READ_ONLY, doc: str = "") -> Any:
     return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": dynamic, "doc": doc})

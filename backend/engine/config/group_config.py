@@ -11,10 +11,10 @@ from typing import Final
 from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
 from backend.engine.config.setting_definition import (
     ConfigError,
-    Resolved,
+    ConfigSource,
+    ConfigSynonym,
+    ResolvedSetting,
     Setting,
-    Source,
-    Synonym,
     Type,
     resolve_broker,
 )
@@ -79,10 +79,10 @@ def resolve_group(
     broker: Mapping[str, str],
     cluster: Mapping[str, str],
     static: Mapping[str, str],
-) -> Resolved:
+) -> ResolvedSetting:
     """A group's setting as DescribeConfigs tells it."""
     behind = resolve_broker(BROKER_SETTINGS[setting.synonyms[0][0]], broker=broker, cluster=cluster, static=static)
     if setting.name not in group:
-        return Resolved(setting, behind.value, behind.source, behind.synonyms)
-    own = Synonym(setting.name, group[setting.name], Source.GROUP_CONFIG)
-    return Resolved(setting, own.value, own.source, (own, *behind.synonyms))
+        return ResolvedSetting(setting, behind.value, behind.source, behind.synonyms)
+    own = ConfigSynonym(setting.name, group[setting.name], ConfigSource.GROUP_CONFIG)
+    return ResolvedSetting(setting, own.value, own.source, (own, *behind.synonyms))

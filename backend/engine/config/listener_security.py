@@ -18,7 +18,7 @@ from backend.engine.config.listeners import (
     security_protocol,
 )
 from backend.engine.config.setting_definition import ConfigError
-from backend.engine.ports.tls import Store, TlsSettings
+from backend.engine.ports.tls import KeyStore, TlsSettings
 
 PLAIN: Final = "PLAIN"
 # Mechanism → its login module.
@@ -127,7 +127,7 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: str) -> Tls
         raise ConfigError(f"ssl.enabled.protocols of listener {listener_name} is empty; give TLSv1.2, TLSv1.3 or both")
     return TlsSettings(
         owner=f"Listener {listener_name}",
-        key_store=Store(
+        key_store=KeyStore(
             setting="ssl.keystore",
             type=value("ssl.keystore.type"),
             location=value("ssl.keystore.location"),
@@ -135,7 +135,7 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: str) -> Tls
             certificates=value("ssl.keystore.certificate.chain"),
             key=value("ssl.keystore.key"),
         ),
-        trust_store=Store(
+        trust_store=KeyStore(
             setting="ssl.truststore",
             type=value("ssl.truststore.type"),
             location=value("ssl.truststore.location"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-Value = bool | int | float | str | tuple[str, ...] | None
+SettingValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class Type(IntEnum):
@@ -28,7 +28,7 @@ class Type(IntEnum):
     PASSWORD = 9
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, with DescribeConfigs' codes; for one resource lower dynamic sources win."""
 
     UNKNOWN = 0
@@ -41,7 +41,7 @@ class Source(IntEnum):
     GROUP_CONFIG = 8
 
 
-class Scope(IntEnum):
+class UpdateMode(IntEnum):
     """Where a broker's setting may be changed while the broker runs."""
 
     READ_ONLY = 0
@@ -67,8 +67,8 @@ class Setting:
 
     name: str
     type: Type
-    default: Value
-    scope: Scope = Scope.READ_ONLY
+    default: SettingValue
+    scope: UpdateMode = UpdateMode.READ_ONLY
     minimum: float | None = None
     maximum: float | None = None
     one_of: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Setting:
     def sensitive(self) -> bool:
         return self.type is Type.PASSWORD
 
-    def parse(self, text: str | None) -> Value:
+    def parse(self, text: str | None) -> SettingValue:
         """The Python value of a text, or ConfigError."""
         if text is None:
             return None
@@ -88,7 +88,7 @@ class Setting:
         self._check(text, value)
         return value
 
-    def text(self, value: Value) -> str | None:
+    def text(self, value: SettingValue) -> str | None:
         """The text form that Kafka shows."""
         if value is None or isinstance(value, str):
             return value
@@ -104,7 +104,7 @@ class Setting:
         shown = "[hidden]" if self.sensitive else text
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: {reason}")
 
-    def _convert(self, text: str) -> Value:
+    def _convert(self, text: str) -> SettingValue:
         match self.type:
             case Type.BOOLEAN:
                 if text.lower() not in ("true", "false"):
@@ -129,7 +129,7 @@ class Setting:
             case _:
                 return text
 
-    def _check(self, text: str, value: Value) -> None:
+    def _check(self, text: str, value: SettingValue) -> None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
                 raise self._refuse(text, f"Value must be at least {_plain(self.minimum)}")
@@ -149,27 +149,27 @@ def _plain(limit: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class ConfigSynonym:
     """One place where a value was found."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedSetting:
     """The effective value of a setting for one resource, and every place that gives one, strongest first."""
 
     setting: Setting
     value: str | None
-    source: Source
-    synonyms: tuple[Synonym, ...]
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
 
 
 def resolve_broker(
     setting: Setting, *, broker: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
-) -> Resolved:
+) -> ResolvedSetting:
     """A broker's setting: its dynamic value, else the cluster-wide one, its own file's, the default."""
     return _resolved(setting, _broker_places(setting, setting.name, broker, cluster, static))
 
@@ -182,27 +182,27 @@ def resolve_topic(
     cluster: Mapping[str, str],
     static: Mapping[str, str],
     broker_settings: Mapping[str, Setting],
-) -> Resolved:
+) -> ResolvedSetting:
     """A topic's setting: its own value, else what the broker that is asked would use for it."""
-    places: list[Synonym] = []
-    shown: list[Synonym] = []
+    places: list[ConfigSynonym] = []
+    shown: list[ConfigSynonym] = []
     if setting.name in topic:
-        places.append(Synonym(setting.name, topic[setting.name], Source.DYNAMIC_TOPIC_CONFIG))
+        places.append(ConfigSynonym(setting.name, topic[setting.name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
         shown += places
-    behind: list[Synonym] = []
+    behind: list[ConfigSynonym] = []
     for position, (name, factor) in enumerate(setting.synonyms):
         for found in _broker_places(broker_settings[name], name, broker, cluster, static):
             behind.append(found)
             # The default of the first synonym counts only; a later one counts once somebody has set it.
-            if found.source is not Source.DEFAULT_CONFIG or position == 0:
-                places.append(Synonym(name, _scaled(found.value, factor), found.source))
-    places.sort(key=lambda place: place.source is Source.DEFAULT_CONFIG)
+            if found.source is not ConfigSource.DEFAULT_CONFIG or position == 0:
+                places.append(ConfigSynonym(name, _scaled(found.value, factor), found.source))
+    places.sort(key=lambda place: place.source is ConfigSource.DEFAULT_CONFIG)
     behind.sort(key=lambda place: place.source)
     # Kafka shows them from the first one under the main name on (ConfigHelper.configSynonyms), as they were written.
     main = next((at for at, place in enumerate(behind) if place.name == setting.synonyms[0][0]), len(behind))
     shown += behind[main:]
     value = places[0].value if places else setting.text(setting.default)
-    return Resolved(setting, value, shown[0].source if shown else Source.DEFAULT_CONFIG, tuple(shown))
+    return ResolvedSetting(setting, value, shown[0].source if shown else ConfigSource.DEFAULT_CONFIG, tuple(shown))
 
 
 def topic_value(
@@ -237,21 +237,21 @@ def _scaled(text: str | None, factor: int) -> str | None:
 
 def _broker_places(
     setting: Setting, name: str, broker: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
-) -> list[Synonym]:
+) -> list[ConfigSynonym]:
     places = []
     for values, source in (
-        (broker, Source.DYNAMIC_BROKER_CONFIG),
-        (cluster, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (static, Source.STATIC_BROKER_CONFIG),
+        (broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (static, ConfigSource.STATIC_BROKER_CONFIG),
     ):
         if name in values:
-            places.append(Synonym(name, values[name], source))
+            places.append(ConfigSynonym(name, values[name], source))
     if setting.default is not None:
-        places.append(Synonym(name, setting.text(setting.default), Source.DEFAULT_CONFIG))
+        places.append(ConfigSynonym(name, setting.text(setting.default), ConfigSource.DEFAULT_CONFIG))
     return places
 
 
-def _resolved(setting: Setting, places: list[Synonym]) -> Resolved:
+def _resolved(setting: Setting, places: list[ConfigSynonym]) -> ResolvedSetting:
     if not places:
-        return Resolved(setting, setting.text(setting.default), Source.DEFAULT_CONFIG, ())
-    return Resolved(setting, places[0].value, places[0].source, tuple(places))
+        return ResolvedSetting(setting, setting.text(setting.default), ConfigSource.DEFAULT_CONFIG, ())
+    return ResolvedSetting(setting, places[0].value, places[0].source, tuple(places))

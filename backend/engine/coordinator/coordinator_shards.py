@@ -67,7 +67,7 @@ class CoordinatorShard(ABC):
         """Whether it has to be read again, although this broker still leads the partition."""
 
     @abstractmethod
-    async def load(self, passed_over: UnreadableRecords) -> int:
+    async def load(self, unreadable_records: UnreadableRecords) -> int:
         """Reads the whole log but what cannot be read, which is noted; how many records. KafkaError or DecodeError when
         the log itself cannot be read.
         """
@@ -99,14 +99,14 @@ class CoordinatorShards(Generic[S]):
         loaded: Callable[[S], None],
         lost: Callable[[S], None],
         append_timeout_ms: Callable[[], float],
-        passed_over: UnreadableRecords,
+        unreadable_records: UnreadableRecords,
     ) -> None:
         self._kind = kind
         self._topic = kind.shard.topic
         self._replicas = replica_manager
         self._loaded, self._lost = loaded, lost
         self._append_timeout_ms = append_timeout_ms
-        self._passed_over = passed_over
+        self._unreadable = unreadable_records
         self._shards: dict[int, S] = {}
         self._partitions = 0  # of the topic; 0 while it is not there
         self._tasks: set[tasks.Task[None]] = set()
@@ -142,7 +142,7 @@ class CoordinatorShards(Generic[S]):
     async def _load(self, shard: S) -> None:
         name = self._kind.name
         try:
-            count = await shard.load(self._passed_over)
+            count = await shard.load(self._unreadable)
         except (KafkaError, DecodeError, OSError) as error:
             # Until the next leadership change its clients are answered NOT_COORDINATOR, and the log says why.
             _log.error("%s cannot be read, so its %ss have no coordinator: %s", shard, name, error)

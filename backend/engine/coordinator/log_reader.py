@@ -22,7 +22,7 @@ class LoadedBatch(NamedTuple):
     records: list[Record]
 
 
-async def batches_of(log: UnifiedLog, passed_over: UnreadableRecords) -> AsyncIterator[LoadedBatch]:
+async def batches_of(log: UnifiedLog, unreadable_records: UnreadableRecords) -> AsyncIterator[LoadedBatch]:
     """Every batch from the log's start to its end but those whose records are none. Raises KafkaError, and DecodeError
     where the log does not say where the next batch begins.
     """
@@ -36,7 +36,9 @@ async def batches_of(log: UnifiedLog, passed_over: UnreadableRecords) -> AsyncIt
             try:
                 records = [record for record in iter_records(info.records, position) if record.offset >= offset]
             except DecodeError as error:
-                passed_over.note(topic, partition, header.base_offset, str(error), last_offset=header.last_offset)
+                unreadable_records.note(
+                    topic, partition, header.base_offset, str(error), last_offset=header.last_offset
+                )
                 continue
             yield LoadedBatch(header, records)
         if next_offset == offset:

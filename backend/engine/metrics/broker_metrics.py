@@ -73,7 +73,7 @@ class BrokerMetrics:
         self.successful_authentications = 0
         self.failed_authentications = 0
         self.expired_connections = 0
-        self.passed_over = UnreadableRecords()
+        self.unreadable_records = UnreadableRecords()
         """Records of internal topics that cannot be read."""
         self.gauges: list[ScrapedMetric] = []
         self.counters: list[ScrapedMetric] = []

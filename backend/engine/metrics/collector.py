@@ -109,7 +109,7 @@ class BrokerCollector(Collector):
             yield family
         doc = "Records and batches of internal topics passed over since the start because they cannot be read"
         family = CounterMetricFamily("ebbline_records_passed_over", doc, labels=("broker", "topic"))
-        for topic, count in metrics.passed_over.counts.items():
+        for topic, count in metrics.unreadable_records.counts.items():
             family.add_metric((self._broker, topic), count)
         yield family
 

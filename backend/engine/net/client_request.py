@@ -23,7 +23,7 @@ REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 INLINE_ELEMENTS_MAX: Final = 5_000
 INLINE_BYTES_MAX: Final = 2 * INLINE_ELEMENTS_MAX
 # What a neighbour hands over has been decoded: from this size on it may have as many.
-LARGE_HANDED_BYTES: Final = 64 * 1024
+LARGE_MESSAGE_BYTES: Final = 64 * 1024
 
 
 class Request:
@@ -84,7 +84,7 @@ def decode(
     return Request(api, header, message, len(frame), now_ms)
 
 
-def handed(
+def local_request(
     apis: Mapping[int, Api[Any]], listener_kind: ListenerKind, given: LocalFetchRequest, now_ms: float
 ) -> Request:
     """The request that a neighbour handed over. DecodeError when this kind of listener does not serve it."""
@@ -93,7 +93,7 @@ def handed(
     if not api.min_version <= header.api_version <= api.max_version:
         raise _not_served(api, header)
     request = Request(api, header, given.message, given.size_bytes, now_ms)
-    request.is_large = given.size_bytes > LARGE_HANDED_BYTES and not given.message.HAS_RECORDS
+    request.is_large = given.size_bytes > LARGE_MESSAGE_BYTES and not given.message.HAS_RECORDS
     return request
 
 
@@ -111,7 +111,7 @@ def _not_served(api: Api[Any], header: RequestHeader) -> DecodeError:
     )
 
 
-def encoded(answer: Message, header: RequestHeader) -> list[Chunk]:
+def encode_answer(answer: Message, header: RequestHeader) -> list[Chunk]:
     """The frame of an answer. Raises KafkaError for one that nobody reads: where it is not known before, it is found
     here. The records of a Fetch have a limit of their own (`fetch.max.bytes`). EncodeError as `encode_response`.
     """

@@ -83,19 +83,19 @@ class ConnectionQuotas:
             return False
         return listener_name == self.protected or self.total < limits.total
 
-    def take(self, listener_name: str, host: str) -> None:
+    def acquire(self, listener_name: str, host: str) -> None:
         self.of_listener[listener_name] += 1
         self.of_host[host] += 1
 
-    def give(self, listener_name: str, host: str) -> None:
+    def release(self, listener_name: str, host: str) -> None:
         """Somebody has gone; those who wait are served in the order of the listeners."""
         self.of_listener[listener_name] -= 1
         self.of_host[host] -= 1
         if not self.of_host[host]:
             del self.of_host[host]
-        self.settle()
+        self.notify_free()
 
-    def settle(self) -> None:
+    def notify_free(self) -> None:
         """After a change of what is there or of what may be there."""
         for look in tuple(self.on_free):
             look()

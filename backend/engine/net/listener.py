@@ -197,9 +197,9 @@ class Listener:
     def _serve(self, services: Services, made: ServerConnection) -> None:
         self._connections[made.id] = made
         services.metrics.open_connections += 1
-        self._slots.take(self.address.name, made.client_host)
+        self._slots.acquire(self.address.name, made.client_host)
         if self.address.name == self._slots.protected:
-            self._slots.settle()
+            self._slots.notify_free()
 
     def _let_in(self) -> None:
         """Serves those who wait while there is room, and closes what is too much."""
@@ -237,7 +237,7 @@ class Listener:
             return
         if self._services is not None:
             self._services.metrics.open_connections -= 1
-        self._slots.give(self.address.name, gone.client_host)
+        self._slots.release(self.address.name, gone.client_host)
 
     def _check_idle_later(self) -> None:
         if self._config.connections_max_idle_ms > 0:

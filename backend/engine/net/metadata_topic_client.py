@@ -53,10 +53,10 @@ class MetadataTopicClient:
         fetch_client: ClusterClient,
         new_producer_id: ProducerIds,
         settings: MetadataClientSettings = DEFAULTS,
-        passed_over: UnreadableRecords | None = None,
+        unreadable_records: UnreadableRecords | None = None,
     ) -> None:
         self._ports = ports
-        self._passed_over = passed_over or UnreadableRecords()
+        self._unreadable = unreadable_records or UnreadableRecords()
         self._settings = settings
         self._metadata = metadata
         self._channel = channel
@@ -170,7 +170,7 @@ class MetadataTopicClient:
         fetched = await self._ports.workers.run(work)
         for one in fetched:
             for batch in one.unreadable:
-                self._passed_over.note(
+                self._unreadable.note(
                     METADATA_TOPIC, one.partition, batch.first_offset, batch.reason, last_offset=batch.last_offset
                 )
         if any(one.error.retriable for one in fetched):

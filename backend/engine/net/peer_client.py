@@ -127,7 +127,7 @@ class PeerClient:
             and connection.accepts_messages
         ):
             header = RequestHeader(request.API_KEY, version, correlation_id, self._client_id)
-            connection.hand(LocalFetchRequest(header, request))
+            connection.send_message(LocalFetchRequest(header, request))
         else:
             connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
 

@@ -37,11 +37,11 @@ def charge(
     now_ms = services.ports.clock.monotonic_ms()
     throttle_ms = 0
     if request.API_KEY == PRODUCE:
-        throttle_ms = quotas.bytes_passed(image, "producer_byte_rate", user, client_id, frame_bytes, now_ms)
+        throttle_ms = quotas.record_bytes(image, "producer_byte_rate", user, client_id, frame_bytes, now_ms)
     # Without an answer (acks=0) the client could not be told.
     if answer is not None:
         told: Any = answer
-        spent = quotas.time_spent(image, user, client_id, spent_ms, now_ms)
+        spent = quotas.record_time(image, user, client_id, spent_ms, now_ms)
         throttle_ms = max(throttle_ms, spent, getattr(told, "throttle_time_ms", 0))
         if hasattr(told, "throttle_time_ms"):
             told.throttle_time_ms = throttle_ms

@@ -31,10 +31,10 @@ from backend.engine.net.client_request import (
     Request,
     api_name,
     decode,
-    encoded,
+    encode_answer,
     error_answer,
-    handed,
     illegal_state,
+    local_request,
 )
 from backend.engine.net.request_throttle import charge
 from backend.engine.ports import tasks
@@ -67,7 +67,7 @@ class ServerConnection:
         id: int,
         listener_name: str,
         listener_kind: ListenerKind,
-        on_gone: Callable[[int], None],
+        on_close: Callable[[int], None],
         handlers: set[tasks.Task[Any]],
         authentication: Authentication | None = None,
     ) -> None:
@@ -75,12 +75,12 @@ class ServerConnection:
         self.id = id
         self._services = services
         self._connection = connection
-        self._near = connection if isinstance(connection, InProcessConnection) else None
+        self._in_process = connection if isinstance(connection, InProcessConnection) else None
         self._listener_name = listener_name
         self._listener_kind = listener_kind
         self.client_host = connection.peer.rpartition(":")[0]
         self._apis = services.apis.served(listener_kind)
-        self._on_gone = on_gone
+        self._on_close = on_close
         self._clock = services.ports.clock
         self._waiting: deque[Request] = deque()
         self._running: deque[Request] = deque()
@@ -157,7 +157,7 @@ class ServerConnection:
         assert isinstance(message, LocalFetchRequest)
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
         try:
-            request = handed(self._apis, self._listener_kind, message, now_ms)
+            request = local_request(self._apis, self._listener_kind, message, now_ms)
         except DecodeError as error:
             self._refuse_frame(str(error))
             return
@@ -185,7 +185,7 @@ class ServerConnection:
             request = Request(api, answer.header, frames.request_class(api.key)(), len(frame), now_ms)
             self._running.append(request)
             self._running_bytes += request.frame_bytes
-            answer.frame.tell(partial(self._settled_promptly, request))
+            answer.frame.add_callback(partial(self._on_eager_outcome, request))
             return True
         self._measure(api.key, now_ms)
         self._connection.send(answer)
@@ -196,9 +196,9 @@ class ServerConnection:
             self._count_malformed(str(error))
         elif isinstance(error, NoRoom):
             self._services.metrics.refused_connections += 1
-            self._tell_closed(str(error))
+            self._log_closed(str(error))
         elif isinstance(error, FileUnreadable):
-            self._tell_closed(str(error))
+            self._log_closed(str(error))
         elif isinstance(error, TlsFailed):
             self._count_failed_login(str(error))
         if self._timer is not None:
@@ -206,7 +206,7 @@ class ServerConnection:
         self._waiting.clear()
         if self._muted is not None:
             self._muted.cancel()
-        self._on_gone(self.id)
+        self._on_close(self.id)
 
     # For the listener
 
@@ -267,7 +267,7 @@ class ServerConnection:
 
     def _close_expired(self) -> None:
         self._services.metrics.expired_connections += 1
-        self._tell_closed("its authentication is over (connections.max.reauth.ms)")
+        self._log_closed("its authentication is over (connections.max.reauth.ms)")
         self._connection.close()
 
     def _fail_login(self, failed: AuthenticationFailed, header: RequestHeader | None) -> None:
@@ -292,9 +292,9 @@ class ServerConnection:
 
     def _count_failed_login(self, reason: str) -> None:
         self._services.metrics.failed_authentications += 1
-        self._tell_closed(reason)
+        self._log_closed(reason)
 
-    def _authenticated_anew(self, request: Request) -> Message | None:
+    def _reauthenticate(self, request: Request) -> Message | None:
         """The answer to a request of a later authentication (KIP-368), None when none is under way."""
         authentication, message, key = self._authentication, request.message, request.api.key
         if authentication is None:
@@ -321,9 +321,9 @@ class ServerConnection:
 
     def _count_malformed(self, reason: str) -> None:
         self._services.metrics.malformed_frames += 1
-        self._tell_closed(reason)
+        self._log_closed(reason)
 
-    def _tell_closed(self, reason: str) -> None:
+    def _log_closed(self, reason: str) -> None:
         _log.warning(
             "Listener %s of node %d closed the connection from %s: %s",
             self._listener_name, self._services.node_id, self._connection.peer, reason,
@@ -367,12 +367,12 @@ class ServerConnection:
         limited = self._services.metadata.image.client_quotas
         began_ms = self._clock.monotonic_ms() if limited else 0.0
         try:
-            if self._authentication is not None and (answer := self._authenticated_anew(request)) is not None:
+            if self._authentication is not None and (answer := self._reauthenticate(request)) is not None:
                 self._answered(request, answer)
                 return
             outcome: Any = request.api.handler(self._services, context, request.message)
             if outcome.__class__ is GeneratorType:
-                outcome = self._services.turns.begin(outcome)
+                outcome = self._services.time_slicer.begin(outcome)
             if limited:
                 request.spent_ms = self._clock.monotonic_ms() - began_ms
         except AuthenticationFailed as failed:
@@ -387,7 +387,7 @@ class ServerConnection:
             self._answered(request, outcome)
             return
         if isinstance(outcome, tasks.EagerFuture):
-            outcome.tell(partial(self._settled_promptly, request))
+            outcome.add_callback(partial(self._on_eager_outcome, request))
             return
         if isinstance(outcome, tasks.Future):
             waiting: tasks.Future[Any] = outcome
@@ -396,25 +396,25 @@ class ServerConnection:
             self._handlers.add(handler)
             handler.add_done_callback(self._handlers.discard)
             waiting = handler
-        waiting.add_done_callback(partial(self._settled, request))
+        waiting.add_done_callback(partial(self._on_outcome, request))
 
     async def _finished(self, request: Request, unfinished: Unfinished[Any]) -> Message | None:
         """The answer to what took more than its first turn."""
-        answer: Any = await self._services.turns.finish(unfinished)
+        answer: Any = await self._services.time_slicer.finish(unfinished)
         if isinstance(answer, tasks.Future):
             answer = await answer
         request.is_large = True
         told: Message | None = answer
         return told
 
-    def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
-        """As `_settled`, in the middle of other work, such as a change of role: no handler may begin there."""
+    def _on_eager_outcome(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
+        """As `_on_outcome`, in the middle of other work, such as a change of role: no handler may begin there."""
         if self._waiting:
-            outcome.add_done_callback(partial(self._settled, request))
+            outcome.add_done_callback(partial(self._on_outcome, request))
         else:
-            self._settled(request, outcome)
+            self._on_outcome(request, outcome)
 
-    def _settled(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
+    def _on_outcome(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
         if outcome.cancelled():
             self._connection.close()
         elif (error := outcome.exception()) is not None:
@@ -438,7 +438,7 @@ class ServerConnection:
         answer = error_answer(request.api, request.message, request.header.api_version, code, text)
         if answer is None:
             if isinstance(error, KafkaError):
-                self._tell_closed(f"{api_name(request.api.key)}: {text}")
+                self._log_closed(f"{api_name(request.api.key)}: {text}")
             self._connection.close()
             return
         self._answered(request, answer)
@@ -462,8 +462,8 @@ class ServerConnection:
 
     def _encode_elsewhere(self, request: Request, answer: Message) -> None:
         """What is answered with about as many elements as were asked for is encoded by a worker."""
-        work = partial(encoded, answer, request.header)
-        self._services.ports.workers.run(work).add_done_callback(partial(self._settled, request))
+        work = partial(encode_answer, answer, request.header)
+        self._services.ports.workers.run(work).add_done_callback(partial(self._on_outcome, request))
 
     def _send_answered(self) -> None:
         while self._running and self._running[0].answered:
@@ -484,12 +484,12 @@ class ServerConnection:
             if request.answer is None:
                 continue
             header = request.header
-            near, answer = self._near, request.answer
-            if near is not None and isinstance(answer, messages.FetchResponse) and near.accepts_messages:
-                near.hand(LocalFetchResponse(header.correlation_id, answer))
+            in_process, answer = self._in_process, request.answer
+            if in_process is not None and isinstance(answer, messages.FetchResponse) and in_process.accepts_messages:
+                in_process.send_message(LocalFetchResponse(header.correlation_id, answer))
                 continue
             try:
-                chunks = encoded(answer, header)
+                chunks = encode_answer(answer, header)
             except EncodeError as error:
                 _log.error("Node %d could not encode an answer for %s: %s", self._services.node_id,
                            self._connection.peer, error)  # fmt: skip
@@ -510,9 +510,9 @@ class ServerConnection:
         chunks = None
         if answer is not None:
             with suppress(KafkaError):
-                chunks = encoded(answer, request.header)
+                chunks = encode_answer(answer, request.header)
         if chunks is None:
-            self._tell_closed(f"{api_name(request.api.key)}: {error.message}")
+            self._log_closed(f"{api_name(request.api.key)}: {error.message}")
             self._connection.close()
             return False
         self._connection.send(chunks)

@@ -73,7 +73,7 @@ class OsFileRange:
             raise self._shortened(self._position + len(data))
         return data
 
-    def after(self, size: int) -> OsFileRange:
+    def advance(self, size: int) -> OsFileRange:
         return OsFileRange(
             self._descriptor, self._position + size, self._size - size, self._unreadable, self._cuts_before
         )

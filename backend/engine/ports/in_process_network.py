@@ -35,7 +35,7 @@ from backend.protocol.buffers import Chunk
 class InProcessConnection:
     """One end of a connection within the process; `far` is the other. What was sent is there, also after a close."""
 
-    far: InProcessConnection
+    other_end: InProcessConnection
 
     def __init__(self, peer: str, frame_bytes_max: int, context: Context) -> None:
         """`context` is that of the node whose end this is."""
@@ -51,10 +51,10 @@ class InProcessConnection:
         self._due = False
         self._paused = False
         # The far end works on what this one has just handed over.
-        self._handing = False
+        self._sending = False
         # The far end has so much to read that nothing more is done for it.
-        self._held = False
-        self._far_ended = False
+        self._backpressured = False
+        self._other_closed = False
         self._closed = False
 
     def start(self, handler: FrameHandler) -> None:
@@ -70,7 +70,7 @@ class InProcessConnection:
 
     @property
     def output_bytes(self) -> int:
-        return 0 if self._closed else self.far._input_bytes
+        return 0 if self._closed else self.other_end._input_bytes
 
     @property
     def closed(self) -> bool:
@@ -101,14 +101,14 @@ class InProcessConnection:
             return
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one frame at a time"
         del frame[:4]
-        self._pass_on(frame, len(frame))
+        self._enqueue(frame, len(frame))
 
     @property
     def accepts_messages(self) -> bool:
         """Whether the far end takes messages by :meth:`hand`; not before it is accepted."""
-        return self.far._messages is not None
+        return self.other_end._messages is not None
 
-    def hand(self, message: LocalMessage) -> None:
+    def send_message(self, message: LocalMessage) -> None:
         """A message in the place of its frame; the far end takes it at once unless it has something to read before it.
 
         So it is taken in the middle of what is done here: a request is the last thing that its sender does before it
@@ -122,28 +122,28 @@ class InProcessConnection:
         except FileUnreadable as error:
             self._finish(error)
             return
-        far, size = self.far, message.size_bytes
-        if far._input or not far._is_ready():
-            self._pass_on(message, size)
+        far_end, size = self.other_end, message.size_bytes
+        if far_end._input or not far_end._is_ready():
+            self._enqueue(message, size)
             return
-        self._handing = True
+        self._sending = True
         try:
-            far._context.run(far._take, message, size)
+            far_end._context.run(far_end._deliver_now, message, size)
         finally:
-            self._handing = False
+            self._sending = False
             self._deliver_soon()
 
-    def _take(self, item: LocalMessage, size: int) -> None:
+    def _deliver_now(self, item: LocalMessage, size: int) -> None:
         try:
-            self._hand_up(item, size)
+            self._deliver_item(item, size)
         except Exception as error:  # the loop logs it, as if it had come in a turn of its own, and the sender goes on
             context = {"message": f"Exception in what {self._peer} handed over", "exception": error}
             self._loop.call_exception_handler(context)
 
-    def _pass_on(self, item: bytearray | LocalMessage, size: int) -> None:
-        self.far._arrived(item, size)
-        if self.far._input_bytes > OUTPUT_HIGH_BYTES:
-            self._held = True
+    def _enqueue(self, item: bytearray | LocalMessage, size: int) -> None:
+        self.other_end._arrived(item, size)
+        if self.other_end._input_bytes > OUTPUT_HIGH_BYTES:
+            self._backpressured = True
 
     def close(self) -> None:
         self._finish(None)
@@ -166,32 +166,32 @@ class InProcessConnection:
             self._loop.call_soon(self._deliver, context=self._context)
 
     def _may_deliver(self) -> bool:
-        return (bool(self._input) or self._far_ended) and self._is_ready()
+        return (bool(self._input) or self._other_closed) and self._is_ready()
 
     def _is_ready(self) -> bool:
-        return self._handler is not None and not (self._closed or self._paused or self._held or self._handing)
+        return self._handler is not None and not (self._closed or self._paused or self._backpressured or self._sending)
 
     def _deliver(self) -> None:
         self._due = False
         try:
             while self._input and self._may_deliver():
                 item, size = self._input.popleft()
-                self._taken(size)
-                self._hand_up(item, size)
+                self._count_delivered(size)
+                self._deliver_item(item, size)
         finally:
             # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
             if self._input:
                 self._deliver_soon()
             else:
-                self._end_with_far()
+                self._close_with_other()
 
-    def _taken(self, size: int) -> None:
+    def _count_delivered(self, size: int) -> None:
         self._input_bytes -= size
-        if self.far._held and self._input_bytes < OUTPUT_LOW_BYTES:
-            self.far._held = False
-            self.far._deliver_soon()
+        if self.other_end._backpressured and self._input_bytes < OUTPUT_LOW_BYTES:
+            self.other_end._backpressured = False
+            self.other_end._deliver_soon()
 
-    def _hand_up(self, item: bytearray | LocalMessage, size: int) -> None:
+    def _deliver_item(self, item: bytearray | LocalMessage, size: int) -> None:
         if size > self._frame_bytes_max:
             self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
         elif isinstance(item, bytearray):
@@ -202,8 +202,8 @@ class InProcessConnection:
 
     # The end
 
-    def _end_with_far(self) -> None:
-        if self._far_ended and self._may_deliver():
+    def _close_with_other(self) -> None:
+        if self._other_closed and self._may_deliver():
             self._finish(None)
 
     def _finish(self, error: BaseException | None) -> None:
@@ -212,21 +212,26 @@ class InProcessConnection:
         self._closed = True
         self._input.clear()
         self._input_bytes = 0
-        far = self.far
-        far._far_ended = True
-        far._held = False
-        far._deliver_soon()
+        far_end = self.other_end
+        far_end._other_closed = True
+        far_end._backpressured = False
+        far_end._deliver_soon()
         if self._handler is not None:
             self._handler.on_closed(error)
 
 
-class _Door:
+class _InProcessServer:
     """A port bound over TCP, known to the neighbours while it is open."""
 
     def __init__(
-        self, doors: dict[tuple[str, int], _Door], host: str, server: Server, accept: Accept, frame_bytes_max: int
+        self,
+        servers: dict[tuple[str, int], _InProcessServer],
+        host: str,
+        server: Server,
+        accept: Accept,
+        frame_bytes_max: int,
     ) -> None:
-        self._doors = doors
+        self._servers = servers
         self._address = (host, server.port)
         self._server = server
         self._accept = accept
@@ -240,34 +245,34 @@ class _Door:
 
     def start(self) -> None:
         self._server.start()
-        self._doors[self._address] = self
+        self._servers[self._address] = self
 
     def close(self) -> None:
-        if self._doors.get(self._address) is self:
-            del self._doors[self._address]
+        if self._servers.get(self._address) is self:
+            del self._servers[self._address]
         self._server.close()
 
     def connect(
         self, caller: str, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int
     ) -> InProcessConnection:
-        """The near end of a new connection; the far end is accepted in the next turn, as by TCP."""
+        """The own end of a new connection; the far end is accepted in the next turn, as by TCP."""
         host, port = self._address
-        near = InProcessConnection(f"{host}:{port}", frame_bytes_max, copy_context())
+        own_end = InProcessConnection(f"{host}:{port}", frame_bytes_max, copy_context())
         # A context of its own, so that serving one caller may lead to serving another: none can be entered twice.
-        far = InProcessConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
-        near.far, far.far = far, near
-        near.start(handler(near))
-        asyncio.get_running_loop().call_soon(self._admit, far, context=self._context)
-        return near
+        far_end = InProcessConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
+        own_end.other_end, far_end.other_end = far_end, own_end
+        own_end.start(handler(own_end))
+        asyncio.get_running_loop().call_soon(self._admit, far_end, context=self._context)
+        return own_end
 
-    def _admit(self, far: InProcessConnection) -> None:
-        if self._doors.get(self._address) is not self:
-            far.close()
+    def _admit(self, far_end: InProcessConnection) -> None:
+        if self._servers.get(self._address) is not self:
+            far_end.close()
             return
         try:
-            far.start(self._accept(far))
+            far_end.start(self._accept(far_end))
         except BaseException:  # which the loop logs
-            far.close()
+            far_end.close()
             raise
 
 
@@ -276,7 +281,7 @@ class InProcessNetwork:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._doors: dict[tuple[str, int], _Door] = {}
+        self._servers: dict[tuple[str, int], _InProcessServer] = {}
         # In the place of the port that the system would give a caller.
         self._callers = count(1)
 
@@ -290,7 +295,9 @@ class InProcessNetwork:
         transport: Transport | None = None,
     ) -> Server:
         server = self._network.listen(host, port, accept, frame_bytes_max=frame_bytes_max, transport=transport)
-        return server if transport is not None else _Door(self._doors, host, server, accept, frame_bytes_max)
+        return (
+            server if transport is not None else _InProcessServer(self._servers, host, server, accept, frame_bytes_max)
+        )
 
     async def connect(
         self,
@@ -302,9 +309,9 @@ class InProcessNetwork:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         transport: Transport | None = None,
     ) -> Connection:
-        door = self._doors.get((host, port)) if transport is None else None
-        if door is not None:
-            return door.connect(f"neighbour-{next(self._callers)}", handler, frame_bytes_max)
+        server = self._servers.get((host, port)) if transport is None else None
+        if server is not None:
+            return server.connect(f"local-{next(self._callers)}", handler, frame_bytes_max)
         # A port that is bound and not served yet keeps its callers waiting in the system's backlog.
         return await self._network.connect(
             host, port, handler, timeout_ms=timeout_ms, frame_bytes_max=frame_bytes_max, transport=transport

@@ -11,7 +11,7 @@ from backend.engine.ports.object_store import ObjectStore, open_object_store
 from backend.protocol.buffers import Buffer
 
 T = TypeVar("T")
-Trouble = Literal["none", "unreachable", "slow", "held"]
+StoreFault = Literal["none", "unreachable", "slow", "held"]
 """``held``: uploads wait until the trouble is over; all else is served."""
 SLOW_S: Final = 2.0
 # A held upload sits on one of the broker's copier threads; so it looks up this often whether the trouble is over.
@@ -23,7 +23,7 @@ class ObjectStoreFaults:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._trouble: Trouble = "none"
+        self._trouble: StoreFault = "none"
         self._turn = 0
         self._held = 0
 
@@ -32,7 +32,7 @@ class ObjectStoreFaults:
         """Uploads that wait now."""
         return self._held
 
-    def set(self, trouble: Trouble) -> None:
+    def set(self, trouble: StoreFault) -> None:
         """From now on; what waits goes on when it may."""
         with self._changed:
             self._trouble = trouble

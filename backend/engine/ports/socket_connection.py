@@ -353,7 +353,7 @@ class SocketConnection:
                 sent -= len(first)
                 output.popleft()
             else:
-                output[0] = first[sent:] if isinstance(first, memoryview) else first.after(sent)
+                output[0] = first[sent:] if isinstance(first, memoryview) else first.advance(sent)
                 return
 
     def _after_write(self) -> None:

@@ -75,23 +75,23 @@ class EagerFuture(asyncio.Future[T]):
     changing.
     """
 
-    _told: Callable[[asyncio.Future[T]], None] | None = None
+    _callback: Callable[[asyncio.Future[T]], None] | None = None
 
-    def tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
+    def add_callback(self, function: Callable[[asyncio.Future[T]], None]) -> None:
         """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
-        self._told = function
-        self.add_done_callback(self._tell)
+        self._callback = function
+        self.add_done_callback(self._run_callback)
 
     def set_result(self, result: T) -> None:
-        self.remove_done_callback(self._tell)  # it is told here, not once more in the next turn
+        self.remove_done_callback(self._run_callback)  # it is told here, not once more in the next turn
         super().set_result(result)
-        self._tell(self)
+        self._run_callback(self)
 
-    def _tell(self, _done: asyncio.Future[T]) -> None:
-        if self._told is None:
+    def _run_callback(self, _done: asyncio.Future[T]) -> None:
+        if self._callback is None:
             return
         try:
-            self._told(self)
+            self._callback(self)
         except Exception as error:  # as the loop does with what others raise: it is logged, and the setter goes on
             context = {"message": "Exception in the function of a prompt future", "exception": error, "future": self}
             self.get_loop().call_exception_handler(context)

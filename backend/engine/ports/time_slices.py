@@ -17,9 +17,9 @@ Steps = Generator[None, None, T]
 
 # Between two turns of others. Five such turns, each with a garbage collection or another request in it, are below the
 # 250 ms that any other client may be held up.
-TURN_MS: Final = 20.0
+SLICE_MS: Final = 20.0
 # The first turn of work that begins while other such work waits for its next one.
-BUSY_TURN_MS: Final = 2.0
+BUSY_SLICE_MS: Final = 2.0
 
 
 def in_parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -43,13 +43,13 @@ class TimeSlice:
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._ends_ms = monotonic_ms() + TURN_MS
+        self._ends_ms = monotonic_ms() + SLICE_MS
 
     async def step(self) -> None:
         """Call it between two elements."""
         if self._monotonic_ms() >= self._ends_ms:
             await tasks.sleep_ms(0)
-            self._ends_ms = self._monotonic_ms() + TURN_MS
+            self._ends_ms = self._monotonic_ms() + SLICE_MS
 
 
 class TimeSlicer:
@@ -62,7 +62,7 @@ class TimeSlicer:
 
     def begin(self, steps: Steps[T]) -> T | Unfinished[T]:
         """The result, if the work ends within its first turn."""
-        return self._go_on(steps, BUSY_TURN_MS if self._waiting else TURN_MS)
+        return self._go_on(steps, BUSY_SLICE_MS if self._waiting else SLICE_MS)
 
     async def finish(self, unfinished: Unfinished[T]) -> T:
         """The result of work that has begun; others have turns in between."""
@@ -71,23 +71,23 @@ class TimeSlicer:
             while True:
                 async with self._lock:
                     await tasks.sleep_ms(0)
-                    found = self._go_on(unfinished.steps, TURN_MS)
-                if not isinstance(found, Unfinished):
-                    return found
+                    outcome = self._go_on(unfinished.steps, SLICE_MS)
+                if not isinstance(outcome, Unfinished):
+                    return outcome
         finally:
             self._waiting -= 1
 
     async def do(self, steps: Steps[T]) -> T:
         """All of it."""
-        found = self.begin(steps)
-        return await self.finish(found) if isinstance(found, Unfinished) else found
+        outcome = self.begin(steps)
+        return await self.finish(outcome) if isinstance(outcome, Unfinished) else outcome
 
-    def pace(self) -> TimeSlice:
+    def time_slice(self) -> TimeSlice:
         """For a coroutine that does something for each of many elements."""
         return TimeSlice(self._monotonic_ms)
 
-    def _go_on(self, steps: Steps[T], turn_ms: float) -> T | Unfinished[T]:
-        ends_ms = self._monotonic_ms() + turn_ms
+    def _go_on(self, steps: Steps[T], slice_ms: float) -> T | Unfinished[T]:
+        ends_ms = self._monotonic_ms() + slice_ms
         try:
             while True:
                 next(steps)

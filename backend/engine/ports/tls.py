@@ -35,7 +35,7 @@ class TlsSettingsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class KeyStore:
     """A key store or trust store as the settings name it: PEM text, or a file of a type."""
 
     setting: str
@@ -56,8 +56,8 @@ class TlsSettings:
     """One end of TLS. `owner` names it in errors."""
 
     owner: str
-    key_store: Store
-    trust_store: Store
+    key_store: KeyStore
+    trust_store: KeyStore
     key_password: str | None = field(default=None, repr=False)
     client_auth: str = "none"
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
@@ -149,7 +149,7 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_cert_chain(file.name, password=password)
 
 
-def _key_and_chain(store: Store) -> str:
+def _key_and_chain(store: KeyStore) -> str:
     if store.certificates:
         if not store.key:
             raise TlsSettingsError(f"{store.setting}.certificate.chain is set without {store.setting}.key")
@@ -167,7 +167,7 @@ def _key_and_chain(store: Store) -> str:
     return (key + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain)).decode()
 
 
-def _certificates(store: Store) -> str:
+def _certificates(store: KeyStore) -> str:
     if store.certificates:
         return _pem(store.certificates, f"{store.setting}.certificates")
     data = _read(store)
@@ -182,7 +182,7 @@ def _certificates(store: Store) -> str:
     return b"".join(one.certificate.public_bytes(Encoding.PEM) for one in found).decode()
 
 
-def _read(store: Store) -> bytes:
+def _read(store: KeyStore) -> bytes:
     if store.location is None:
         raise TlsSettingsError(f"{store.setting}.location is not set")
     try:
@@ -191,7 +191,7 @@ def _read(store: Store) -> bytes:
         raise TlsSettingsError(f"{store.location} cannot be read: {error.strerror}") from error
 
 
-def _pkcs12(store: Store, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
+def _pkcs12(store: KeyStore, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
     if data.startswith(_JKS_MAGIC):
         raise TlsSettingsError(
             f"{store.location} is a JKS store, which only Java reads; convert it with"

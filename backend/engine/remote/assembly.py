@@ -56,7 +56,9 @@ def open_remote_log_manager(
         settings.prefixed(settings.remote_log_metadata_manager_impl_prefix)
         | identity
         | {"cluster.id": cluster_id, "log.dir": log_dir},
-        MetadataContext(ports, topic, events, on_fatal, settings.remote_log_metadata_overlap, metrics.passed_over),
+        MetadataContext(
+            ports, topic, events, on_fatal, settings.remote_log_metadata_overlap, metrics.unreadable_records
+        ),
     )
     meters = RemoteMeters()
     meters.register(metrics)
@@ -80,7 +82,7 @@ def open_remote_log_manager(
         ),
         events=events,
         meters=meters,
-        passed_over=metrics.passed_over,
+        unreadable_records=metrics.unreadable_records,
     )
     manager = RemoteLogManager(tier, deletes_inline=not isinstance(metadata, TopicBasedRemoteLogMetadataManager))
     if isinstance(metadata, TopicBasedRemoteLogMetadataManager):

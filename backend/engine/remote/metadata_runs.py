@@ -20,7 +20,7 @@ from backend.engine.remote.metadata_topic import MetadataRecord
 from backend.engine.remote.segment_row import TXN_INDEX_EMPTY
 from backend.engine.remote.segment_table import ROW_DTYPE
 from backend.protocol.numpy_columns import FlagColumn, IntColumn
-from backend.protocol.remote_log.column_batch import Columns, Framed, columns, framed, partition_codes
+from backend.protocol.remote_log.column_batch import ColumnBatch, RecordPositions, columns, framed, partition_codes
 from backend.protocol.remote_log.metadata_serde import partition_of
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
@@ -31,7 +31,7 @@ _RECORDS_PER_PAIR: Final = 2
 class FramedRecords(Sequence[MetadataRecord]):
     """Records of a fetch; each is made when it is looked at."""
 
-    def __init__(self, found: Framed) -> None:
+    def __init__(self, found: RecordPositions) -> None:
         self._found = found
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ def read_usual(data: bytes, position: int) -> tuple[int, FramedRecords, Plan | N
     return found.next_offset, FramedRecords(found), None if told is None else _plan(found, told)
 
 
-def _plan(found: Framed, told: Columns) -> Plan | None:
+def _plan(found: RecordPositions, told: ColumnBatch) -> Plan | None:
     keys, codes = partition_codes(told.keys)
     try:
         partitions = [partition for key in keys if (partition := partition_of(key)) is not None]
@@ -104,7 +104,7 @@ def _plan(found: Framed, told: Columns) -> Plan | None:
     return Plan(tuple(_pieces(found, told, order, codes, paired, partitions)))
 
 
-def _pairs(told: Columns, order: IntColumn, codes: IntColumn) -> FlagColumn:
+def _pairs(told: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
     """Whether the record at each place begins a pair."""
     ids = told.ids[order]
     paired = np.zeros(len(order), dtype=np.bool_)
@@ -114,8 +114,8 @@ def _pairs(told: Columns, order: IntColumn, codes: IntColumn) -> FlagColumn:
 
 
 def _pieces(
-    found: Framed,
-    told: Columns,
+    found: RecordPositions,
+    told: ColumnBatch,
     order: IntColumn,
     codes: IntColumn,
     paired: FlagColumn,
@@ -159,7 +159,7 @@ def _single(
         yield Piece(partitions[int(codes[begin])], order[begin:end].tolist(), None)
 
 
-def _rows(told: Columns, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
+def _rows(told: ColumnBatch, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
     """Packed rows of segments from the two records of each."""
     segments, updates = told.segments[started], told.updates[finished]
     rows = np.empty(len(started), dtype=ROW_DTYPE)

@@ -54,7 +54,7 @@ class MetadataContext:
     events: EventSink
     on_fatal: Callable[[str], None]
     overlap: str
-    passed_over: UnreadableRecords = field(default_factory=UnreadableRecords)
+    unreadable_records: UnreadableRecords = field(default_factory=UnreadableRecords)
 
 
 OpenMetadataManager = Callable[[Mapping[str, str], MetadataContext], RemoteLogMetadataManager]
@@ -82,7 +82,7 @@ def open_metadata_manager(name: str, config: Mapping[str, str], context: Metadat
             context.ports,
             context.events,
             on_fatal=context.on_fatal,
-            passed_over=context.passed_over,
+            unreadable_records=context.unreadable_records,
         )
     if name == IN_MEMORY:
         return InMemoryRemoteLogMetadataManager(Overlap(context.overlap))

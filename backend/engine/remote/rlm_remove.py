@@ -203,7 +203,7 @@ class PartitionRemover:
             for record in records:
                 deletions.apply(record)
         for offset, reason in deletions.unreadable:
-            self._tier.passed_over.note(METADATA_TOPIC, target, offset, reason)
+            self._tier.unreadable_records.note(METADATA_TOPIC, target, offset, reason)
         pending = deletions.pending
         self._waiting[target] = len(pending)
         self._failed = {

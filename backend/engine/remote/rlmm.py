@@ -200,7 +200,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         events: EventSink,
         *,
         on_fatal: Callable[[str], None],
-        passed_over: UnreadableRecords | None = None,
+        unreadable_records: UnreadableRecords | None = None,
     ) -> None:
         """`on_fatal` is told why this broker must not go on: the topic is not as configured, or cannot be created."""
         self._topic = topic
@@ -208,7 +208,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._ports = ports
         self._events = events
         self._on_fatal = on_fatal
-        self._passed_over = passed_over or UnreadableRecords()
+        self._unreadable = unreadable_records or UnreadableRecords()
         self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
         """Told of a hosted partition whose topic is deleted, as the metadata topic says; set before `start`."""
         self._hosted: dict[TopicIdPartition, None] = {}
@@ -262,7 +262,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         log_dir = settings.log_dir
         files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
         self._consumer = MetadataConsumer(
-            self._topic, count, self._ports, self._events, settings.overlap, files, self._passed_over
+            self._topic, count, self._ports, self._events, settings.overlap, files, self._unreadable
         )
         self._consumer.on_deletion = self.on_deletion
         self._consumer.assign(self._hosted)

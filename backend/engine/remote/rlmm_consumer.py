@@ -57,7 +57,7 @@ class MetadataConsumer:
         events: EventSink,
         overlap: Overlap,
         files: MetadataFiles | None = None,
-        passed_over: UnreadableRecords | None = None,
+        unreadable_records: UnreadableRecords | None = None,
     ) -> None:
         self._topic = topic
         self._count = partitions_count
@@ -81,7 +81,7 @@ class MetadataConsumer:
         self._closing = False
         # Metadata partitions that could not be read, and until when they are not asked for again (monotonic ms).
         self._resting: dict[int, float] = {}
-        self._passed_over = passed_over or UnreadableRecords()
+        self._unreadable = unreadable_records or UnreadableRecords()
         self.records_skipped = 0
         """Records without a value or that no version of the format explains."""
 
@@ -359,7 +359,7 @@ class MetadataConsumer:
 
     def _skip(self, target: int, record: MetadataRecord, reason: str) -> None:
         self.records_skipped += 1
-        self._passed_over.note(METADATA_TOPIC, target, record.offset, reason)
+        self._unreadable.note(METADATA_TOPIC, target, record.offset, reason)
 
     def _note_progress(self, target: int) -> None:
         position = self._positions[target]

@@ -19,8 +19,8 @@ from backend.protocol.remote_log.canonical_layout import (
     SNAPSHOT_FIELDS,
     TXN_INDEX_EMPTY_TAG,
     ends_with,
-    is_usual_segment,
-    set_usual,
+    is_canonical_segment,
+    set_canonical,
     tail_field,
 )
 from backend.tiering.segment_state import SegmentState
@@ -55,7 +55,7 @@ def _entries(rows: NDArray[Any], *, is_empty: bool) -> bytes:
     made = np.zeros(len(rows), dtype=kind)
     made["length"], made["kind"] = kind.itemsize - 1, SNAPSHOT_KIND
     made["epoch_start"] = rows["start"]
-    set_usual(made)
+    set_canonical(made)
     for name in _COPIED:
         made[name] = rows[name]
     made["tail"] = np.frombuffer(_TAILS[is_empty], np.uint8)
@@ -86,7 +86,7 @@ def _plain(entries: NDArray[Any], *, txn_empty: bool) -> NDArray[np.bool_]:
     ok: NDArray[np.bool_] = entries["length"] == entries.itemsize - 1
     ok &= (entries["kind"] == SNAPSHOT_KIND) & (entries["version"] == 0)
     ok &= (entries["state"] >= 0) & (entries["state"] <= _LAST_STATE) & (entries["epoch_start"] == entries["start"])
-    ok &= is_usual_segment(entries) & ends_with(entries, _TAILS[txn_empty])
+    ok &= is_canonical_segment(entries) & ends_with(entries, _TAILS[txn_empty])
     return ok
 
 

@@ -51,7 +51,7 @@ class Tier:
     indexes: RemoteIndexCache
     events: EventSink
     meters: RemoteMeters
-    passed_over: UnreadableRecords = field(default_factory=UnreadableRecords)
+    unreadable_records: UnreadableRecords = field(default_factory=UnreadableRecords)
     # Segments this broker is copying now: expiration keeps its hands off them.
     copying: set[bytes] = field(default_factory=set)
     # Partitions whose remote data goes as a whole, since tiering was switched off: no task of theirs runs meanwhile.

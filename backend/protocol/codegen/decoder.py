@@ -13,7 +13,7 @@ from struct import Struct as Layout
 from typing import Any, Final, NoReturn, cast
 
 from backend.protocol.codegen.encoder import SHORT_ARRAY
-from backend.protocol.codegen.source import FIXED, Source, smallest_bytes
+from backend.protocol.codegen.source import FIXED, SourceBuilder, smallest_bytes
 from backend.protocol.errors import DecodeError, TooManyElements
 from backend.protocol.messages.base import Message, Struct
 from backend.protocol.messages.schema import FRESH, Field, Schema
@@ -112,7 +112,7 @@ class _Decoder:
         self.flexible = version in schema.flexible
         self.has_records = has_records
         self.elements_max = REQUEST_ELEMENTS_MAX if schema.kind == "request" else ELEMENTS_MAX
-        self.source = Source()
+        self.source = SourceBuilder()
         self.run: list[tuple[str, int, str]] = []  # format code, bytes, where the value goes
         self.ahead = 0  # bytes read since `pos` was last moved
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import Any, Final, NoReturn, cast
 
-from backend.protocol.codegen.source import FIXED, Source
+from backend.protocol.codegen.source import FIXED, SourceBuilder
 from backend.protocol.messages.base import Message, Struct
 from backend.protocol.messages.schema import FRESH, ZERO_UUID, Field, Schema
 from backend.protocol.varint import encode_uvarint
@@ -71,7 +71,7 @@ class _Encoder:
     def __init__(self, schema: Schema, version: int) -> None:
         self.version = version
         self.flexible = version in schema.flexible
-        self.source = Source()
+        self.source = SourceBuilder()
         self.out = "out"
         self.run: list[tuple[str, str]] = []  # format code and expression; code x is a zero byte
         self.pieces: list[str] = []  # expressions of byte strings, in order

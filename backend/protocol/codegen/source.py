@@ -18,7 +18,7 @@ FIXED: Final = {
 }
 
 
-class Source:
+class SourceBuilder:
     """A function under construction: its lines, the indentation, and the objects its text names."""
 
     def __init__(self) -> None:

@@ -45,13 +45,13 @@ def ends_with(rows: NDArray[Any], tail: bytes) -> NDArray[np.bool_]:
     return found
 
 
-def is_usual_segment(rows: NDArray[Any]) -> NDArray[np.bool_]:
+def is_canonical_segment(rows: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of segments have one leader epoch, no custom metadata, no tags and possible offsets."""
     start = rows["start"]
     ok: NDArray[np.bool_] = (rows["epochs"] == _ONE_EPOCH) & ((rows["epoch_tags"] | rows["custom"]) == 0)
     return ok & (start >= 0) & (rows["end"] >= start)
 
 
-def set_usual(rows: NDArray[Any]) -> None:
+def set_canonical(rows: NDArray[Any]) -> None:
     """Says of rows to be written, all else of which is zero, that there is one leader epoch."""
     rows["epochs"] = _ONE_EPOCH

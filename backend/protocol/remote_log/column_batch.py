@@ -20,7 +20,7 @@ from backend.protocol.remote_log.canonical_layout import (
     TXN_INDEX_EMPTY_TAG,
     UPDATE_FIELDS,
     ends_with,
-    is_usual_segment,
+    is_canonical_segment,
     tail_field,
 )
 
@@ -36,7 +36,7 @@ _HEADER: Final = np.dtype(
 assert _HEADER.itemsize == HEADER_BYTES
 _LOG_APPEND_TIME: Final = 0x08
 # Compression, control batches and delete horizons are not usual.
-_UNUSUAL_ATTRIBUTES: Final = 0x07 | 0x20 | 0x40
+_OTHER_ATTRIBUTES: Final = 0x07 | 0x20 | 0x40
 
 # A value: frame version, kind, version, length of the name + 1, name, then:
 _ID_AND_PARTITION: Final = 21  # topic id, partition, tag count
@@ -54,7 +54,7 @@ _MARGIN: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class RecordPositions:
     """Records of whole batches: where each value stands in `data`, by ascending offset."""
 
     data: bytes
@@ -66,7 +66,7 @@ class Framed:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnBatch:
     """Values of the metadata topic in columns, one row a record.
 
     `keys` is the partition: its name's bytes, topic id, partition and an empty tag count, as `partition_of` reads it.
@@ -84,7 +84,7 @@ class Columns:
     txn_index_empty: FlagColumn
 
 
-def framed(data: bytes, position: int) -> Framed | None:
+def framed(data: bytes, position: int) -> RecordPositions | None:
     """The records from offset `position` on in the whole batches of `data`; None when a batch is not usual."""
     starts = _batches(data)
     if not starts:
@@ -93,7 +93,7 @@ def framed(data: bytes, position: int) -> Framed | None:
     begins = np.array(starts, dtype=np.int64)
     headers = _rows(padded, begins, _HEADER)
     attributes, counts = headers["attributes"].astype(np.int64), headers["count"].astype(np.int64)
-    if (headers["magic"] != MAGIC).any() or (attributes & _UNUSUAL_ATTRIBUTES).any() or (counts < 1).any():
+    if (headers["magic"] != MAGIC).any() or (attributes & _OTHER_ATTRIBUTES).any() or (counts < 1).any():
         return None
     sizes = headers["length"].astype(np.int64) + LOG_OVERHEAD_BYTES
     one_each = bool((counts == 1).all())
@@ -122,10 +122,12 @@ def framed(data: bytes, position: int) -> Framed | None:
     kept = slice(int(np.searchsorted(offsets, position)), None)
     if (np.diff(offsets) <= 0).any():
         return None
-    return Framed(data, max(position, next_offset), offsets[kept], timestamps[kept], at[kept], value_size[kept])
+    return RecordPositions(
+        data, max(position, next_offset), offsets[kept], timestamps[kept], at[kept], value_size[kept]
+    )
 
 
-def columns(records: Framed) -> Columns | None:
+def columns(records: RecordPositions) -> ColumnBatch | None:
     """What the records tell; None when one of them does not even name its partition in the usual way."""
     padded, at, sizes = _padded(records.data), records.values_at, records.sizes
     name_size = padded[at + 3].astype(np.int64)
@@ -141,7 +143,7 @@ def columns(records: Framed) -> Columns | None:
     segments, updates = _rows(padded, body, _SEGMENT), _rows(padded, body, _UPDATE)
     is_started, txn_empty = _started(segments, left, kind == _SEGMENT_KIND)
     ids = _rows(padded, body, np.dtype("V16")).view(np.uint64).reshape(-1, 2)
-    return Columns(
+    return ColumnBatch(
         keys, is_started, _finished(updates, left, kind == _UPDATE_KIND), ids, segments, updates, txn_empty
     )  # fmt: skip
 
@@ -152,7 +154,7 @@ def _started(rows: NDArray[Any], left: IntColumn, ok: FlagColumn) -> tuple[FlagC
     is_plain = (left == fixed + len(NO_TAGS)) & ends_with(rows, NO_TAGS)
     txn_empty = (left == _SEGMENT.itemsize) & ends_with(rows, TXN_INDEX_EMPTY_TAG)
     ok = ok & (is_plain | txn_empty) & (rows["state"] == _STARTED) & (rows["tags"] == 0)
-    ok &= is_usual_segment(rows) & (rows["epoch_start"] == rows["start"])
+    ok &= is_canonical_segment(rows) & (rows["epoch_start"] == rows["start"])
     return ok, txn_empty
 
 

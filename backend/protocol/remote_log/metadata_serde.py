@@ -147,7 +147,7 @@ def partition_of(raw: bytes) -> TopicIdPartition | None:
     return TopicIdPartition(raw[: -_PARTITION.size].decode(), topic_id, partition)
 
 
-class _Unusual(Exception):
+class _NotCanonical(Exception):
     """The value is not of the shape read by hand."""
 
 
@@ -155,10 +155,10 @@ def _read_partition(value: bytes) -> tuple[TopicIdPartition, int]:
     size = value[3]
     end = 3 + size + _PARTITION.size
     if not 0 < size <= _ONE_BYTE_MAX or end > len(value):
-        raise _Unusual
+        raise _NotCanonical
     found = partition_of(value[4:end])
     if found is None:
-        raise _Unusual
+        raise _NotCanonical
     return found, end
 
 
@@ -177,7 +177,7 @@ def _read_segment(value: bytes) -> SegmentMetadata:
         or left != len(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
         or not value.endswith(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
     ):
-        raise _Unusual
+        raise _NotCanonical
     fields = (
         tip,
         segment_id,
@@ -199,7 +199,7 @@ def _read_update(value: bytes) -> SegmentUpdate:
     tip, at = _read_partition(value)
     segment_id, tags, broker, event_ms, custom, state, more_tags = _UPDATE.unpack_from(value, at)
     if len(value) != at + _UPDATE.size or tags | custom | more_tags or not 0 <= state < len(_STATES):
-        raise _Unusual
+        raise _NotCanonical
     return _new(SegmentUpdate, (tip, segment_id, broker, event_ms, None, _STATES[state]))
 
 
@@ -207,7 +207,7 @@ def _read_delete(value: bytes) -> PartitionDelete:
     tip, at = _read_partition(value)
     broker, event_ms, state, tags = _DELETE.unpack_from(value, at)
     if len(value) != at + _DELETE.size or tags or not 0 <= state < len(_DELETE_STATES):
-        raise _Unusual
+        raise _NotCanonical
     return _new(PartitionDelete, (tip, broker, event_ms, _DELETE_STATES[state]))
 
 
@@ -225,7 +225,7 @@ def _read_snapshot(value: bytes) -> SegmentSnapshot:
         or left != len(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
         or not value.endswith(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
     ):
-        raise _Unusual
+        raise _NotCanonical
     fields = (
         segment_id, start, end, broker, max_ms, event_ms, ((epoch, offset),), size, None, _STATES[state], empty
     )  # fmt: skip
@@ -249,6 +249,6 @@ def decode(value: bytes | bytearray | memoryview | None) -> RemoteLogMetadata:
     if reader is not None:
         try:
             return reader(data)
-        except (_Unusual, IndexError, StructError, UnicodeDecodeError):
+        except (_NotCanonical, IndexError, StructError, UnicodeDecodeError):
             pass  # The table decodes what is unusual and says what is wrong with the rest.
     return decode_by_table(data)

@@ -15,7 +15,7 @@ from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.fetch.fetch_session_cache import (
     NO_SESSION,
     TOPIC_IDS_SINCE,
-    Entry,
+    CachedPartition,
     FetchContext,
     FetchSessionCache,
 )
@@ -82,10 +82,10 @@ def fetch(
 
     def waits(waiting: DelayedFetch) -> None:
         if asked.session is not None:
-            asked.session.waits(asked, waiting)
+            asked.session.begin_wait(asked, waiting)
 
     respond = partial(_respond, services, context, params, asked, wanted)
-    more_may_join = asked.session is not None and bool(asked.session.quiet)
+    more_may_join = asked.session is not None and bool(asked.session.idle)
     return replicas.reads.fetch(params, wanted, respond, waits, more_may_join=more_may_join)
 
 
@@ -134,7 +134,7 @@ def _respond(
         now_ms=services.ports.clock.monotonic_ms(),
     )
     if asked.session is not None and params.from_follower:
-        asked.session.let_rest(asked, wanted, found, params)
+        asked.session.park_idle(asked, wanted, found, params)
     response = m.FetchResponse(session_id=session_id, responses=_topics(pairs))
     _count(services, params, pairs)
     if version >= LEADER_HINT_SINCE:
@@ -152,19 +152,19 @@ def _throttled(
     size = RESPONSE_BYTES + sum(
         PARTITION_BYTES + len(data.records)
         for entry, data in zip(asked.entries, found, strict=True)
-        if session is None or entry.is_news(data, remember=False)
+        if session is None or entry.has_changed(data, remember=False)
     )
     user, client_id = context.user, context.client_id
-    throttle_ms = quotas.bytes_passed(image, "consumer_byte_rate", user, client_id, size, now_ms)
+    throttle_ms = quotas.record_bytes(image, "consumer_byte_rate", user, client_id, size, now_ms)
     if not throttle_ms:
         return None
-    quotas.take_back(image, "consumer_byte_rate", user, client_id, size, now_ms)
+    quotas.refund_bytes(image, "consumer_byte_rate", user, client_id, size, now_ms)
     if session is not None:
-        session.waits_no_longer()
+        session.end_wait()
     return m.FetchResponse(throttle_time_ms=throttle_ms, session_id=NO_SESSION if session is None else session.id)
 
 
-def _topics(pairs: Sequence[tuple[Entry, FetchData]]) -> list[m.FetchResponse.Responses]:
+def _topics(pairs: Sequence[tuple[CachedPartition, FetchData]]) -> list[m.FetchResponse.Responses]:
     topics: list[m.FetchResponse.Responses] = []
     last: m.FetchResponse.Responses | None = None
     for entry, data in pairs:
@@ -175,7 +175,7 @@ def _topics(pairs: Sequence[tuple[Entry, FetchData]]) -> list[m.FetchResponse.Re
     return topics
 
 
-def _row(entry: Entry, data: FetchData) -> _Row:
+def _row(entry: CachedPartition, data: FetchData) -> _Row:
     aborted = data.aborted
     row = _Row(
         partition_index=entry.index,
@@ -197,7 +197,7 @@ def _row(entry: Entry, data: FetchData) -> _Row:
     return row
 
 
-def _count(services: FetchServices, params: FetchParams, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+def _count(services: FetchServices, params: FetchParams, pairs: Sequence[tuple[CachedPartition, FetchData]]) -> None:
     total = services.metrics.all_topics
     total.totalfetchrequests += 1
     size = sum(len(data.records) for _, data in pairs)
@@ -209,7 +209,7 @@ def _count(services: FetchServices, params: FetchParams, pairs: Sequence[tuple[E
         total.bytesout += size
 
 
-def _count_throttled(services: FetchServices, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+def _count_throttled(services: FetchServices, pairs: Sequence[tuple[CachedPartition, FetchData]]) -> None:
     topics = services.metadata.image.topics
     for entry, data in pairs:
         if data.records:
@@ -222,7 +222,7 @@ def _hint_leaders(
     services: FetchServices,
     context: RequestContext,
     params: FetchParams,
-    pairs: Sequence[tuple[Entry, FetchData]],
+    pairs: Sequence[tuple[CachedPartition, FetchData]],
     response: m.FetchResponse,
 ) -> None:
     """Tells clients that came to the wrong broker where to go."""

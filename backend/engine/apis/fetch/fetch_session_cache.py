@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from backend.engine.ports.random import Random
-from backend.engine.replica.delayed_operations import FetchKey as Key
+from backend.engine.replica.delayed_operations import FetchKey
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest
@@ -32,7 +32,7 @@ EVICTION_MS: Final = 120_000
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class CachedPartition:
     """One partition of a request; in a session also what was answered last."""
 
     topic_id: bytes
@@ -42,7 +42,7 @@ class Entry:
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
 
-    def is_news(self, data: FetchData, *, remember: bool) -> bool:
+    def has_changed(self, data: FetchData, *, remember: bool) -> bool:
         """Whether the answer tells the client anything new; `remember` when it will be sent."""
         news = bool(
             data.records
@@ -61,7 +61,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class FetchSession:
     """What one client fetches: `entries`, in the order in which they get their share of a response, and `quiet`."""
 
     id: int
@@ -70,8 +70,8 @@ class Session:
     uses_topic_ids: bool
     used_ms: float
     epoch: int = 1
-    entries: dict[Key, Entry] = field(default_factory=dict)
-    quiet: dict[Key, tuple[Entry, Partition]] = field(default_factory=dict)
+    entries: dict[FetchKey, CachedPartition] = field(default_factory=dict)
+    idle: dict[FetchKey, tuple[CachedPartition, Partition]] = field(default_factory=dict)
     # The request of this session that waits; a newer one ends its wait.
     waiting: DelayedFetch | None = None
     waiting_context: FetchContext | None = None
@@ -80,27 +80,27 @@ class Session:
     def of_follower(self) -> bool:
         return self.replica_id >= 0
 
-    def waits(self, context: FetchContext, waiting: DelayedFetch) -> None:
+    def begin_wait(self, context: FetchContext, waiting: DelayedFetch) -> None:
         """The request can not be answered yet."""
         self.waiting, self.waiting_context = waiting, context
 
-    def waits_no_longer(self) -> None:
+    def end_wait(self) -> None:
         """Nothing waits now."""
         self.waiting = self.waiting_context = None
 
-    def let_rest(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
+    def park_idle(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
                  params: FetchParams) -> None:  # fmt: skip
         """Sets aside those partitions of an answer of which the follower has, and knows, all there is."""
         for entry, (partition, spec), data in zip(context.entries, wanted, found, strict=True):
             if data.is_empty and isinstance(partition, Partition) and partition.is_idle_for(params, spec):
                 key = _key(entry, self.uses_topic_ids)
                 if self.entries.pop(key, None) is not None:
-                    self.quiet[key] = (entry, partition)
+                    self.idle[key] = (entry, partition)
                     partition.delayed.watchers[self] = key
 
-    def on_partition_change(self, partition: Partition, key: Key) -> None:
+    def on_partition_change(self, partition: Partition, key: FetchKey) -> None:
         """A quiet partition has changed, or is about to: the request that waits looks at it too, as will the next."""
-        entry, _ = self.quiet.pop(key)
+        entry, _ = self.idle.pop(key)
         self.entries[key] = entry
         # As if each request since had asked for it, as it did.
         partition.followers.mark_caught_up(self.replica_id, self.used_ms)
@@ -108,26 +108,26 @@ class Session:
             self.waiting_context.entries.append(entry)
             self.waiting.join(partition, entry.spec)
 
-    def disturb(self, key: Key) -> None:
+    def unpark(self, key: FetchKey) -> None:
         """The client asks for something else of the partition, quiet or not."""
-        found = self.quiet.get(key)
+        found = self.idle.get(key)
         if found is not None:
             del found[1].delayed.watchers[self]
             self.on_partition_change(found[1], key)
 
     def end(self) -> None:
         """The session is used no more."""
-        for _, partition in self.quiet.values():
+        for _, partition in self.idle.values():
             del partition.delayed.watchers[self]
-        self.quiet = {}
+        self.idle = {}
 
 
 class FetchContext(NamedTuple):
     """One request: the partitions to look at, and the session it belongs to (None: none, or one that may be made when
     it is answered)."""
 
-    entries: list[Entry]
-    session: Session | None = None
+    entries: list[CachedPartition]
+    session: FetchSession | None = None
     wants_session: bool = False
 
 
@@ -139,7 +139,7 @@ class FetchSessionCache:
     """
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -161,12 +161,12 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.id)
         _update(session, request, version)
         session.used_ms = now_ms
-        if not session.entries and not session.quiet:
+        if not session.entries and not session.idle:
             del self._sessions[session.id]
             return FetchContext([])
         return FetchContext(list(session.entries.values()), session)
 
-    def _checked(self, request: m.FetchRequest, version: int) -> Session:
+    def _checked(self, request: m.FetchRequest, version: int) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
@@ -192,7 +192,7 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         random: Random,
         now_ms: float,
-    ) -> tuple[int, list[tuple[Entry, FetchData]]]:
+    ) -> tuple[int, list[tuple[CachedPartition, FetchData]]]:
         """The session id to answer with, and the partitions that belong into the answer."""
         pairs = list(zip(context.entries, found, strict=True))
         session = context.session
@@ -203,11 +203,11 @@ class FetchSessionCache:
             if session is None:
                 return NO_SESSION, pairs
             for entry, data in pairs:
-                entry.is_news(data, remember=True)
+                entry.has_changed(data, remember=True)
                 session.entries[_key(entry, uses_topic_ids)] = entry
             return session.id, pairs
-        session.waits_no_longer()
-        news = [pair for pair in pairs if pair[0].is_news(pair[1], remember=True)]
+        session.end_wait()
+        news = [pair for pair in pairs if pair[0].has_changed(pair[1], remember=True)]
         for entry, data in news:
             if data.records:
                 # Next time the others come first.
@@ -216,13 +216,15 @@ class FetchSessionCache:
                     session.entries[key] = entry
         return session.id, news
 
-    def _new(self, slots: int, replica_id: int, uses_topic_ids: bool, random: Random, now_ms: float) -> Session | None:
+    def _new(
+        self, slots: int, replica_id: int, uses_topic_ids: bool, random: Random, now_ms: float
+    ) -> FetchSession | None:
         if len(self._sessions) >= slots and not self._evict(replica_id >= 0, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + random.randrange(_EPOCH_MAX)
-        session = self._sessions[session_id] = Session(session_id, replica_id, uses_topic_ids, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, replica_id, uses_topic_ids, now_ms)
         return session
 
     def _evict(self, for_follower: bool, now_ms: float) -> bool:
@@ -237,14 +239,14 @@ class FetchSessionCache:
         return False
 
 
-def _key(entry: Entry, uses_topic_ids: bool) -> Key:
+def _key(entry: CachedPartition, uses_topic_ids: bool) -> FetchKey:
     return (entry.topic_id if uses_topic_ids else entry.topic, entry.index)
 
 
-def _entries(request: m.FetchRequest, version: int) -> dict[Key, Entry]:
+def _entries(request: m.FetchRequest, version: int) -> dict[FetchKey, CachedPartition]:
     """The partitions that the request itself carries; of a partition named twice the last one counts."""
     by_id = version >= TOPIC_IDS_SINCE
-    entries: dict[Key, Entry] = {}
+    entries: dict[FetchKey, CachedPartition] = {}
     for topic in request.topics:
         name: Hashable = topic.topic_id if by_id else topic.topic
         for part in topic.partitions:
@@ -256,14 +258,14 @@ def _entries(request: m.FetchRequest, version: int) -> dict[Key, Entry]:
                 part.last_fetched_epoch,
                 part.high_watermark,
             )
-            entries[(name, part.partition)] = Entry(topic.topic_id, topic.topic, part.partition, spec)
+            entries[(name, part.partition)] = CachedPartition(topic.topic_id, topic.topic, part.partition, spec)
     return entries
 
 
-def _update(session: Session, request: m.FetchRequest, version: int) -> None:
+def _update(session: FetchSession, request: m.FetchRequest, version: int) -> None:
     """Takes over what the request changes."""
     for key, entry in _entries(request, version).items():
-        session.disturb(key)
+        session.unpark(key)
         known = session.entries.get(key)
         if known is None:
             session.entries[key] = entry
@@ -276,5 +278,5 @@ def _update(session: Session, request: m.FetchRequest, version: int) -> None:
     for topic in request.forgotten_topics_data:
         name: Hashable = topic.topic_id if by_id else topic.topic
         for index in topic.partitions:
-            session.disturb((name, index))
+            session.unpark((name, index))
             session.entries.pop((name, index), None)

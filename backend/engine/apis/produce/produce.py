@@ -17,8 +17,8 @@ from backend.engine.apis.produce.produce_append import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     INLINE_BYTES_MAX,
-    Spending,
-    Work,
+    RequestCost,
+    ValidationWork,
     append_within,
     carry_out,
     may_be_large,
@@ -90,7 +90,7 @@ class ProduceServices(Protocol):
     replica_manager: ReplicaManager
     transaction_verifier: TransactionVerifier
     metrics: BrokerMetrics
-    produce_turns: ProduceQueue
+    produce_queue: ProduceQueue
     large_batches: tasks.Lock
 
 
@@ -99,17 +99,17 @@ def produce(
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | tasks.Task[m.ProduceResponse | None] | None:
     """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
     request.topic_data = without_repeats(request.topic_data)
-    turns = services.produce_turns
+    queue = services.produce_queue
     if request.transactional_id is None:
         if _has_transactional_records(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif services.replica_manager.config.transaction_partition_verification_enable:
         by_id = context.api_version >= TOPIC_IDS_SINCE
-        if turns.busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):
-            return turns.take(context.connection_id, lambda: _confirm_and_append(services, context, request))
+        if queue.is_busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):
+            return queue.append_in_turn(context.connection_id, lambda: _confirm_and_append(services, context, request))
     appending = _Appending(services, context, request, {})
-    if turns.busy(context.connection_id) or not appending.go_on():
-        return turns.take(context.connection_id, appending.finish)
+    if queue.is_busy(context.connection_id) or not appending.go_on():
+        return queue.append_in_turn(context.connection_id, appending.finish)
     return appending.answer()
 
 
@@ -131,7 +131,7 @@ class _Appending:
         services: ProduceServices,
         context: RequestContext,
         request: m.ProduceRequest,
-        unconfirmed: produce_verification.Refused,
+        unconfirmed: produce_verification.UnconfirmedPartitions,
     ) -> None:
         self._services = services
         self._context = context
@@ -141,8 +141,8 @@ class _Appending:
         self._rows: list[_Row] = []
         self._required: Required = []
         self._refused = False
-        self._running: Generator[Work, ValidatedBatch | None, None] | None = None
-        self._work: Work = None
+        self._running: Generator[ValidationWork, ValidatedBatch | None, None] | None = None
+        self._work: ValidationWork = None
 
     def go_on(self) -> bool:
         """Appends on the loop; whether that was all. If not, `finish` goes on."""
@@ -172,25 +172,25 @@ class _Appending:
             except StopIteration:
                 return self.answer()
 
-    def _append_all(self) -> Generator[Work, ValidatedBatch | None, None]:
+    def _append_all(self) -> Generator[ValidationWork, ValidatedBatch | None, None]:
         services, version = self._services, self._context.api_version
         rows = self._rows
-        spending = Spending(services.ports.clock.monotonic_ms)
+        cost = RequestCost(services.ports.clock.monotonic_ms)
         for topic in self._request.topic_data:
             name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
             answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
             self._response.responses.append(answers)
             for part in topic.partition_data:
-                row = yield from self._append(name, part, spending)
+                row = yield from self._append(name, part, cost)
                 self._refused = self._refused or row.error_code != 0
                 answers.partition_responses.append(row)
                 rows.append(row)
-                if spending.turn_is_over():
+                if cost.slice_is_over():
                     yield None
 
     def _append(
-        self, topic: str | None, part: m.ProduceRequest.TopicData.PartitionData, spending: Spending
-    ) -> Generator[Work, ValidatedBatch | None, _Row]:
+        self, topic: str | None, part: m.ProduceRequest.TopicData.PartitionData, cost: RequestCost
+    ) -> Generator[ValidationWork, ValidatedBatch | None, _Row]:
         services, context, acks = self._services, self._context, self._request.acks
         try:
             partition = _partition(services, context, acks, topic, part.index)
@@ -200,10 +200,10 @@ class _Appending:
         except KafkaError as error:
             return _not_appended(services, context, topic, part.index, part.records, error)
         try:
-            info = yield from append_within(services, spending, partition, records, acks)
+            info = yield from append_within(services, cost, partition, records, acks)
         except KafkaError as error:
             row = _not_appended(services, context, topic, part.index, part.records, error)
-            row.log_start_offset = _start_told(partition, error)
+            row.log_start_offset = _log_start_beside(partition, error)
             return row
         if acks == ALL:
             self._required.append((len(self._rows), partition, info.last_offset + 1))
@@ -231,7 +231,7 @@ class _Appending:
             return None
         if not self._required:
             return response
-        return _acknowledged(services, request, response, self._rows, self._required)
+        return _when_acknowledged(services, request, response, self._rows, self._required)
 
 
 def _has_transactional_records(request: m.ProduceRequest) -> bool:
@@ -261,7 +261,7 @@ def _refuse_all(request: m.ProduceRequest, code: ErrorCode) -> m.ProduceResponse
     return response
 
 
-def _acknowledged(
+def _when_acknowledged(
     services: ProduceServices,
     request: m.ProduceRequest,
     response: m.ProduceResponse,
@@ -345,7 +345,7 @@ def _refused(index: int, error: KafkaError) -> _Row:
     return row
 
 
-def _start_told(partition: Partition, error: KafkaError) -> int:
+def _log_start_beside(partition: Partition, error: KafkaError) -> int:
     """The log's start, which Kafka tells beside an error unless it takes the error for the partition's own."""
     return -1 if error.code in _WITHOUT_START else partition.log.log_start_offset
 
@@ -415,7 +415,7 @@ def produce_by_fast_path(
     services.metrics.all_topics.totalproducerequests += 1
     _count(services.metrics, name, info)
     if request.acks == ALL:
-        return _acknowledged_on_fast_path(services, request, partition, info)
+        return _when_acknowledged_on_fast_path(services, request, partition, info)
     return (encode_single_batch(request, info.first_offset, info.log_append_time_ms, info.log_start_offset),)
 
 
@@ -423,10 +423,10 @@ def _header(request: SingleBatchProduce) -> RequestHeader:
     return RequestHeader(API_KEY, request.version, request.correlation_id, request.client_id)
 
 
-def _acknowledged_on_fast_path(
+def _when_acknowledged_on_fast_path(
     services: ProduceServices, request: SingleBatchProduce, partition: Partition, info: AppendInfo
 ) -> Sequence[Chunk] | Deferred:
-    """As `_acknowledged`."""
+    """As `_when_acknowledged`."""
     deferred: Deferred | None = None
     made: Sequence[Chunk] | None = None
 
@@ -453,7 +453,7 @@ def _refused_alone(
     error: KafkaError,
 ) -> m.ProduceResponse:
     row = _not_appended(services, context, topic, request.partition, request.records, error)
-    row.log_start_offset = _start_told(partition, error)
+    row.log_start_offset = _log_start_beside(partition, error)
     answers = m.ProduceResponse.Responses(partition_responses=[row])
     if request.version < TOPIC_IDS_SINCE:
         answers.name = topic

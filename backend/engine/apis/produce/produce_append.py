@@ -24,31 +24,31 @@ INLINE_BYTES_MAX: Final = 4 * 1024 * 1024
 # 394 kB of zstd can hold 12 GB.
 REQUEST_BYTES_MAX: Final = 512 * 1024 * 1024
 # Time on the loop before others have a turn.
-TURN_MS: Final = 20.0
+SLICE_MS: Final = 20.0
 # Byte 22 of a batch is the low byte of its attributes; its last three bits name the codec.
 ATTRIBUTES_AT: Final = 22
 CODEC_MASK: Final = 7
 
 # What has to be done next elsewhere; None: others are to have a turn.
-Work = Callable[[], ValidatedBatch] | None
+ValidationWork = Callable[[], ValidatedBatch] | None
 # Appends some batches: it yields work, is sent what that gave (or thrown its KafkaError), and returns the infos.
-Appends = Generator[Work, ValidatedBatch | None, AppendInfo]
+AppendSteps = Generator[ValidationWork, ValidatedBatch | None, AppendInfo]
 
 
-class Spending:
+class RequestCost:
     """What one request has cost so far."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._turn_ends_ms = monotonic_ms() + TURN_MS
+        self._slice_ends_ms = monotonic_ms() + SLICE_MS
         self.bytes_left = REQUEST_BYTES_MAX
 
-    def turn_is_over(self) -> bool:
+    def slice_is_over(self) -> bool:
         """Whether others are to have a turn; the next one begins with this."""
         now_ms = self._monotonic_ms()
-        if now_ms < self._turn_ends_ms:
+        if now_ms < self._slice_ends_ms:
             return False
-        self._turn_ends_ms = now_ms + TURN_MS
+        self._slice_ends_ms = now_ms + SLICE_MS
         return True
 
 
@@ -70,19 +70,19 @@ class ProduceAppendServices(Protocol):
 
 
 def append_within(
-    services: ProduceAppendServices, spending: Spending, partition: Partition, records: memoryview, acks: int
-) -> Appends:
+    services: ProduceAppendServices, cost: RequestCost, partition: Partition, records: memoryview, acks: int
+) -> AppendSteps:
     """Appends one batch. KafkaError as `Partition.append`, and MESSAGE_TOO_LARGE for what the request may not hold."""
-    inline = min(INLINE_BYTES_MAX, spending.bytes_left)
+    inline = min(INLINE_BYTES_MAX, cost.bytes_left)
     try:
         info = partition.append(records, acks=acks, decompressed_bytes_max=inline)
     except KafkaError as error:
         if not may_be_large(error, records):
             raise
     else:
-        spending.bytes_left -= info.decompressed_bytes
+        cost.bytes_left -= info.decompressed_bytes
         return info
-    bytes_max = min(DECOMPRESSED_BYTES_MAX, spending.bytes_left)
+    bytes_max = min(DECOMPRESSED_BYTES_MAX, cost.bytes_left)
     log = partition.log
     work = partial(
         validate_produced,
@@ -98,12 +98,12 @@ def append_within(
         batch = yield work
     except KafkaError as error:
         # What is refused has cost as much as it could.
-        spending.bytes_left -= bytes_max
+        cost.bytes_left -= bytes_max
         if bytes_max < DECOMPRESSED_BYTES_MAX and may_be_large(error, records):
             raise _holds_too_much() from None
         raise
     assert batch is not None
-    spending.bytes_left -= batch.decompressed_bytes
+    cost.bytes_left -= batch.decompressed_bytes
     return partition.append_validated(batch, acks=acks)
 
 
@@ -114,7 +114,7 @@ def _holds_too_much() -> KafkaError:
     )
 
 
-async def carry_out(services: ProduceAppendServices, work: Work) -> ValidatedBatch | None:
+async def carry_out(services: ProduceAppendServices, work: ValidationWork) -> ValidatedBatch | None:
     """What the work gives. Raises its KafkaError."""
     if work is None:
         await tasks.sleep_ms(0)

@@ -26,7 +26,7 @@ from backend.tiering.ids import TopicPartition
 ADDED_BY_LEADER_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11
 
-Refused = Mapping[TopicPartition, KafkaError]
+UnconfirmedPartitions = Mapping[TopicPartition, KafkaError]
 Answer = m.ProduceResponse | None
 # What clients may not know how to retry becomes an error that has them try again without new metadata.
 _TRY_AGAIN: Final = frozenset(
@@ -161,11 +161,11 @@ class ProduceQueue:
     def __init__(self) -> None:
         self._last: dict[int, tasks.Future[None]] = {}
 
-    def busy(self, connection_id: int) -> bool:
+    def is_busy(self, connection_id: int) -> bool:
         """Whether a request of this connection has not been appended yet."""
         return connection_id in self._last
 
-    def take(
+    def append_in_turn(
         self, connection_id: int, append: Callable[[], Awaitable[Answer | tasks.Future[m.ProduceResponse]]]
     ) -> tasks.Task[Answer]:
         """Appends when all earlier ones of the connection have; the answer comes once that is acknowledged."""

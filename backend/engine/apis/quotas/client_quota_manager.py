@@ -34,7 +34,7 @@ BUCKETS_MAX: Final = 10_000
 # Kafka forgets a client that has been silent for so long.
 FORGET_AFTER_MS: Final = 3_600_000
 
-Limits = Mapping[QuotaEntity, float]
+LimitByEntity = Mapping[QuotaEntity, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class QuotaWindows:
         )
 
 
-class Share(NamedTuple):
+class SharedLimit(NamedTuple):
     """A limit and who shares it; an empty name stands for all."""
 
-    limit: float
+    rate: float
     user: str
     client_id: str
 
 
-def share_of(limits: Limits, user: str, client_id: str) -> Share | None:
+def limit_for(limits: LimitByEntity, user: str, client_id: str) -> SharedLimit | None:
     """The most specific limit that is for this client, None when there is none (order of DefaultQuotaCallback)."""
     for user_name, client_name, sharing in (
         (user, client_id, (user, client_id)),
@@ -80,18 +80,18 @@ def share_of(limits: Limits, user: str, client_id: str) -> Share | None:
             parts.append((USER, user_name))
         limit = limits.get(tuple(parts)) if parts else None
         if limit is not None:
-            return Share(limit, *sharing)
+            return SharedLimit(limit, *sharing)
     return None
 
 
-def address_limit(limits: Limits, host: str) -> float | None:
+def address_limit(limits: LimitByEntity, host: str) -> float | None:
     """New connections a second that one address may make."""
     own = limits.get(((IP, host),))
     return limits.get(((IP, None),)) if own is None else own
 
 
 @dataclass(slots=True)
-class _Used:
+class _ClientUsage:
     """One client's use of one kind of quota."""
 
     rate: WindowedRate
@@ -107,9 +107,9 @@ class ClientQuotaManager:
         self._windows = windows
         self._source: Map[QuotaEntity, Map[str, float]] = Map()
         self._limits: dict[str, dict[QuotaEntity, float]] = {}
-        self._used: OrderedDict[tuple[str, str, str], _Used] = OrderedDict()
+        self._used: OrderedDict[tuple[str, str, str], _ClientUsage] = OrderedDict()
 
-    def _limits_of(self, image: MetadataImage, key: str) -> Limits:
+    def _limits_of(self, image: MetadataImage, key: str) -> LimitByEntity:
         if image.client_quotas is not self._source:
             self._source = image.client_quotas
             self._limits = {}
@@ -118,11 +118,11 @@ class ClientQuotaManager:
                     self._limits.setdefault(name, {})[entity] = value
         return self._limits.get(key, {})
 
-    def _use(self, key: str, user: str, client_id: str, now_ms: float) -> _Used:
+    def _use(self, key: str, user: str, client_id: str, now_ms: float) -> _ClientUsage:
         name = (key, user, client_id)
         used = self._used.get(name)
         if used is None:
-            used = self._used[name] = _Used(WindowedRate(self._windows.clients), now_ms)
+            used = self._used[name] = _ClientUsage(WindowedRate(self._windows.clients), now_ms)
             oldest = next(iter(self._used.values()))
             if len(self._used) > BUCKETS_MAX or now_ms - oldest.seen_ms > FORGET_AFTER_MS:
                 self._used.popitem(last=False)
@@ -133,63 +133,63 @@ class ClientQuotaManager:
 
     # Bytes
 
-    def bytes_passed(
+    def record_bytes(
         self, image: MetadataImage, kind: ByteKind, user: str, client_id: str, size_bytes: int, now_ms: float
     ) -> int:
         """Counts bytes; for how long the client must wait then."""
-        share = share_of(self._limits_of(image, kind), user, client_id)
-        if share is None:
+        limit = limit_for(self._limits_of(image, kind), user, client_id)
+        if limit is None:
             return 0
-        used = self._use(kind, share.user, share.client_id, now_ms)
+        used = self._use(kind, limit.user, limit.client_id, now_ms)
         used.rate.record(size_bytes, now_ms)
-        used.throttled_ms = used.rate.throttle_ms(share.limit, now_ms)
+        used.throttled_ms = used.rate.throttle_ms(limit.rate, now_ms)
         return used.throttled_ms
 
-    def take_back(
+    def refund_bytes(
         self, image: MetadataImage, kind: ByteKind, user: str, client_id: str, size_bytes: int, now_ms: float
     ) -> None:
         """The bytes counted last were not sent after all."""
-        share = share_of(self._limits_of(image, kind), user, client_id)
-        if share is not None:
-            self._use(kind, share.user, share.client_id, now_ms).rate.record(-size_bytes, now_ms)
+        limit = limit_for(self._limits_of(image, kind), user, client_id)
+        if limit is not None:
+            self._use(kind, limit.user, limit.client_id, now_ms).rate.record(-size_bytes, now_ms)
 
     def fetch_bytes_max(self, image: MetadataImage, user: str, client_id: str) -> int | None:
         """What fits into all but one windows, so that a single answer is never the reason to wait; None: no limit."""
-        share = share_of(self._limits_of(image, CONSUMER_BYTE_RATE), user, client_id)
-        if share is None:
+        limit = limit_for(self._limits_of(image, CONSUMER_BYTE_RATE), user, client_id)
+        if limit is None:
             return None
         windows = self._windows.clients
-        return int(share.limit * max(1, windows.count - 1) * windows.size_ms / 1000)
+        return int(limit.rate * max(1, windows.count - 1) * windows.size_ms / 1000)
 
     # Time
 
-    def time_spent(self, image: MetadataImage, user: str, client_id: str, spent_ms: float, now_ms: float) -> int:
+    def record_time(self, image: MetadataImage, user: str, client_id: str, spent_ms: float, now_ms: float) -> int:
         """Counts time on the loop's thread, of which 100 % is a second a second; waits are at most one window long."""
-        share = share_of(self._limits_of(image, REQUEST_PERCENTAGE), user, client_id)
-        if share is None:
+        limit = limit_for(self._limits_of(image, REQUEST_PERCENTAGE), user, client_id)
+        if limit is None:
             return 0
-        used = self._use(REQUEST_PERCENTAGE, share.user, share.client_id, now_ms)
+        used = self._use(REQUEST_PERCENTAGE, limit.user, limit.client_id, now_ms)
         used.rate.record(spent_ms / 10.0, now_ms)
-        used.throttled_ms = min(used.rate.throttle_ms(share.limit, now_ms), self._windows.clients.size_ms)
+        used.throttled_ms = min(used.rate.throttle_ms(limit.rate, now_ms), self._windows.clients.size_ms)
         return used.throttled_ms
 
     # Mutations of the controller
 
-    def mutate(
+    def record_mutations(
         self, image: MetadataImage, user: str, client_id: str, partitions: int, now_ms: float, *, strict: bool
     ) -> int:
         """Takes permits for partitions to be made or deleted. Above 0: for how long there are too few.
 
         `strict` takes none then: the mutation must be refused (KIP-599); else it goes on and the client waits after it.
         """
-        share = share_of(self._limits_of(image, CONTROLLER_MUTATION_RATE), user, client_id)
-        if share is None:
+        limit = limit_for(self._limits_of(image, CONTROLLER_MUTATION_RATE), user, client_id)
+        if limit is None:
             return 0
-        used = self._use(CONTROLLER_MUTATION_RATE, share.user, share.client_id, now_ms)
+        used = self._use(CONTROLLER_MUTATION_RATE, limit.user, limit.client_id, now_ms)
         bucket = used.bucket
         if bucket is None:
-            bucket = used.bucket = TokenBucket(self._windows.controller, share.limit, now_ms)
-        bucket.set_rate(share.limit, now_ms)
+            bucket = used.bucket = TokenBucket(self._windows.controller, limit.rate, now_ms)
+        bucket.set_rate(limit.rate, now_ms)
         used.throttled_ms = bucket.throttle_ms(now_ms) if strict else 0
         if not used.throttled_ms:
             used.rate.record(partitions, now_ms)

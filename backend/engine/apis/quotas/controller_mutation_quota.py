@@ -39,7 +39,7 @@ class Admission(Generic[K]):
     refused: set[K]
     throttle_ms: int = 0
 
-    def give_back(self, failed: Set[K]) -> None:
+    def refund(self, failed: Set[K]) -> None:
         """What the controller refused has changed nothing, so it counts for nothing."""
         for key in failed - self.refused:
             if partitions := self.partitions.get(key, 0):
@@ -75,4 +75,6 @@ def admit(
 def _take(services: ControllerMutationQuotaServices, context: RequestContext, partitions: int, *, strict: bool) -> int:
     now_ms = services.ports.clock.monotonic_ms()
     image = services.metadata.image
-    return services.client_quotas.mutate(image, context.user, context.client_id, partitions, now_ms, strict=strict)
+    return services.client_quotas.record_mutations(
+        image, context.user, context.client_id, partitions, now_ms, strict=strict
+    )

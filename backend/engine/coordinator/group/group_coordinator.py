@@ -67,9 +67,9 @@ class GroupCoordinator:
         ports: Ports,
         replica_manager: ReplicaManager,
         verifier: TransactionVerifier,
-        passed_over: UnreadableRecords | None = None,
+        unreadable_records: UnreadableRecords | None = None,
     ) -> None:
-        """`passed_over` notes the stored records that cannot be read."""
+        """`unreadable_records` notes the stored records that cannot be read."""
         self._ports = ports
         self._replicas = replica_manager
         self._shards = GroupShards(
@@ -78,7 +78,7 @@ class GroupCoordinator:
             loaded=self._loaded,
             lost=self._lost,
             append_timeout_ms=lambda: config.offsets_commit_timeout_ms,
-            passed_over=passed_over or UnreadableRecords(),
+            unreadable_records=unreadable_records or UnreadableRecords(),
         )
         self._stored = OffsetStore(config, ports.clock, self._shards)
         in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)

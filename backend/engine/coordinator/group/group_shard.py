@@ -148,15 +148,15 @@ class GroupShard(CoordinatorShard):
         if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
             self.groups.pop(entry.group.group_id, None)
 
-    async def load(self, passed_over: UnreadableRecords) -> int:
+    async def load(self, unreadable_records: UnreadableRecords) -> int:
         count = 0
-        async for batch in batches_of(self.partition.log, passed_over):
-            self._replay_batch(batch, passed_over)
+        async for batch in batches_of(self.partition.log, unreadable_records):
+            self._replay_batch(batch, unreadable_records)
             count += len(batch.records)
         self._forget_empty()
         return count
 
-    def _replay_batch(self, batch: LoadedBatch, passed_over: UnreadableRecords) -> None:
+    def _replay_batch(self, batch: LoadedBatch, unreadable_records: UnreadableRecords) -> None:
         header = batch.header
         if header.is_control:
             for record in batch.records:
@@ -168,7 +168,7 @@ class GroupShard(CoordinatorShard):
             try:
                 decoded = decode_record(record.key, record.value)
             except DecodeError as error:
-                passed_over.note(self.topic, self.index, record.offset, str(error))
+                unreadable_records.note(self.topic, self.index, record.offset, str(error))
                 continue
             if header.is_transactional and isinstance(decoded, OffsetRecord) and decoded.committed is not None:
                 self.apply_pending(

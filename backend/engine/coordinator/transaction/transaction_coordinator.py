@@ -62,9 +62,9 @@ class TransactionCoordinator:
         replica_manager: ReplicaManager,
         producer_ids: ProducerIdManager,
         send_to_broker: SendToBroker,
-        passed_over: UnreadableRecords | None = None,
+        unreadable_records: UnreadableRecords | None = None,
     ) -> None:
-        """`passed_over` notes the stored records that cannot be read."""
+        """`unreadable_records` notes the stored records that cannot be read."""
         self._clock = clock
         self._replicas = replica_manager
         self._producer_ids = producer_ids
@@ -74,7 +74,7 @@ class TransactionCoordinator:
             loaded=self._loaded,
             lost=lambda shard: None,
             append_timeout_ms=lambda: OWN_STORE_TIMEOUT_MS,
-            passed_over=passed_over or UnreadableRecords(),
+            unreadable_records=unreadable_records or UnreadableRecords(),
         )
         self._markers = TransactionMarkers(send_to_broker, lambda: replica_manager.image)
 

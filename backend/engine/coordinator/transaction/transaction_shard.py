@@ -52,16 +52,16 @@ class TransactionShard(CoordinatorShard):
         """The epoch by which brokers that write its markers recognize this coordinator."""
         return self.leader_epoch
 
-    async def load(self, passed_over: UnreadableRecords) -> int:
+    async def load(self, unreadable_records: UnreadableRecords) -> int:
         count = 0
-        async for batch in batches_of(self.partition.log, passed_over):
+        async for batch in batches_of(self.partition.log, unreadable_records):
             if batch.header.is_control:
                 continue
             for record in batch.records:
                 try:
                     self._replay(decode_transaction(record.key, record.value))
                 except DecodeError as error:
-                    passed_over.note(self.topic, self.index, record.offset, str(error))
+                    unreadable_records.note(self.topic, self.index, record.offset, str(error))
             count += len(batch.records)
         return count
 

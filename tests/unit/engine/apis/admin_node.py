@@ -78,7 +78,7 @@ class AdminNode:
         try:
             outcome = api.handler(self.services, context, request)
             if isinstance(outcome, GeneratorType):
-                outcome = await self.services.turns.do(outcome)
+                outcome = await self.services.time_slicer.do(outcome)
             return outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
             return error_answer(api, request, version, error.code, error.message)

@@ -15,7 +15,7 @@ from backend.engine.replica.fetchers.fetch_session_handler import FetchRequestDa
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
-Key = tuple[bytes, int]
+FetchKey = tuple[bytes, int]
 VERSION = 17
 TOPIC = bytes(15) + b"\x07"
 

@@ -15,8 +15,8 @@ from backend.engine.config import (
     WITHOUT_EFFECT,
     BrokerConfig,
     ConfigError,
-    Scope,
-    Source,
+    ConfigSource,
+    UpdateMode,
     format_properties,
     parse_properties,
     resolve_broker,
@@ -69,7 +69,12 @@ def test_broker_settings_have_kafkas_types_defaults_and_scopes() -> None:
         if name in NOT_LISTED_BY_KAFKA:
             continue
         row = theirs[name]
-        ours = (setting.type.name, setting.text(setting.default), setting.scope is Scope.READ_ONLY, setting.sensitive)
+        ours = (
+            setting.type.name,
+            setting.text(setting.default),
+            setting.scope is UpdateMode.READ_ONLY,
+            setting.sensitive,
+        )
         read_only = True if name in FIXED_HERE else row["read_only"]
         assert ours == (row["type"], row["default"], read_only, row["sensitive"]), name
 
@@ -150,32 +155,32 @@ def test_the_flag_of_kip_1023_resolves_per_broker_over_cluster_over_file_over_de
     setting = BROKER_SETTINGS["follower.fetch.last.tiered.offset.enable"]
     name = setting.name
     found = resolve_broker(setting, broker={name: "false"}, cluster={name: "true"}, static={name: "true"})
-    assert (found.value, found.source) == ("false", Source.DYNAMIC_BROKER_CONFIG)
+    assert (found.value, found.source) == ("false", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert [place.source for place in found.synonyms] == [
-        Source.DYNAMIC_BROKER_CONFIG,
-        Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
-        Source.STATIC_BROKER_CONFIG,
-        Source.DEFAULT_CONFIG,
+        ConfigSource.DYNAMIC_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        ConfigSource.STATIC_BROKER_CONFIG,
+        ConfigSource.DEFAULT_CONFIG,
     ]
     assert resolve_broker(setting, broker={}, cluster={name: "true"}, static={}).value == "true"
     untouched = resolve_broker(setting, broker={}, cluster={}, static={})
-    assert (untouched.value, untouched.source) == ("false", Source.DEFAULT_CONFIG)
+    assert (untouched.value, untouched.source) == ("false", ConfigSource.DEFAULT_CONFIG)
 
 
 def test_a_topic_takes_its_brokers_default_in_its_own_unit() -> None:
-    def retention(topic: dict[str, str], static: dict[str, str]) -> tuple[str | None, Source]:
+    def retention(topic: dict[str, str], static: dict[str, str]) -> tuple[str | None, ConfigSource]:
         found = resolve_topic(
             TOPIC_SETTINGS["retention.ms"],
             topic=topic, broker={}, cluster={}, static=static, broker_settings=BROKER_SETTINGS,
         )  # fmt: skip
         return found.value, found.source
 
-    assert retention({}, {}) == ("604800000", Source.DEFAULT_CONFIG)
+    assert retention({}, {}) == ("604800000", ConfigSource.DEFAULT_CONFIG)
     # Kafka looks for a source under the main name, log.retention.ms, and finds none (ConfigHelper.configSynonyms).
-    assert retention({}, {"log.retention.hours": "2"}) == ("7200000", Source.DEFAULT_CONFIG)
+    assert retention({}, {"log.retention.hours": "2"}) == ("7200000", ConfigSource.DEFAULT_CONFIG)
     assert retention({}, {"log.retention.hours": "2", "log.retention.minutes": "3"})[0] == "180000"
     assert retention({}, {"log.retention.hours": "-1"})[0] == "-1"
-    assert retention({"retention.ms": "5"}, {"log.retention.hours": "2"}) == ("5", Source.DYNAMIC_TOPIC_CONFIG)
+    assert retention({"retention.ms": "5"}, {"log.retention.hours": "2"}) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 def test_a_topics_synonyms_go_on_from_the_main_one_as_they_were_written() -> None:
@@ -185,9 +190,9 @@ def test_a_topics_synonyms_go_on_from_the_main_one_as_they_were_written() -> Non
         broker_settings=BROKER_SETTINGS,
     )  # fmt: skip
     assert [(one.name, one.value, one.source) for one in found.synonyms] == [
-        ("retention.ms", "5", Source.DYNAMIC_TOPIC_CONFIG),
-        ("log.retention.ms", "100000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        ("log.retention.hours", "168", Source.DEFAULT_CONFIG),
+        ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ("log.retention.ms", "100000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
     ]
 
 

@@ -121,7 +121,7 @@ class HandlerChannel:
         try:
             outcome = api.handler(self._node.services, context, received)
             if isinstance(outcome, GeneratorType):
-                outcome = await self._node.services.turns.do(outcome)
+                outcome = await self._node.services.time_slicer.do(outcome)
             answer = outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
             refused = error_answer(api, received, version, error.code, error.message)

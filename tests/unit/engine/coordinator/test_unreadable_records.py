@@ -51,7 +51,7 @@ def test_groups_are_loaded_though_records_cannot_be_read(tmp_path: Path, caplog:
         await nodes.pass_ms(100)
         assert await client.committed("orders") == 43
         assert await client.heartbeat() == 0
-        assert nodes.node(1).metrics.passed_over.counts == {OFFSETS_TOPIC: count}
+        assert nodes.node(1).metrics.unreadable_records.counts == {OFFSETS_TOPIC: count}
 
     with caplog.at_level(logging.WARNING):
         run(tmp_path, play)
@@ -71,7 +71,7 @@ def test_transactions_are_loaded_though_records_cannot_be_read(tmp_path: Path) -
         await nodes.restart(1)
         await nodes.pass_ms(1_000)
         assert await client.end(commit=True) == 0
-        assert nodes.node(1).metrics.passed_over.counts[TRANSACTIONS_TOPIC] >= 2
+        assert nodes.node(1).metrics.unreadable_records.counts[TRANSACTIONS_TOPIC] >= 2
 
     transaction_nodes.run(tmp_path, play)
 

@@ -12,7 +12,7 @@ def taken(protected: str | None, **listeners: int) -> ConnectionQuotas:
     slots = ConnectionQuotas(protected)
     for name, count in listeners.items():
         for _ in range(count):
-            slots.take(name, "here")
+            slots.acquire(name, "here")
     return slots
 
 
@@ -30,9 +30,9 @@ def test_who_goes_makes_room_for_those_who_look() -> None:
     slots = taken(None, A=2)
     looked: list[bool] = []
     slots.on_free.append(lambda: looked.append(slots.is_free("A", ConnectionLimits(total=2))))
-    slots.give("A", "here")
+    slots.release("A", "here")
     assert looked == [True]
-    slots.give("A", "here")
+    slots.release("A", "here")
     assert not slots.of_host
     assert slots.total == 0
 

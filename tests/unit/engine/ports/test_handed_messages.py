@@ -106,7 +106,7 @@ def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
     async def play(client: Taker, server: Taker) -> None:
         message = asked()
         client.connection.send(framed(b"before"))
-        client.near.hand(message)
+        client.near.send_message(message)
         client.connection.send(framed(b"after"))
         assert server.log == []
         await server.have(2)
@@ -119,15 +119,15 @@ def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
 def test_a_message_comes_at_once_unless_something_came_before_or_nobody_reads() -> None:
     async def play(client: Taker, server: Taker) -> None:
         messages = [answered(b"") for _ in range(3)]
-        client.near.hand(messages[0])
+        client.near.send_message(messages[0])
         assert server.log == [messages[0]]
         client.connection.send(framed(b"frame"))
-        client.near.hand(messages[1])
+        client.near.send_message(messages[1])
         assert server.log == [messages[0]]
         await asyncio.sleep(0)
         assert server.log == [messages[0], b"frame", messages[1]]
         server.connection.pause_reading()
-        client.near.hand(messages[2])
+        client.near.send_message(messages[2])
         await asyncio.sleep(0)
         assert len(server.log) == 3
         server.connection.resume_reading()
@@ -141,7 +141,7 @@ def test_what_one_end_raises_is_logged_there_and_the_other_goes_on() -> None:
     async def play(client: Taker, server: Taker) -> None:
         logged: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
-        client.near.hand(asked())
+        client.near.send_message(asked())
         assert [str(context["exception"]) for context in logged] == ["a bug"]
 
     run(play, server_type=Failing)
@@ -160,7 +160,7 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
                 seen.append(node.get())
                 if isinstance(message, LocalFetchRequest):
                     for end in accepted:
-                        end.near.hand(answered(b""))
+                        end.near.send_message(answered(b""))
                     seen.append(node.get())
 
         accepted: list[Named] = []
@@ -183,7 +183,7 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
             await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
         await asyncio.sleep(0)
         node.set("somebody else")
-        callers[0].near.hand(asked())
+        callers[0].near.send_message(asked())
         assert seen == ["leader", "follower 2", "leader"], "who waits hears at once"
         await asyncio.sleep(0)
         assert seen[3:] == ["follower 1"], "who asks now, in the next turn"
@@ -213,9 +213,9 @@ def test_messages_count_as_much_as_their_frames_about() -> None:
 def test_a_peer_that_does_not_read_is_not_served_further() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.pause_reading()
-        client.near.hand(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
+        client.near.send_message(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
         assert client.connection.output_bytes > OUTPUT_HIGH_BYTES
-        server.near.hand(asked())
+        server.near.send_message(asked())
         await asyncio.sleep(0)
         assert client.log == [], "it would ask for still more"
         server.connection.resume_reading()
@@ -230,8 +230,8 @@ def test_a_peer_that_does_not_read_is_not_served_further() -> None:
 def test_a_message_above_the_limit_ends_both_ends() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.limit_frames(1_000)
-        client.near.hand(asked())
-        client.near.hand(asked(partitions=100))
+        client.near.send_message(asked())
+        client.near.send_message(asked(partitions=100))
         assert isinstance(await server.closed, FrameTooLarge)
         assert len(server.log) == 1
         assert await client.closed is None
@@ -242,10 +242,10 @@ def test_a_message_above_the_limit_ends_both_ends() -> None:
 def test_nothing_comes_after_the_end() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.close()
-        client.near.hand(answered(b""))
-        client.near.hand(answered(b""))
+        client.near.send_message(answered(b""))
+        client.near.send_message(answered(b""))
         assert await client.closed is None
-        client.near.hand(answered(b""))
+        client.near.send_message(answered(b""))
         assert server.log == []
         assert client.connection.output_bytes == 0
 
@@ -264,11 +264,11 @@ def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_
         file = OsDisk().open(str(tmp_path / "log"), create=True)
         file.append([b"0123456789"])
         for records in (file.range(10, 0, ignored), [b"01234", b"56789"], memoryview(b"0123456789"), None):
-            server.near.hand(answered(records))
+            server.near.send_message(answered(records))
         assert [records_of(message) for message in client.log] == [b"0123456789"] * 3 + [None]
         cut = file.range(10, 0, ignored)
         file.truncate(5)
-        server.near.hand(answered(cut))
+        server.near.send_message(answered(cut))
         assert isinstance(await server.closed, FileUnreadable)
         assert await client.closed is None
         assert len(client.log) == 4

@@ -148,7 +148,7 @@ def test_a_prompt_future_tells_within_what_sets_it_and_an_error_stays_there() ->
             raise RuntimeError("a bug")
 
         answer: tasks.EagerFuture[int] = tasks.eager_future()
-        answer.tell(hear)
+        answer.add_callback(hear)
         answer.set_result(7)
         assert heard == [7]
         assert await answer == 7
@@ -165,7 +165,7 @@ def test_a_prompt_future_tells_of_an_exception_and_of_a_cancellation_later() -> 
         failed: tasks.EagerFuture[int] = tasks.eager_future()
         cancelled: tasks.EagerFuture[int] = tasks.eager_future()
         for one in (failed, cancelled):
-            one.tell(heard.append)
+            one.add_callback(heard.append)
         failed.set_exception(RuntimeError("no"))
         cancelled.cancel()
         assert heard == []

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from backend.engine.ports.time_slices import BUSY_TURN_MS, TURN_MS, Steps, TimeSlicer, Unfinished, in_parts
+from backend.engine.ports.time_slices import BUSY_SLICE_MS, SLICE_MS, Steps, TimeSlicer, Unfinished, in_parts
 
 T = TypeVar("T")
 
@@ -43,10 +43,10 @@ def test_what_ends_within_its_first_turn_is_not_waited_for() -> None:
 def test_what_takes_longer_goes_on_after_others_had_a_turn() -> None:
     async def main() -> tuple[str, int]:
         clock, turns_of_others = Clock(), 0
-        turns = TimeSlicer(clock)
-        begun = turns.begin(clock.work(105))
+        slicer = TimeSlicer(clock)
+        begun = slicer.begin(clock.work(105))
         assert isinstance(begun, Unfinished)
-        assert clock.now_ms == TURN_MS
+        assert clock.now_ms == SLICE_MS
 
         def other() -> None:
             nonlocal turns_of_others
@@ -55,25 +55,25 @@ def test_what_takes_longer_goes_on_after_others_had_a_turn() -> None:
 
         loop = asyncio.get_running_loop()
         loop.call_soon(other)
-        return await turns.finish(begun), turns_of_others
+        return await slicer.finish(begun), turns_of_others
 
     result, turns_of_others = run(main())
     assert result == "105"
-    assert turns_of_others >= 105 // TURN_MS
+    assert turns_of_others >= 105 // SLICE_MS
 
 
 def test_long_works_take_turns_and_new_ones_get_a_short_first_one() -> None:
     async def main() -> list[str]:
         clock = Clock()
         log: list[str] = []
-        turns = TimeSlicer(clock)
-        first = asyncio.create_task(turns.do(clock.work(200, log, "a")))
+        slicer = TimeSlicer(clock)
+        first = asyncio.create_task(slicer.do(clock.work(200, log, "a")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         before = clock.now_ms
-        assert isinstance(turns.begin(clock.work(200)), Unfinished)
-        assert clock.now_ms == before + BUSY_TURN_MS
-        await asyncio.gather(first, turns.do(clock.work(200, log, "b")))
+        assert isinstance(slicer.begin(clock.work(200)), Unfinished)
+        assert clock.now_ms == before + BUSY_SLICE_MS
+        await asyncio.gather(first, slicer.do(clock.work(200, log, "b")))
         return log
 
     log = run(main())
@@ -103,11 +103,11 @@ def test_a_coroutine_lets_others_have_a_turn() -> None:
             nonlocal others
             others += 1
 
-        pace = TimeSlicer(clock).pace()
+        time_slice = TimeSlicer(clock).time_slice()
         for _ in range(100):
             clock.now_ms += 1.0
             asyncio.get_running_loop().call_soon(other)
-            await pace.step()
+            await time_slice.step()
         return others
 
     assert run(main()) >= 80

@@ -12,7 +12,7 @@ import pytest
 
 from backend.engine.ports.network import Connection
 from backend.engine.ports.socket_network import SocketNetwork, SocketServer
-from backend.engine.ports.tls import ClientTls, ServerTls, Store, TlsSettings, TlsSettingsError
+from backend.engine.ports.tls import ClientTls, KeyStore, ServerTls, TlsSettings, TlsSettingsError
 from backend.engine.ports.tls_connection import TlsFailed
 from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 
@@ -20,19 +20,19 @@ AUTHORITY = Authority()
 BROKER = AUTHORITY.identity("broker")
 
 
-def pem_store(identity: Identity) -> Store:
-    return Store(setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem)
+def pem_store(identity: Identity) -> KeyStore:
+    return KeyStore(setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem)
 
 
-def trusting(authority: Authority | None) -> Store:
-    return Store(setting="ssl.truststore", type="PEM", certificates=None if authority is None else authority.pem)
+def trusting(authority: Authority | None) -> KeyStore:
+    return KeyStore(setting="ssl.truststore", type="PEM", certificates=None if authority is None else authority.pem)
 
 
-def settings(key: Store, trust: Store | None = None, **more: Any) -> TlsSettings:
+def settings(key: KeyStore, trust: KeyStore | None = None, **more: Any) -> TlsSettings:
     return TlsSettings(owner="Listener SSL", key_store=key, trust_store=trust or trusting(AUTHORITY), **more)
 
 
-NO_KEY = Store(setting="ssl.keystore")
+NO_KEY = KeyStore(setting="ssl.keystore")
 SERVER = settings(pem_store(BROKER))
 CLIENT = settings(NO_KEY)
 
@@ -191,7 +191,7 @@ def test_what_is_queued_goes_out_before_the_end() -> None:
 def test_a_key_file_with_a_password(tmp_path: Path) -> None:
     path = tmp_path / "broker.pem"
     path.write_text(BROKER.encrypted_key_pem + BROKER.certificate_pem)
-    store = Store(setting="ssl.keystore", type="PEM", location=str(path))
+    store = KeyStore(setting="ssl.keystore", type="PEM", location=str(path))
     play(settings(store, key_password=KEY_PASSWORD))
     with pytest.raises(TlsSettingsError, match=r"^Listener SSL: .*ssl\.key\.password$"):
         ServerTls(settings(store, key_password="wrong"))
@@ -200,7 +200,7 @@ def test_a_key_file_with_a_password(tmp_path: Path) -> None:
 
 
 def test_pem_text_that_lost_its_line_ends() -> None:
-    store = Store(
+    store = KeyStore(
         setting="ssl.keystore",
         type="PEM",
         certificates=BROKER.certificate_pem.replace("\n", " "),
@@ -212,17 +212,19 @@ def test_pem_text_that_lost_its_line_ends() -> None:
 @pytest.mark.parametrize("type", ["PKCS12", "JKS"])
 def test_pkcs12_stores_also_under_javas_default_name(tmp_path: Path, type: str) -> None:
     location = str(BROKER.write_pkcs12(tmp_path / "broker.p12"))
-    store = Store(setting="ssl.keystore", type=type, location=location, password=STORE_PASSWORD)
-    play(settings(store), settings(NO_KEY, Store(setting="t", type=type, location=location, password=STORE_PASSWORD)))
+    store = KeyStore(setting="ssl.keystore", type=type, location=location, password=STORE_PASSWORD)
+    play(
+        settings(store), settings(NO_KEY, KeyStore(setting="t", type=type, location=location, password=STORE_PASSWORD))
+    )
     with pytest.raises(TlsSettingsError, match="is not its password"):
-        ServerTls(settings(Store(setting="ssl.keystore", type=type, location=location, password="no")))
+        ServerTls(settings(KeyStore(setting="ssl.keystore", type=type, location=location, password="no")))
 
 
 def test_a_jks_store_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "broker.jks"
     path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     with pytest.raises(TlsSettingsError) as raised:
-        ServerTls(settings(Store(setting="ssl.keystore", location=str(path))))
+        ServerTls(settings(KeyStore(setting="ssl.keystore", location=str(path))))
     assert "is a JKS store, which only Java reads; convert it with keytool" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -231,15 +233,18 @@ def test_a_jks_store_is_refused_in_one_line(tmp_path: Path) -> None:
     ("tls", "words"),
     [
         (settings(NO_KEY), "has no certificate"),
-        (settings(Store(setting="ssl.keystore", type="PEM", location="/no/such.pem")), "/no/such.pem cannot be read"),
         (
-            settings(Store(setting="ssl.keystore", type="PEM", certificates="x", key="y")),
+            settings(KeyStore(setting="ssl.keystore", type="PEM", location="/no/such.pem")),
+            "/no/such.pem cannot be read",
+        ),
+        (
+            settings(KeyStore(setting="ssl.keystore", type="PEM", certificates="x", key="y")),
             "ssl.keystore.key holds no PEM",
         ),
-        (settings(Store(setting="ssl.keystore", type="PEM", certificates="x")), "without ssl.keystore.key"),
+        (settings(KeyStore(setting="ssl.keystore", type="PEM", certificates="x")), "without ssl.keystore.key"),
         (settings(pem_store(BROKER), trusting(None), client_auth="required"), "trusts nobody"),
         (
-            settings(Store(setting="k", type="PEM", certificates=AUTHORITY.pem, key=BROKER.key_pem)),
+            settings(KeyStore(setting="k", type="PEM", certificates=AUTHORITY.pem, key=BROKER.key_pem)),
             "key store or trust store cannot be used: KEY_VALUES_MISMATCH",
         ),
     ],

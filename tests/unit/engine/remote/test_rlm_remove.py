@@ -268,7 +268,7 @@ def test_a_forged_partition_is_passed_over_and_those_behind_it_are_removed(
             assert await remover.run_once()
             assert await remover.run_once()
             assert remote_files(tmp_path) == []
-            assert broker.tier.passed_over.counts == {"__remote_log_metadata": 1}
+            assert broker.tier.unreadable_records.counts == {"__remote_log_metadata": 1}
             assert {event.type for event in broker.storage.history if event.topic_id_partition == forged} == set()
 
     run_virtual(play())

@@ -222,7 +222,7 @@ class Node:
         """The answer a client would decode."""
         answer = self.begin(request, version, client_id=client_id)
         if isinstance(answer, GeneratorType):
-            answer = await self.services.turns.do(answer)
+            answer = await self.services.time_slicer.do(answer)
         if answer is not None and not isinstance(answer, Message):
             answer = await answer
         return None if answer is None else through_codec(answer, version)

@@ -85,7 +85,7 @@ async def session(nodes: Nodes) -> list[Any]:
         answer: Any = HANDLERS[request.API_KEY](nodes[1].services, context, through_codec(request, version))
         # At once: there is nothing to wait for.
         if isinstance(answer, GeneratorType):
-            answer = nodes[1].services.turns.begin(answer)
+            answer = nodes[1].services.time_slicer.begin(answer)
         assert isinstance(answer, Message)
         return through_codec(answer, version)
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from backend.engine.apis.fetch.fetch_session_cache import FetchSessionCache, Session
+from backend.engine.apis.fetch.fetch_session_cache import FetchSession, FetchSessionCache
 from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE
 from backend.engine.ports import tasks
@@ -61,7 +61,7 @@ def test_partitions_of_which_a_follower_has_all_cost_its_fetches_nothing_until_t
             assert row.error_code == 0
 
             def all_quiet() -> bool:
-                return [(len(one.entries), len(one.quiet)) for one in sessions_of(nodes)] == [(0, 31)]
+                return [(len(one.entries), len(one.idle)) for one in sessions_of(nodes)] == [(0, 31)]
 
             await nodes.until("all partitions quiet", all_quiet, 5)
             assert (await nodes.produce(1, "orders", b"b", timeout_ms=5000)).error_code == 0
@@ -71,7 +71,7 @@ def test_partitions_of_which_a_follower_has_all_cost_its_fetches_nothing_until_t
             nodes[1].partition("orders").log.maybe_increment_log_start_offset(1)
             await nodes.until("the log start", lambda: nodes[2].offsets("orders")[0] == 1, 5)
             nodes.delete("many")
-            await nodes.until("only one left", lambda: [len(one.quiet) for one in sessions_of(nodes)] == [1], 5)
+            await nodes.until("only one left", lambda: [len(one.idle) for one in sessions_of(nodes)] == [1], 5)
 
     play(run)
 
@@ -81,7 +81,7 @@ def test_a_follower_that_had_all_for_long_is_not_late_when_a_record_comes(tmp_pa
         async with Nodes(tmp_path, count=2, replica_fetch_wait_max_ms="50", replica_lag_time_max_ms="400") as nodes:
             nodes.create("orders", [1, 2])
             assert (await nodes.produce(1, "orders", b"a", timeout_ms=5000)).error_code == 0
-            await nodes.until("the partition quiet", lambda: any(one.quiet for one in sessions_of(nodes)), 5)
+            await nodes.until("the partition quiet", lambda: any(one.idle for one in sessions_of(nodes)), 5)
             await asyncio.sleep(0.6)
             leader = nodes[1].partition("orders")
             leader.append(memoryview(build_batch([RecordData(NOW_MS, None, b"b")])), acks=1)
@@ -118,7 +118,7 @@ def test_a_follower_that_hears_of_a_topic_before_its_leader_follows_soon(
     play(run)
 
 
-def sessions_of(nodes: Nodes) -> list[Session]:
+def sessions_of(nodes: Nodes) -> list[FetchSession]:
     return list(nodes[1].services.fetch_sessions._sessions.values())
 
 

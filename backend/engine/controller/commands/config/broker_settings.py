@@ -10,9 +10,9 @@ from backend.engine.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
-    Scope,
     Setting,
     Type,
+    UpdateMode,
     resolve_broker,
     resolve_topic,
 )
@@ -26,7 +26,7 @@ from backend.engine.config.address_limits import (
 from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
 from backend.engine.config.not_served import DYNAMIC as NOT_SERVED
 from backend.engine.config.not_served import READ_ONLY as FIXED_AND_NOT_SERVED
-from backend.engine.config.setting_definition import LONG_MAX, Value
+from backend.engine.config.setting_definition import LONG_MAX, SettingValue
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -54,7 +54,7 @@ UNLIMITED: Final = -1
 
 # DynamicConfig.Broker: no settings of a broker's file, and not listed before somebody has set them.
 THROTTLES: Final = {
-    name: Setting(name, Type.LONG, LONG_MAX, Scope.CLUSTER_WIDE, minimum=0)
+    name: Setting(name, Type.LONG, LONG_MAX, UpdateMode.CLUSTER_WIDE, minimum=0)
     for name in (
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
@@ -75,7 +75,9 @@ def check_broker_settings(
     if read_only:
         raise _refused(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
     if broker == CLUSTER_DEFAULT:
-        own = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.PER_BROKER]
+        own = [
+            name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is UpdateMode.PER_BROKER
+        ]
         if own:
             raise _refused(f"Cannot update these configs at default cluster level: [{', '.join(sorted(own))}]")
     not_served = [name for name, text in changes.items() if text is not None and _of_listener(name) in NOT_SERVED]
@@ -97,7 +99,7 @@ def _is_read_only(name: str) -> bool:
     """A listener's own value of a setting is as read-only as the setting."""
     name = _of_listener(name)
     setting = BROKER_SETTINGS.get(name)
-    return name in FIXED_AND_NOT_SERVED or (setting is not None and setting.scope is Scope.READ_ONLY)
+    return name in FIXED_AND_NOT_SERVED or (setting is not None and setting.scope is UpdateMode.READ_ONLY)
 
 
 def _of_listener(name: str) -> str:
@@ -187,7 +189,7 @@ def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: 
             )
 
 
-def _parsed(setting: Setting, text: str) -> Value:
+def _parsed(setting: Setting, text: str) -> SettingValue:
     try:
         return setting.parse(text)
     except ConfigError as error:

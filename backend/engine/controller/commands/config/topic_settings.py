@@ -11,7 +11,7 @@ from backend.engine.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
-    Resolved,
+    ResolvedSetting,
     resolve_topic,
 )
 from backend.engine.controller.commands.cluster_bootstrap import MIN_ISR
@@ -33,7 +33,7 @@ UNLIMITED: Final = "-1"
 
 def resolved_topic_settings(
     image: MetadataImage, config: BrokerConfig, overrides: Mapping[str, str]
-) -> dict[str, Resolved]:
+) -> dict[str, ResolvedSetting]:
     """Every topic setting by name, as this node would use it for a topic with these overrides."""
     return {
         name: resolve_topic(

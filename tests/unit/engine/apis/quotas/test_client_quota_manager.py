@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
-from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, Limits, Share, share_of
+from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, LimitByEntity, SharedLimit, limit_for
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, QuotaEntity
 
 NOW_MS = 5_000_000.0
@@ -38,16 +38,16 @@ PRECEDENCE = [
 
 @pytest.mark.parametrize("at", range(len(PRECEDENCE)))
 def test_the_most_specific_limit_counts(at: int) -> None:
-    limits: Limits = {one: float(index) for index, (one, _) in enumerate(PRECEDENCE) if index >= at}
-    assert share_of(limits, "u", "c") == Share(float(at), *PRECEDENCE[at][1])
+    limits: LimitByEntity = {one: float(index) for index, (one, _) in enumerate(PRECEDENCE) if index >= at}
+    assert limit_for(limits, "u", "c") == SharedLimit(float(at), *PRECEDENCE[at][1])
 
 
 def test_a_client_that_no_limit_names_has_none() -> None:
-    assert share_of({entity("other"): 1.0, entity(client_id="x"): 1.0}, "u", "c") is None
+    assert limit_for({entity("other"): 1.0, entity(client_id="x"): 1.0}, "u", "c") is None
 
 
 def test_a_client_without_an_id_is_under_default_limits_only() -> None:
-    assert share_of({entity(client_id=None): 7.0}, "u", "") == Share(7.0, "", "")
+    assert limit_for({entity(client_id=None): 7.0}, "u", "") == SharedLimit(7.0, "", "")
 
 
 def image(**values: float) -> MetadataImage:
@@ -57,9 +57,9 @@ def image(**values: float) -> MetadataImage:
 
 def test_bytes_over_the_limit_cost_time_and_are_shared_by_a_users_clients() -> None:
     quotas, limits = ClientQuotaManager(), image(producer_byte_rate=100.0)
-    assert quotas.bytes_passed(limits, "producer_byte_rate", "u", "a", 1000, NOW_MS) == 0
-    assert quotas.bytes_passed(limits, "producer_byte_rate", "u", "b", 1000, NOW_MS) == 10_000
-    assert quotas.bytes_passed(limits, "producer_byte_rate", "other", "a", 1000, NOW_MS) == 0
+    assert quotas.record_bytes(limits, "producer_byte_rate", "u", "a", 1000, NOW_MS) == 0
+    assert quotas.record_bytes(limits, "producer_byte_rate", "u", "b", 1000, NOW_MS) == 10_000
+    assert quotas.record_bytes(limits, "producer_byte_rate", "other", "a", 1000, NOW_MS) == 0
     assert quotas.throttle_times("producer_byte_rate") == [
         ({"user": "u", "client_id": ""}, 10_000.0),
         ({"user": "other", "client_id": ""}, 0.0),
@@ -68,39 +68,39 @@ def test_bytes_over_the_limit_cost_time_and_are_shared_by_a_users_clients() -> N
 
 def test_a_changed_limit_counts_at_once() -> None:
     quotas = ClientQuotaManager()
-    quotas.bytes_passed(image(producer_byte_rate=100.0), "producer_byte_rate", "u", "a", 2000, NOW_MS)
-    assert quotas.bytes_passed(image(producer_byte_rate=1000.0), "producer_byte_rate", "u", "a", 0, NOW_MS) == 0
-    assert quotas.bytes_passed(EMPTY_IMAGE, "producer_byte_rate", "u", "a", 10**9, NOW_MS) == 0
+    quotas.record_bytes(image(producer_byte_rate=100.0), "producer_byte_rate", "u", "a", 2000, NOW_MS)
+    assert quotas.record_bytes(image(producer_byte_rate=1000.0), "producer_byte_rate", "u", "a", 0, NOW_MS) == 0
+    assert quotas.record_bytes(EMPTY_IMAGE, "producer_byte_rate", "u", "a", 10**9, NOW_MS) == 0
 
 
 def test_one_answer_alone_never_goes_over_the_limit() -> None:
     quotas, limits = ClientQuotaManager(), image(consumer_byte_rate=100.0)
     most = quotas.fetch_bytes_max(limits, "u", "a")
     assert most == 1000
-    assert quotas.bytes_passed(limits, "consumer_byte_rate", "u", "a", most, NOW_MS) == 0
+    assert quotas.record_bytes(limits, "consumer_byte_rate", "u", "a", most, NOW_MS) == 0
     assert quotas.fetch_bytes_max(EMPTY_IMAGE, "u", "a") is None
 
 
 def test_time_on_the_loop_is_counted_in_per_cent_and_costs_one_window_at_most() -> None:
     quotas, limits = ClientQuotaManager(), image(request_percentage=1.0)
     # 100 ms in ten seconds are one per cent.
-    assert quotas.time_spent(limits, "u", "a", 100.0, NOW_MS) == 0
-    assert quotas.time_spent(limits, "u", "a", 1000.0, NOW_MS) == 1000
+    assert quotas.record_time(limits, "u", "a", 100.0, NOW_MS) == 0
+    assert quotas.record_time(limits, "u", "a", 1000.0, NOW_MS) == 1000
 
 
 def test_mutations_overdraw_the_bucket_once_and_are_refused_then() -> None:
     quotas, limits = ClientQuotaManager(), image(controller_mutation_rate=1.0)
-    assert quotas.mutate(limits, "u", "a", 20, NOW_MS, strict=True) == 0
-    assert quotas.mutate(limits, "u", "a", 1, NOW_MS, strict=True) == 9000
+    assert quotas.record_mutations(limits, "u", "a", 20, NOW_MS, strict=True) == 0
+    assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS, strict=True) == 9000
     # What was refused took nothing.
-    assert quotas.mutate(limits, "u", "a", 1, NOW_MS + 8000, strict=True) == 1000
-    assert quotas.mutate(limits, "u", "a", 1, NOW_MS + 9000, strict=True) == 0
+    assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS + 8000, strict=True) == 1000
+    assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS + 9000, strict=True) == 0
 
 
 def test_a_client_of_an_older_version_goes_on_and_waits_afterwards() -> None:
     quotas, limits = ClientQuotaManager(), image(controller_mutation_rate=1.0)
-    assert quotas.mutate(limits, "u", "a", 20, NOW_MS, strict=False) == 9000
-    assert quotas.mutate(limits, "u", "a", 1, NOW_MS, strict=False) == 10_000
+    assert quotas.record_mutations(limits, "u", "a", 20, NOW_MS, strict=False) == 9000
+    assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS, strict=False) == 10_000
 
 
 def test_an_address_may_make_so_many_connections_and_no_more() -> None:

@@ -110,7 +110,7 @@ class GroupNode(Node):
             ports=self.ports,
             replica_manager=self.replicas,
             verifier=self.services.transaction_verifier,
-            passed_over=self.metrics.passed_over,
+            unreadable_records=self.metrics.unreadable_records,
         )
         self.services.group_coordinator = self.groups
 
@@ -138,7 +138,7 @@ class GroupNode(Node):
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
         answer = handler(self.services, context, through_codec(request, version))
         if isinstance(answer, GeneratorType):
-            answer = await self.services.turns.do(answer)
+            answer = await self.services.time_slicer.do(answer)
         if not isinstance(answer, Message):
             answer = await answer
         return through_codec(answer, version)

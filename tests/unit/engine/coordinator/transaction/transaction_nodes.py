@@ -53,7 +53,7 @@ class TransactionNode(GroupNode):
             replica_manager=self.replicas,
             producer_ids=ids,
             send_to_broker=self.send_to_broker,
-            passed_over=self.metrics.passed_over,
+            unreadable_records=self.metrics.unreadable_records,
         )
         self.services.transaction_coordinator = self.transactions
 
@@ -77,7 +77,7 @@ class TransactionNode(GroupNode):
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
         answer = handler(self.services, context, through_codec(request, version))
         if isinstance(answer, GeneratorType):
-            answer = await self.services.turns.do(answer)
+            answer = await self.services.time_slicer.do(answer)
         if not isinstance(answer, Message):
             answer = await answer
         return through_codec(answer, version)
