@@ -90,7 +90,7 @@ class QuorumWorld(World):
                 or machine.broker is None
             ):
                 continue
-            if machine.broker._raft is None or machine.broker._raft._log is None:
+            if machine.broker._raft is None:
                 continue
             if part._ports is process.ports and part.controller.raft.failure is None:
                 found[node] = part.controller

@@ -162,8 +162,8 @@ class World:
     def image(self) -> MetadataImage | None:
         """The cluster as its controller has it; None while there is none."""
         broker = self.machines[CONTROLLER].broker
-        part = None if broker is None else broker._raft
-        return None if part is None or part.metadata is None or part._log is None else part.metadata.image
+        raft = None if broker is None else broker._raft
+        return None if raft is None else raft.metadata.image
 
     @property
     def controller(self) -> Controller | None:

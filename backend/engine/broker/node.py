@@ -18,7 +18,7 @@ from backend.engine.broker.broker_server import BrokerServer
 from backend.engine.broker.cluster_id import cluster_id_of
 from backend.engine.broker.controller_server import ControllerServer
 from backend.engine.broker.quorum_gauges import add_quorum_gauges
-from backend.engine.broker.raft_manager import RaftManager
+from backend.engine.broker.raft_manager import RaftManager, open_raft
 from backend.engine.broker.role_listeners import RoleListeners
 from backend.engine.broker.start_errors import START_ERRORS, StartRefused, describe_error
 from backend.engine.common.event_sink import NullEventSink
@@ -133,8 +133,9 @@ class Broker:
             client_id=f"broker-{config.id}",
             security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
         )
-        self._raft = RaftManager(ports, config, self._on_fatal)
-        metadata = await self._raft.start(cluster_id, log_manager)
+        self._raft = await open_raft(ports, config, cluster_id, log_manager)
+        await self._raft.start(self._on_fatal)
+        metadata = self._raft.metadata
         add_quorum_gauges(metrics, metadata, ports.clock)
         # All parts are made before the first of them starts. The broker's come first: the controller uses its events.
         services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
