@@ -18,7 +18,7 @@ from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec,
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.partition_context import PartitionContext
 from backend.engine.replica.purgatory import DelayedFetch, PartitionRequest, Purgatory, enough_readable
-from backend.engine.replica.remote_reads import RemoteReads
+from backend.engine.replica.remote_reads import RemoteFetchReads
 from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -34,7 +34,7 @@ class FetchReads:
         self._purgatory = purgatory
         self._metadata = context.metadata
         self._actions = context.actions
-        self._remote = RemoteReads(purgatory, context)
+        self._remote = RemoteFetchReads(purgatory, context)
 
     def fetch(
         self,

@@ -21,7 +21,7 @@ _PASSED_ON: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_
 _log = logging.getLogger(__name__)
 
 
-class RemoteReads:
+class RemoteFetchReads:
     """Reads of one broker."""
 
     def __init__(self, purgatory: Purgatory, context: PartitionContext) -> None:
