@@ -37,7 +37,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 
-# Requests that wait for their turn. At 1 KiB each the queue stays at 4 MiB; who meets a full one may try again.
+# Requests in the queue. At 1 KiB each it stays at 4 MiB; a client that meets a full queue may try again.
 QUEUED_COMMANDS_MAX: Final = 4096
 # Commands that share a flush; the rest waits for the next one.
 COMMANDS_PER_FLUSH_MAX: Final = 256
@@ -166,13 +166,13 @@ class Controller:
         self._refuse_all("The controller is shutting down")
 
     def keep_isr(self) -> None:
-        """From now on no broker is fenced for its silence: the whole cluster is about to stop."""
+        """Fences no broker for its silence from now on: the whole cluster is about to stop."""
         self.keeps_isr = True
 
     async def submit(self, name: str, command: Command[R], *, by_worker: bool = False) -> R:
         """The command's response once its records are committed; KafkaError when the whole command is refused.
 
-        `by_worker`: what a client asks for may take long to work out, so a worker does; the next command waits for it.
+        `by_worker`: the command may take long, so it runs on a worker thread; the next command waits for it.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller has failed: {self._failure}")

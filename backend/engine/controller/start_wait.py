@@ -27,7 +27,7 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
 
-# Elections do not wait for a look: each unfencing looks by itself.
+# Elections do not wait for a check: each unfencing elects by itself.
 CHECK_MS: Final = 250
 # Brokers of one process come back within less: those waits are not worth a log line.
 LOG_AFTER_MS: Final = 1000
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class StartWait:
-    """Of one epoch of a controller that has just become active; `sessions` are those of that epoch."""
+    """The wait of one epoch, from its begin on; `sessions` are those of that epoch."""
 
     def __init__(
         self, clock: Clock, config: BrokerConfig, controller: ActiveController, sessions: BrokerSessions
@@ -51,7 +51,7 @@ class StartWait:
         self._since_ms = clock.monotonic_ms()
         self._start = start_of(controller.image) if config.ebbline_leader_start_wait_ms else None
         self._logged: frozenset[int] = frozenset()
-        # All that a look depends on, as the last one found it: the partitions are gone over when it is another.
+        # The facts that a check depends on, at the last one: the partitions are scanned only when these have changed.
         self._seen: tuple[frozenset[int], frozenset[int], bool, bool, bool] | None = None
 
     @property
@@ -65,7 +65,7 @@ class StartWait:
             self._start = heard(self._start, broker_id, broker_epoch)
 
     async def run(self) -> None:
-        """Until nobody is waited for."""
+        """Runs until no broker is waited for."""
         while self._start is not None and not self._controller.keeps_isr:
             try:
                 await self._check(self._start)
@@ -111,7 +111,7 @@ class StartWait:
         return here and self._sessions.alive(broker_id, now_ms)
 
     async def _end(self, start: ClusterStart) -> None:
-        """From here on a fenced broker is in no ISR, as ever."""
+        """Ends the wait: from here on fenced brokers leave their ISRs as in ordinary operation."""
 
         def command(image: MetadataImage) -> ControllerResult[None]:
             self._start = None

@@ -201,7 +201,7 @@ class CoordinatorShards(Generic[S]):
         *,
         appended: Callable[[], None] | None = None,
     ) -> int:
-        """As :meth:`append_batch`, for records without a producer."""
+        """Appends records without a producer; see :meth:`append_batch`."""
         return await self.append_batch(shard, build_batch(records), timeout_ms, appended=appended)
 
     async def append_batch(

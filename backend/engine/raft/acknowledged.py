@@ -2,8 +2,8 @@
 
 A metadata folder that was put back from an older copy looks whole. What the voter had acknowledged since may be
 committed with its help, so it must not vote as if it never had. The note is written after each flush, before the
-leader is told, and lies in each log directory, and where `ebbline.quorum.acknowledged.dir` says: any of them that was
-not put back together with the metadata tells. It need not survive a power failure: it is only ever behind then.
+leader hears of it, to each log directory and to `ebbline.quorum.acknowledged.dir`: a note that was not put back
+together with the metadata shows the difference. It need not survive a power failure, after which it can only be behind.
 """
 
 from __future__ import annotations

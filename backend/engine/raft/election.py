@@ -129,7 +129,7 @@ def _tick_leader(state: RaftState, now: Now) -> Transition:
 
 
 def _majority_heard_ms(state: RaftState) -> float:
-    """When so many voters had last been heard that they are a majority with this leader."""
+    """The time until which a majority, with this leader, has been heard."""
     heard = sorted((progress.heard_ms for progress in state.progress.values()), reverse=True)
     return heard[state.majority - 2]
 
@@ -222,7 +222,7 @@ def _become_follower(state: RaftState, epoch: int, leader_id: int, now: Now) -> 
 
 
 def _become_unattached(state: RaftState, epoch: int, now: Now) -> RaftState:
-    """In a higher epoch, whose leader is not known."""
+    """The state in a higher epoch whose leader is not known."""
     waiting = state.role in (RaftRole.UNATTACHED, RaftRole.VOTED, RaftRole.PROSPECTIVE)
     return replace(
         state,

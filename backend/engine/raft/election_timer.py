@@ -1,4 +1,4 @@
-"""When a voter looks at its deadline, and whether it was itself kept from hearing the others meanwhile."""
+"""Wakes a voter at its deadline, and measures how late: a stalled node could not hear the others meanwhile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ElectionTimer:
                 self._timer.cancel()
 
     def deadline_moved(self) -> None:
-        """To be called whenever the state has changed: a calm look may come too late for its deadline now."""
+        """Call it whenever the state has changed: a check at the idle interval may be too late for the new deadline."""
         now_ms = self._clock.monotonic_ms()
         if self._due is None or self._timer is None or self._planned_ms <= now_ms + TICK_MS:
             return

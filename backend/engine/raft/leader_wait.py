@@ -1,4 +1,4 @@
-"""Whom a voter waits for while nobody leads: said once in a while, because nothing else works meanwhile."""
+"""The voters that a voter waits for while there is no leader: logged now and then, as nothing else works meanwhile."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from backend.engine.raft.quorum_state import NOBODY, VoterStanding
 from backend.engine.raft.raft_state import RaftState
 
 CHECK_MS: Final = 5_000.0
-# The same sentence is said again after so long.
+# The same sentence is logged again after this time.
 REPEAT_MS: Final = 60_000.0
-# An answer that is older says nothing of now: a voter asks at least every two election timeouts, 2 s by default.
+# Older responses do not count: a voter sends Vote at least every two election timeouts, 2 s by default.
 ANSWER_LASTS_MS: Final = 10_000.0
 
 
 class LeaderWait:
-    """One for a voter. All on the loop's thread."""
+    """One per voter. All methods on the loop's thread."""
 
     def __init__(self, node_id: int, voters: Sequence[int]) -> None:
         self._node_id = node_id

@@ -127,7 +127,7 @@ class MetadataFetcher:
         return voters[self._probes % len(voters)]
 
     async def run(self) -> None:
-        """Until cancelled, or until the log fails."""
+        """Fetches until cancelled, or until the log fails."""
         node = self._node
         while node.failure is None:
             await self._metadata_log.wait_until(lambda: self._follows() or node.failure is not None)
@@ -210,7 +210,7 @@ class MetadataFetcher:
         await tasks.shield(tasks.start(self._apply_records(state, offset, partition), name="raft append"))
 
     def _has_changes(self, partition: _Partition) -> bool:
-        """Twice a second there is none."""
+        """Whether a response changes anything; on an idle quorum, twice a second, it does not."""
         return (
             len(as_buffer(partition.records)) > 0
             or partition.diverging_epoch.end_offset >= 0
@@ -271,7 +271,7 @@ class MetadataFetcher:
             raise DecodeError(f"its records do not fit: {error.message}") from error
 
     async def _truncate(self, epoch: int, end_offset: int) -> None:
-        """To where both logs are the same (`ReplicatedLog.truncateToEndOffset`)."""
+        """Truncates to the end of what both logs share (`ReplicatedLog.truncateToEndOffset`)."""
         log = self._metadata_log
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_epoch < 0:

@@ -166,7 +166,7 @@ def _restore_epochs(log: UnifiedLog) -> None:
 
 
 def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
-    """Of the batch that holds the offset, and of those behind it."""
+    """The headers of the batch that holds the offset and of the batches behind it."""
     read = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
     return [header for _, header in iter_batches(read.records)]
 
@@ -241,7 +241,7 @@ class MetadataLog:
 
     @property
     def directories(self) -> VoterDirectories:
-        """By which directory each voter is known, by all records of this log."""
+        """Each voter's directory by all records of this log, committed or not."""
         return self._voter_directories.latest
 
     @property
@@ -295,7 +295,7 @@ class MetadataLog:
         self._append(batch, epoch, now_ms)
 
     def append_voters(self, directories: VoterDirectories, epoch: int, now_ms: int) -> None:
-        """By which directory each voter is known from now on. As `append`."""
+        """Appends the directory of each voter. Errors as `append`."""
         offset = self.end_offset
         batch = voters(directories, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
         self._append(batch, epoch, now_ms)

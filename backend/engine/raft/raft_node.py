@@ -142,7 +142,7 @@ class RaftNode:
 
     @property
     def directory_id(self) -> bytes:
-        """By which directory it introduces itself."""
+        """The directory id that this node sends to voters."""
         return self._state.directory_id if self.is_in_voters else self._own_directory_id
 
     @property
@@ -412,7 +412,7 @@ class RaftNode:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
 
     def voter_seen(self, voter: int, directory_id: bytes, offset: int, now_ms: int) -> None:
-        """For DescribeQuorum: when and from where a voter fetched; it is caught up at the log's end."""
+        """Notes a voter's fetch for DescribeQuorum; the voter is caught up when it fetches at the log's end."""
         self.observers.forget(voter)
         self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
 
@@ -464,5 +464,5 @@ class RaftNode:
 
 
 def _resign(state: RaftState, now: Now) -> Transition:
-    """As a step."""
+    """`election.resign` as a change for `step`."""
     return q.resign(state, now)

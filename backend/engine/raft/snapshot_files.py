@@ -216,7 +216,7 @@ class SnapshotFiles:
         return self._disk.read(self.path(snapshot_id))
 
     def read_part(self, snapshot_id: SnapshotId, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`. OSError."""
+        """Reads up to `size` bytes from `position`. OSError."""
         file = self._disk.open(self.path(snapshot_id))
         try:
             return file.pread(size, position)
@@ -246,7 +246,7 @@ class SnapshotFiles:
         return times
 
     def voter_directories(self, snapshot_id: SnapshotId) -> VoterDirectories | None:
-        """By which directory each voter is known, which stands right behind the header. OSError.
+        """The directory of each voter, which stands right behind the header. OSError.
 
         None for a file whose beginning is damaged: the log may have the times.
         """

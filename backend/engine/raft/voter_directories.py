@@ -1,4 +1,4 @@
-"""By which directory each voter is known, as the log says it (VotersRecord of KIP-853; Kafka's VoterSetHistory).
+"""The directory of each voter as the log names it (VotersRecord of KIP-853; Kafka's VoterSetHistory).
 
 A voter is an id and a directory: a new disk under an old id is not the voter that acknowledged what is committed.
 """
@@ -40,11 +40,11 @@ class VoterDirectoryHistory:
 
     @property
     def latest(self) -> VoterDirectories:
-        """As the whole log says, committed or not."""
+        """The directories by the whole log, committed or not."""
         return self._entries[-1][1]
 
     def below(self, offset: int) -> VoterDirectories:
-        """As the records below an offset say."""
+        """The directories by the records below an offset."""
         return next(directories for at, directories in reversed(self._entries) if at < offset or at < 0)
 
     def is_superseded(self, voter: int, directory_id: bytes) -> bool:

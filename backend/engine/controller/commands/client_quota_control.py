@@ -136,7 +136,7 @@ def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> m.C
 
 
 def shown(entity: QuotaEntity) -> str:
-    """As Kafka's ClientQuotaEntity prints itself."""
+    """The entity in the form of Kafka's ClientQuotaEntity.toString."""
     parts = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{parts}}})"
 

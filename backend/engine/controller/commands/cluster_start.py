@@ -116,7 +116,7 @@ def awaited(image: MetadataImage, start: ClusterStart) -> Awaited:
 
 
 def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
-    """Without these brokers from now on."""
+    """The start without these brokers from now on."""
     return replace(start, given_up=start.given_up | frozenset(brokers))
 
 
@@ -181,7 +181,7 @@ def _only(leader: int, acceptable: AcceptableLeader) -> AcceptableLeader:
 
 
 def _last_leader(before: PartitionRegistration) -> int:
-    """Of an ISR that became empty the last known ELR names it first."""
+    """The last leader, which stands first in the last known ELR when the ISR became empty."""
     return next(iter(before.last_known_elr), NO_LEADER) if before.leader == NO_LEADER else before.leader
 
 

@@ -228,7 +228,7 @@ def _shown(image: MetadataImage, config: BrokerConfig, overrides: dict[str, str]
 def delete_topics(
     image: MetadataImage, request: m.DeleteTopicsRequest, config: BrokerConfig, version: int
 ) -> ControllerResult[m.DeleteTopicsResponse]:
-    """By name, or from version 6 on by id."""
+    """Deletes topics by name, or from version 6 on by id."""
     if not config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "Topics cannot be deleted here: delete.topic.enable is false")

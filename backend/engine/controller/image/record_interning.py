@@ -24,7 +24,7 @@ ALIKE_MAX: Final = 65_536
 
 
 class InterningDecoder:
-    """For one snapshot or one stretch of the log. Gives what `cluster_metadata.decode` gives, but partitions as
+    """Decodes one snapshot or one stretch of the log as `cluster_metadata.decode` does, but gives partitions as
     `PartitionCreated` and their changes as `PartitionChanged`.
     """
 

@@ -56,7 +56,7 @@ class NodeMetadata:
         self.snapshotter.start()
 
     def follow(self, on_failure: Callable[[str], None]) -> None:
-        """For a node without the controller role: the image follows the log; `on_failure` hears why it cannot."""
+        """Starts following the log, on a node without the controller role; `on_failure` gets a failure's reason."""
         following = self._follow_always(on_failure)
         self._following = tasks.spawn(following, name=f"metadata of node {self._node_id}")
 

@@ -1,4 +1,4 @@
-"""When a node's image becomes a snapshot, and what the log may then forget (Kafka's SnapshotGenerator, KIP-630).
+"""Writes a node's image as a snapshot when it is due, and deletes the log before (Kafka's SnapshotGenerator, KIP-630).
 
 The decision is by the bytes of the records since the last snapshot, or by its age. Writing happens on a worker thread:
 the image is immutable, so the controller goes on meanwhile. A failed snapshot is logged and tried again later; nothing

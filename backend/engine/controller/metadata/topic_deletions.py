@@ -35,7 +35,7 @@ class TopicDeletions:
         self._waiting: dict[TopicIdPartition, DeletedPartition] = {}
 
     def add(self, before: MetadataImage, records: Iterable[object], offset: int, *, replayed: bool = False) -> None:
-        """Takes records that are about to change the image `before`; the last of them is at `offset`."""
+        """Adds the deletions among records that are about to change the image `before`; the last is at `offset`."""
         for record in records:
             if not isinstance(record, m.RemoveTopicRecord):
                 continue
@@ -48,7 +48,7 @@ class TopicDeletions:
                 self._waiting[tip] = DeletedPartition(tip, tuple(registration.replicas), offset, replayed)
 
     def vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> list[TopicIdPartition]:
-        """Of partitions that have remote data, those whose topic the image does not know and nobody waits for.
+        """The partitions, of these with remote data, whose topic is not in the image and that are not here yet.
 
         The image is one that the active controller gives its commands: there is no topic with remote data that it
         does not know yet.
@@ -56,7 +56,7 @@ class TopicDeletions:
         return [tip for tip in tips if tip.topic_id not in image.topics and tip not in self._waiting]
 
     def add_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
-        """Takes those that have `vanished`. Who the replicas were is forgotten, so all brokers are waited for."""
+        """Adds the partitions that `vanished` gives. Their replicas are not known, so all brokers are waited for."""
         vanished = self.vanished(tips, image)
         for tip in vanished:
             self._waiting[tip] = DeletedPartition(tip, tuple(image.brokers), image.offset, replayed=False)

@@ -176,5 +176,5 @@ class GroupOffsets:
 def _codes(
     offsets: Iterable[TopicPartition], stored: Container[TopicPartition], error: ErrorCode
 ) -> dict[TopicPartition, ErrorCode]:
-    """Of each offset: how storing it ended, or that its metadata was too long to be stored."""
+    """A code for each offset: the result of storing it, or that its metadata was too long."""
     return {offset: error if offset in stored else ErrorCode.OFFSET_METADATA_TOO_LARGE for offset in offsets}

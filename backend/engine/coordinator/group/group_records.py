@@ -47,7 +47,7 @@ class CommittedOffset:
     topic_id: bytes = ZERO_UUID
 
     def expires_ms(self, since_ms: int, retention_ms: int) -> int:
-        """When it may go: at the client's own time, else after the retention from `since_ms`, or its commit if -1."""
+        """The time of its expiry: the client's, else the retention after `since_ms`, or after the commit if -1."""
         if self.expire_time_ms >= 0:
             return self.expire_time_ms
         return (self.commit_time_ms if since_ms < 0 else since_ms) + retention_ms

@@ -76,7 +76,7 @@ class GroupEntry:
 
     @property
     def deadline_ms(self) -> float | None:
-        """When the group has to be looked at again."""
+        """The next deadline of the group."""
         return self.group.deadline_ms if self.consumer is None else self.consumer.deadline_ms
 
     def forget_consumers(self) -> None:

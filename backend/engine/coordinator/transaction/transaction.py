@@ -22,7 +22,7 @@ LATEST_VERSION: Final = 2
 
 
 class TransactionState(IntEnum):
-    """With the codes of the log. PREPARE_EPOCH_FENCE (7) of Kafka is never stored and not needed here."""
+    """The states with the codes of the log. Kafka's PREPARE_EPOCH_FENCE (7) is never stored and not needed here."""
 
     EMPTY = 0
     ONGOING = 1
@@ -34,7 +34,7 @@ class TransactionState(IntEnum):
 
     @property
     def text(self) -> str:
-        """As Kafka names it to administrators."""
+        """The name that Kafka shows to administrators."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
     @property

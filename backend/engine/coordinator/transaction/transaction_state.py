@@ -1,10 +1,11 @@
 """Pure decisions about a transaction: its value after each request.
 
-Each answers with the transaction as it must be stored before the client hears anything, or with the code that the
-client gets as nothing changes (NONE: what it asks for is so already). `storing` says that an earlier change is still
-being stored. While a change is under way the answer is CONCURRENT_TRANSACTIONS, which has the client ask again, before
-anything is said about who asks: with version 2 the producer is told its next id and epoch before the change is complete
-(KAFKA-18464, KAFKA-18660). Kafka: `TransactionCoordinator` (KIP-98, KIP-360, KIP-890), and its answers:
+Each function returns the transaction as it must be stored before the client gets a response, or the code that the
+client gets when nothing changes (NONE: the request is fulfilled already). `storing`: an earlier change is still being
+stored. While a change is under way the code is CONCURRENT_TRANSACTIONS, so that the client retries, before the producer
+is checked: with version 2 a producer gets its next id and epoch before the change is complete (KAFKA-18464,
+KAFKA-18660).
+Kafka: `TransactionCoordinator` (KIP-98, KIP-360, KIP-890), and its answers:
 `tests/scenarios/golden/transaction-table.kafka.txt`.
 """
 
@@ -219,7 +220,7 @@ def _has_ended(transaction: Transaction, commit: bool) -> bool:
 def _end_bumping_epoch(
     transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int, fresh_id: int
 ) -> TransactionDecision:
-    """In version 2 the same epoch means the next transaction; a repeated request has the epoch before."""
+    """The end in version 2: the same epoch means the next transaction, a retry has the epoch before."""
     has_new_id = (
         transaction.previous_producer_id == producer.producer_id
         and producer.epoch == EPOCH_MAX - 1

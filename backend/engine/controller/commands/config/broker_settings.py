@@ -207,7 +207,7 @@ def _check_cleaner_threads(threads: int, current: int) -> None:
 
 
 def _check_assignment_interval(interval_ms: int, config: BrokerConfig) -> None:
-    """As `GroupCoordinatorConfig` of Kafka."""
+    """Checks as Kafka's `GroupCoordinatorConfig` does."""
     bounds = "group.consumer.{}.assignment.interval.ms"
     if interval_ms < config.group_consumer_min_assignment_interval_ms:
         raise _refused(f"{ASSIGNMENT_INTERVAL} must be greater than or equal to {bounds.format('min')}")

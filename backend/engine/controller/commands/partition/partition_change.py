@@ -220,8 +220,8 @@ def change_record(
 
 
 def _with_logs(partition: PartitionRegistration, eligible: Eligible) -> Eligible:
-    """Without replicas whose log cannot be used, of a partition that is led: only one that nobody counts on is copied
-    again. Kafka keeps them, and an ISR below min.insync.replicas for as long.
+    """Removes replicas whose log cannot be used, of a partition with a leader: only a replica outside ISR and ELR is
+    copied again. Kafka keeps them, and an ISR below min.insync.replicas for as long.
     """
     elr = tuple(replica for replica in eligible.elr if not partition.is_lost(replica))
     return Eligible(elr, tuple(replica for replica in eligible.remembered if not partition.is_lost(replica)))

@@ -60,7 +60,7 @@ class Member:
 
     @property
     def expires_ms(self) -> float | None:
-        """When its silence ends its membership; None while it waits for an answer."""
+        """The end of its session if it stays silent; None while it waits for a response."""
         waits = self.join_token is not None or self.sync_token is not None
         return None if waits and not self.is_new else self.session_deadline_ms
 
@@ -95,7 +95,7 @@ class Group:
 
     @property
     def deadline_ms(self) -> float | None:
-        """When the next `GroupTick` is due; None when nothing waits for time."""
+        """The time of the next `GroupTick`; None when no deadline runs."""
         times = [member.expires_ms for member in self.members.values()]
         times += [*self.pending.values(), self.join_deadline_ms, self.sync_deadline_ms]
         return min((time for time in times if time is not None), default=None)

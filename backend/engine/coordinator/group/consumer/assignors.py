@@ -113,7 +113,7 @@ def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[AssignableP
 
 
 def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
-    """Of each topic a contiguous range for each subscriber, static members first, so that topics are co-partitioned."""
+    """A contiguous range of each topic for each subscriber, static members first, so that topics are co-partitioned."""
     order = sorted(
         members,
         key=lambda member_id: (members[member_id].instance_id is None, members[member_id].instance_id or member_id),

@@ -96,7 +96,7 @@ class ConsumerMember:
 
     @property
     def deadline_ms(self) -> float | None:
-        """When its time is up; None when nothing runs."""
+        """The next of its deadlines; None when none runs."""
         times = (self.session_deadline_ms, self.rebalance_deadline_ms, self.join_deadline_ms, self.sync_deadline_ms)
         return min((time for time in times if time is not None), default=None)
 
@@ -146,7 +146,7 @@ class ConsumerGroup:
 
     @property
     def deadline_ms(self) -> float | None:
-        """When the next member's time is up."""
+        """The next deadline of all members."""
         times = (member.deadline_ms for member in self.members.values())
         return min((time for time in times if time is not None), default=None)
 
@@ -169,7 +169,7 @@ class ConsumerGroup:
         return member.subscription.topics if resolved is None else member.subscription.topics | resolved.topics
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Of all members."""
+        """The topics of all members."""
         return frozenset().union(*(self.subscribed(member) for member in self.members.values()))
 
     def owned_by_others(self, besides: str) -> frozenset[AssignablePartition]:
