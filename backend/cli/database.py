@@ -63,7 +63,8 @@ def upgrade(
     left = migrate.steps_after(reached)
     if left:
         print(
-            f"The database has schema {reached}. {left[0].revision} takes away what older programs use: without --pre."
+            f"The database has schema {reached}. Left out: {left[0].revision}, which takes away what older programs"
+            " use; `ebbline db upgrade` without --pre, once they have stopped."
         )
     else:
         print(f"The database has schema {reached}." + (" Nothing was missing." if reached == before else ""))

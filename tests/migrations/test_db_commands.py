@@ -50,6 +50,13 @@ def test_check_upgrade_and_downgrade_say_what_they_find_and_do(empty_database: s
     assert db(empty_database, "downgrade", "0002", "--yes").output == "The database has schema 0002 already.\n"
 
 
+def test_an_upgrade_that_stops_before_a_post_revision_says_which_it_left_out(empty_database: str) -> None:
+    migrate.upgrade(empty_database, "0007")
+    done = db(empty_database, "upgrade", "--pre")
+    assert (done.exit_code, "schema 0007. Left out: 0008" in done.output) == (0, True), done.output
+    assert "Nothing was missing" not in done.output
+
+
 def test_check_names_what_somebody_changed_by_hand(empty_database: str, engine: Engine) -> None:
     migrate.upgrade(empty_database)
     with writing(engine) as connection:

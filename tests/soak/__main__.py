@@ -43,6 +43,7 @@ TESTS = (
     "tests/control/test_api_fuzz.py",
     "tests/control/test_estimates.py",
     "tests/control/test_kill_in_a_move.py",
+    "tests/docs/test_pages_run.py",
     "tests/e2e/test_attach.py",
     "tests/migrations/test_wheel_before.py",
     "tests/spark/test_pipeline.py",
