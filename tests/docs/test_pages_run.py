@@ -31,6 +31,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     (folder / "docs").symlink_to(ROOT / "docs")
     with UpProcess(folder / ".ebbline", options=("--no-ui",), brokers=BROKERS) as up:
         ports = {19092 + n: up.base + n for n in range(BROKERS)} | {8090: up.base + 30, 8501: up.base + 31}
+        ports |= {39092: up.base + 35, 39093: up.base + 36}  # the single node of docs/questions.md
         running = Session(folder, ports)
         yield running
         running.end_page()
