@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from backend.breakable_cluster import BreakableCluster
 from backend.child_settings import ChildSettings, ChildSettingsError
 from backend.data_folder import DataFolder
 from backend.engine.broker import StartRefused
@@ -24,6 +23,7 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings
+from backend.fault_injector import FaultInjector
 from backend.liveness import answer_liveness
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> Non
     answer_liveness(loop)
 
     layout = cluster_layout(settings, environment)
-    machine = BreakableCluster(layout, failed=stop.set)
-    cluster = machine.cluster
+    fault_injector = FaultInjector(layout, failed=stop.set)
+    cluster = fault_injector.cluster
     # With a process per broker, and attached to another cluster, this process only watches.
     watches = settings.process_per_broker or settings.attach is not None
     plane: ControlPlane | None = None
@@ -96,7 +96,9 @@ async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> Non
             if not await _started(cluster, stop):
                 return
             await _settled(cluster)
-        plane = await _control_plane(lambda: _broker_metrics(settings, layout, cluster), None if watches else machine)
+        plane = await _control_plane(
+            lambda: _broker_metrics(settings, layout, cluster), None if watches else fault_injector
+        )
         if settings.demo and settings.attach is None:
             demo = _demo(settings)
         _log.info(
@@ -118,7 +120,7 @@ async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> Non
 
 
 async def _control_plane(
-    registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]], machine: BreakableCluster | None
+    registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]], fault_injector: FaultInjector | None
 ) -> ControlPlane:
     """The control plane at work; its database may come later. Raises ControlPlaneFailed.
 
@@ -139,7 +141,7 @@ async def _control_plane(
         except ValidationError as error:
             raise ControlPlaneFailed(describe_invalid(error)) from None
         try:
-            return ControlPlane(settings, ProcessPorts(registries, faults=machine)), ControlError
+            return ControlPlane(settings, ProcessPorts(registries, faults=fault_injector)), ControlError
         except ControlError as error:
             raise ControlPlaneFailed(str(error)) from error
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from backend.breakable_cluster import BreakableCluster
 from backend.engine.broker import Broker
 from backend.engine.cluster import ClusterLayout
+from backend.fault_injector import FaultInjector
 from tests.ports import free_ports
 from tests.waiting import wait_until
 
@@ -105,8 +105,8 @@ class EngineCluster:
             folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks, voters=voters
         )
         self.loop = asyncio.new_event_loop()
-        self.breakable = BreakableCluster(self.layout)
-        self.cluster = self.breakable.cluster
+        self.fault_injector = FaultInjector(self.layout)
+        self.cluster = self.fault_injector.cluster
         self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)
 
     def __enter__(self) -> Self:

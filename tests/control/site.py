@@ -99,7 +99,7 @@ class ControlSite:
         )
         self.plane = ControlPlane(
             settings,
-            ProcessPorts(registries=self._registries if self._metrics else None, faults=self.cluster.breakable),
+            ProcessPorts(registries=self._registries if self._metrics else None, faults=self.cluster.fault_injector),
         )
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))

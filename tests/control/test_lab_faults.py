@@ -105,7 +105,7 @@ def test_a_store_that_holds_uploads_stops_copying_until_it_is_healed(tiered: Con
     assert again.status_code == 409
     assert "is not over yet" in again.json()["detail"]
     tiered.produce(TOPIC, 900)
-    machine = tiered.cluster.breakable
+    machine = tiered.cluster.fault_injector
     tiered.wait_until("an upload is held", lambda: any(machine.paused_uploads(node) for node in machine.brokers))
     assert remote_end(tiered) == before
     heal(tiered)
@@ -115,7 +115,7 @@ def test_a_store_that_holds_uploads_stops_copying_until_it_is_healed(tiered: Con
 def test_a_killed_broker_leads_nothing_until_it_is_healed(tiered: ControlSite) -> None:
     begin(tiered, "broker-kill", broker=3)
     wait_for(tiered, "broken")
-    assert tiered.cluster.breakable.running == {1, 2}
+    assert tiered.cluster.fault_injector.running == {1, 2}
     tiered.wait_until("others lead", lambda: all(row["leader"] in (1, 2) for row in tiered.partitions(TOPIC)))
     run = heal(tiered)
     assert [told["text"] for told in run["told"]] == ["Broker 3 is killed.", "Broker 3 runs again."]
@@ -130,7 +130,7 @@ def test_a_copy_dangles_when_its_author_dies_in_an_upload(tiered: ControlSite) -
     run = wait_for(tiered, "healed")
     assert run["message"] is None
     assert "killed in the middle of an upload" in run["told"][1]["text"]
-    assert tiered.cluster.breakable.running == {1, 2, 3}
+    assert tiered.cluster.fault_injector.running == {1, 2, 3}
 
 
 def test_an_unclean_election_loses_what_only_the_old_leader_had(tiered: ControlSite) -> None:

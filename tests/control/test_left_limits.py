@@ -8,10 +8,11 @@ import pytest
 
 from backend.control.gateway import kafka_client
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.gateway.requests.config_requests import TOPIC, ConfigSource
+from backend.control.gateway.requests.config_requests import TOPIC
 from backend.control.operations.reassign import replication_throttles
 from backend.control.operations.reassign.replication_throttles import LEADER_REPLICAS, REPLICA_LISTS, Throttles
 from backend.protocol import messages as m
+from backend.protocol.config_enums import ConfigSource
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.test_gateway import answer, broker, request_of, run, serving
 

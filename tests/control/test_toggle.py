@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ConfigResource as ClientResource
 from kafka import KafkaAdminClient
-from kafka.admin import AlterConfigOp, ConfigResourceType
+from kafka.admin import AlterConfigOp as AdminOp
 from kafka.admin import ConfigResource as AdminResource
+from kafka.admin import ConfigResourceType
 
 from backend.control.gateway.requests.config_requests import (
     BROKER,
     CLUSTER_DEFAULT,
-    AlterOp,
     ConfigChange,
     ConfigResource,
     alter_configs,
 )
+from backend.protocol.config_enums import AlterConfigOp
 from tests.control.site import CLUSTER_NAME, FLAG, ControlSite
 
 DONE_ONCE = [("execute toggle_bootstrap", "accepted"), ("execute toggle_bootstrap", "verified")]
@@ -39,13 +40,13 @@ def flag_off(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
         change(kafka_python, broker, None)
     # No client library can name the brokers' common default.
     default = ConfigResource(BROKER, CLUSTER_DEFAULT)
-    site.cluster.call(alter_configs(site.plane.parts.gateway, default, [ConfigChange(FLAG, AlterOp.DELETE)]))
+    site.cluster.call(alter_configs(site.plane.parts.gateway, default, [ConfigChange(FLAG, AlterConfigOp.DELETE)]))
     site.wait_until("the flag is off", lambda: effective(site) == {1: "false", 2: "false", 3: "false"})
 
 
 def change(client: KafkaAdminClient, broker: str, value: str | None) -> None:
     """The setting, changed past the control plane by another client; None removes it."""
-    operation = (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+    operation = (AdminOp.DELETE, None) if value is None else (AdminOp.SET, value)
     wanted = AdminResource(ConfigResourceType.BROKER, broker, configs={FLAG: operation})
     client.alter_configs([wanted], raise_on_unknown=False)
 

@@ -6,16 +6,11 @@ import asyncio
 from typing import Any, Final
 
 from backend.control.gateway.kafka_client import Gateway
-from backend.control.gateway.requests.config_requests import (
-    BROKER,
-    AlterOp,
-    ConfigChange,
-    ConfigResource,
-    alter_configs,
-)
+from backend.control.gateway.requests.config_requests import BROKER, ConfigChange, ConfigResource, alter_configs
 from backend.control.lab.bootstrap.race_steps import remove_replica, set_flag
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.protocol import offset_timestamps
+from backend.protocol.config_enums import AlterConfigOp
 from tests.e2e.attached_site import Site
 
 NEW: Final = 3
@@ -49,7 +44,7 @@ class Bootstraps:
         return row
 
     async def throttle(self, rate: str | None) -> None:
-        change = ConfigChange(RATE, AlterOp.DELETE if rate is None else AlterOp.SET, rate)
+        change = ConfigChange(RATE, AlterConfigOp.DELETE if rate is None else AlterConfigOp.SET, rate)
         await alter_configs(self._gateway, ConfigResource(BROKER, str(NEW)), [change])
 
     async def starts_at(self, offset: int, *, flag: bool) -> None:

@@ -14,11 +14,11 @@ from streamlit.testing.v1 import AppTest
 from backend.control.gateway.requests.config_requests import (
     BROKER,
     CLUSTER_DEFAULT,
-    AlterOp,
     ConfigChange,
     ConfigResource,
     alter_configs,
 )
+from backend.protocol.config_enums import AlterConfigOp
 from tests.control.site import CLUSTER_NAME, TIERED, ControlSite
 from tests.engine_cluster import CLUSTER_ID
 from tests.ui.conftest import open_page, press, text_of, viewer
@@ -54,7 +54,7 @@ def cluster(site: ControlSite, monkeypatch: pytest.MonkeyPatch) -> ControlSite:
 
 def set_default(site: ControlSite, value: str | None) -> None:
     """The cluster default, changed past the control plane."""
-    change = ConfigChange(FLAG, AlterOp.DELETE if value is None else AlterOp.SET, value)
+    change = ConfigChange(FLAG, AlterConfigOp.DELETE if value is None else AlterConfigOp.SET, value)
     site.cluster.call(alter_configs(site.plane.parts.gateway, ConfigResource(BROKER, CLUSTER_DEFAULT), [change]))
     site.wait_until("the brokers show it", lambda: effective(site) == {value or "false"})
 

@@ -15,11 +15,12 @@ from confluent_kafka import Message, Producer
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
-from backend.control.gateway.requests.config_requests import TOPIC, AlterOp, ConfigChange, ConfigResource, alter_configs
+from backend.control.gateway.requests.config_requests import TOPIC, ConfigChange, ConfigResource, alter_configs
 from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata, fetch_topic
 from backend.control.gateway.requests.offset_requests import list_offsets
 from backend.protocol import messages as m
+from backend.protocol.config_enums import AlterConfigOp
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.tiering.ids import TopicPartition
 
@@ -100,7 +101,7 @@ class LabTopic:
     async def configure(self, **settings: str | None) -> None:
         """Sets settings (None: unsets); `_` stands for `.` in names. Raises KafkaError, GatewayError."""
         changes = [
-            ConfigChange(name.replace("_", "."), AlterOp.DELETE if value is None else AlterOp.SET, value)
+            ConfigChange(name.replace("_", "."), AlterConfigOp.DELETE if value is None else AlterConfigOp.SET, value)
             for name, value in settings.items()
         ]
         await alter_configs(self._gateway, ConfigResource(TOPIC, self.name), changes)

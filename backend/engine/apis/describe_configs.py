@@ -18,11 +18,9 @@ from backend.engine.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     BrokerConfig,
-    ConfigSource,
     ConfigSynonym,
     ResolvedSetting,
     Setting,
-    Type,
     UpdateMode,
     resolve_broker,
     resolve_topic,
@@ -42,6 +40,7 @@ from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports.time_slices import Steps
 from backend.protocol import messages as m
+from backend.protocol.config_enums import ConfigSource, ConfigType
 from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 32
@@ -240,7 +239,7 @@ def _cluster_settings(cluster: Mapping[str, str]) -> list[tuple[ResolvedSetting,
 
 def _unknown(name: str) -> Setting:
     # A plug-in's setting: its text may be a secret, and is treated as one, as in Kafka.
-    return Setting(name, Type.PASSWORD, None)
+    return Setting(name, ConfigType.PASSWORD, None)
 
 
 def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
@@ -257,7 +256,7 @@ def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, reques
             _Config.Synonyms(name=one.name, value=None if hidden else one.value, source=one.source)
             for one in (resolved.synonyms if request.include_synonyms else ())
         ],
-        config_type=setting.type if known else Type.UNKNOWN,
+        config_type=setting.type if known else ConfigType.UNKNOWN,
         documentation=documentation_of(kind, setting) if request.include_documentation else None,
     )
 

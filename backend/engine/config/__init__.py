@@ -4,11 +4,9 @@ from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
 from backend.engine.config.properties_file import format_properties, parse_properties
 from backend.engine.config.setting_definition import (
     ConfigError,
-    ConfigSource,
     ConfigSynonym,
     ResolvedSetting,
     Setting,
-    Type,
     UpdateMode,
     resolve_broker,
     resolve_topic,
@@ -22,11 +20,9 @@ __all__ = [
     "WITHOUT_EFFECT",
     "BrokerConfig",
     "ConfigError",
-    "ConfigSource",
     "ConfigSynonym",
     "ResolvedSetting",
     "Setting",
-    "Type",
     "UpdateMode",
     "format_properties",
     "parse_properties",

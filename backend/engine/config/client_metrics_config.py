@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from backend.engine.config.setting_definition import ConfigSource, ConfigSynonym, ResolvedSetting, Setting, Type
+from backend.engine.config.setting_definition import ConfigSynonym, ResolvedSetting, Setting
+from backend.protocol.config_enums import ConfigSource, ConfigType
 
 INTERVAL: Final = "interval.ms"
 INTERVAL_MS_MIN: Final = 100
@@ -30,9 +31,9 @@ MATCHED: Final = frozenset(
 CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in (
-        Setting(INTERVAL, Type.INT, 300_000),
-        Setting(MATCH, Type.LIST, ()),
-        Setting("metrics", Type.LIST, ()),
+        Setting(INTERVAL, ConfigType.INT, 300_000),
+        Setting(MATCH, ConfigType.LIST, ()),
+        Setting("metrics", ConfigType.LIST, ()),
     )
 }
 
@@ -41,5 +42,5 @@ def resolve_client_metrics(setting: Setting, own: Mapping[str, str]) -> Resolved
     """A subscription's setting as DescribeConfigs tells it; a default has no synonyms."""
     if setting.name not in own:
         return ResolvedSetting(setting, setting.text(setting.default), ConfigSource.DEFAULT_CONFIG, ())
-    place = ConfigSynonym(setting.name, own[setting.name], ConfigSource.CLIENT_METRICS_CONFIG)
+    place = ConfigSynonym(setting.name, own[setting.name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
     return ResolvedSetting(setting, place.value, place.source, (place,))

@@ -11,13 +11,12 @@ from typing import Final
 from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
 from backend.engine.config.setting_definition import (
     ConfigError,
-    ConfigSource,
     ConfigSynonym,
     ResolvedSetting,
     Setting,
-    Type,
     resolve_broker,
 )
+from backend.protocol.config_enums import ConfigSource, ConfigType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -26,7 +25,7 @@ ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 
 def _setting(name: str, least: int) -> Setting:
     behind = BROKER_SETTINGS[f"group.{name}"]
-    return Setting(name, Type.INT, behind.default, minimum=least, synonyms=((behind.name, 1),))
+    return Setting(name, ConfigType.INT, behind.default, minimum=least, synonyms=((behind.name, 1),))
 
 
 GROUP_SETTINGS: Final[dict[str, Setting]] = {
@@ -84,5 +83,5 @@ def resolve_group(
     behind = resolve_broker(BROKER_SETTINGS[setting.synonyms[0][0]], broker=broker, cluster=cluster, static=static)
     if setting.name not in group:
         return ResolvedSetting(setting, behind.value, behind.source, behind.synonyms)
-    own = ConfigSynonym(setting.name, group[setting.name], ConfigSource.GROUP_CONFIG)
+    own = ConfigSynonym(setting.name, group[setting.name], ConfigSource.DYNAMIC_GROUP_CONFIG)
     return ResolvedSetting(setting, own.value, own.source, (own, *behind.synonyms))

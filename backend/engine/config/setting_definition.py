@@ -10,35 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from backend.protocol.config_enums import ConfigSource, ConfigType
+
 SettingValue = bool | int | float | str | tuple[str, ...] | None
-
-
-class Type(IntEnum):
-    """Types of settings, with DescribeConfigs' codes."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, with DescribeConfigs' codes; for one resource lower dynamic sources win."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 class UpdateMode(IntEnum):
@@ -53,10 +27,10 @@ class ConfigError(ValueError):
     """A setting whose value cannot be used; the message is one sentence that names both."""
 
 
-_LIMITS: Final[dict[Type, tuple[int, int]]] = {
-    Type.SHORT: (-(1 << 15), (1 << 15) - 1),
-    Type.INT: (-(1 << 31), (1 << 31) - 1),
-    Type.LONG: (-(1 << 63), (1 << 63) - 1),
+_LIMITS: Final[dict[ConfigType, tuple[int, int]]] = {
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
+    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
 }
 LONG_MAX: Final = (1 << 63) - 1
 
@@ -66,7 +40,7 @@ class Setting:
     """One setting. ``default`` is a Python value; ``synonyms`` are those behind a topic's or group's."""
 
     name: str
-    type: Type
+    type: ConfigType
     default: SettingValue
     scope: UpdateMode = UpdateMode.READ_ONLY
     minimum: float | None = None
@@ -78,7 +52,7 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        return self.type is Type.PASSWORD
+        return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str | None) -> SettingValue:
         """The Python value of a text, or ConfigError."""
@@ -106,11 +80,11 @@ class Setting:
 
     def _convert(self, text: str) -> SettingValue:
         match self.type:
-            case Type.BOOLEAN:
+            case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
                     raise self._refuse(text, "Expected value to be either true or false")
                 return text.lower() == "true"
-            case Type.INT | Type.SHORT | Type.LONG:
+            case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 try:
                     number = int(text)
                 except ValueError:
@@ -119,12 +93,12 @@ class Setting:
                 if not low <= number <= high:
                     raise self._refuse(text, f"Not a number of type {self.type.name}")
                 return number
-            case Type.DOUBLE:
+            case ConfigType.DOUBLE:
                 try:
                     return float(text)
                 except ValueError:
                     raise self._refuse(text, "Not a number of type DOUBLE") from None
-            case Type.LIST:
+            case ConfigType.LIST:
                 return tuple(part.strip() for part in text.split(",") if part.strip())
             case _:
                 return text

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from backend.control.gateway.broker_connection import LastAnswer
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
 from backend.protocol import messages as m
+from backend.protocol.config_enums import AlterConfigOp, ConfigSource, ConfigType
 from backend.protocol.errors import KafkaError, error_for
 
 TOPIC: Final = 2
@@ -22,44 +22,6 @@ BROKER: Final = 4
 CLUSTER_DEFAULT: Final = ""
 # 500 topics x 30 settings with synonyms: about 1 MB an answer.
 TOPICS_PER_REQUEST: Final = 500
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from; names and numbers are those of Kafka's DescribeConfigsResponse.ConfigSource."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(IntEnum):
-    """Type of a setting; names and numbers are those of Kafka's DescribeConfigsResponse.ConfigType."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class AlterOp(IntEnum):
-    """What an IncrementalAlterConfigs entry does."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +55,7 @@ class ConfigChange:
     """One entry of an IncrementalAlterConfigs request."""
 
     name: str
-    op: AlterOp
+    op: AlterConfigOp
     value: str | None = None
 
 
@@ -249,13 +211,10 @@ __all__ = [
     "BROKER",
     "CLUSTER_DEFAULT",
     "TOPIC",
-    "AlterOp",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
-    "ConfigSource",
     "ConfigSynonym",
-    "ConfigType",
     "Entries",
     "KafkaError",
     "TopicSettings",

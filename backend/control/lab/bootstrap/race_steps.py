@@ -13,10 +13,8 @@ from typing import Final
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests.config_requests import (
     BROKER,
-    AlterOp,
     ConfigChange,
     ConfigResource,
-    ConfigSource,
     alter_configs,
     describe_broker,
 )
@@ -25,6 +23,7 @@ from backend.control.lab.bootstrap.race_run import LeaderLog, PhaseSeen, Positio
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.wall_clock import now_ms
 from backend.protocol import offset_timestamps
+from backend.protocol.config_enums import AlterConfigOp, ConfigSource
 from backend.tiering.phases import FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
@@ -205,7 +204,7 @@ async def own_flag(gateway: Gateway, broker: int) -> str | None:
 
 async def set_flag(gateway: Gateway, broker: int, value: str | None) -> None:
     """Gives the broker its own value (None: takes it away); in effect when this returns. Raises as `own_flag`."""
-    change = ConfigChange(FLAG, AlterOp.DELETE if value is None else AlterOp.SET, value)
+    change = ConfigChange(FLAG, AlterConfigOp.DELETE if value is None else AlterConfigOp.SET, value)
     await alter_configs(gateway, ConfigResource(BROKER, str(broker)), [change])
 
     async def effective() -> bool | None:

@@ -15,13 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import describe_failure
 from backend.control.gateway.requests import config_requests
-from backend.control.gateway.requests.config_requests import (
-    AlterOp,
-    ConfigChange,
-    ConfigResource,
-    ConfigSource,
-    Entries,
-)
+from backend.control.gateway.requests.config_requests import ConfigChange, ConfigResource, Entries
 from backend.control.gateway.requests.metadata_requests import fetch_brokers, fetch_cluster
 from backend.control.operations.config import set_aside_removal as removal
 from backend.control.operations.config.config_texts import dialog_texts, lines
@@ -37,6 +31,7 @@ from backend.control.operations.lifecycle.plan_draft import (
 from backend.control.operations.operation_errors import InvalidInput
 from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
 from backend.control.operations.reassign.reassignment_inputs import TopicNameInput
+from backend.protocol.config_enums import AlterConfigOp, ConfigSource
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.store.queries import partitions
 
@@ -231,7 +226,7 @@ def _own(entries: Entries, name: str, source: ConfigSource) -> str | None:
 
 def _entries(inputs: ConfigInputs) -> list[ConfigChange]:
     return [
-        ConfigChange(name, AlterOp.DELETE if value is None else AlterOp.SET, value)
+        ConfigChange(name, AlterConfigOp.DELETE if value is None else AlterConfigOp.SET, value)
         for name, value in inputs.settings.items()
     ]
 

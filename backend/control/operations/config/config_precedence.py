@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from backend.control.gateway.requests.config_requests import ConfigEntry, ConfigSource
+from backend.control.gateway.requests.config_requests import ConfigEntry
+from backend.protocol.config_enums import ConfigSource
 
 PRECEDENCE: Final = (
     ConfigSource.DYNAMIC_BROKER_CONFIG,

@@ -16,7 +16,7 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import describe_failure
 from backend.control.gateway.requests import config_requests
-from backend.control.gateway.requests.config_requests import AlterOp, ConfigChange, ConfigResource, ConfigSource
+from backend.control.gateway.requests.config_requests import ConfigChange, ConfigResource
 from backend.control.gateway.requests.metadata_requests import fetch_brokers, fetch_cluster
 from backend.control.operations.config import toggle_texts
 from backend.control.operations.config.config_precedence import SOURCE_NAMES, effective, values_by_source, with_change
@@ -31,6 +31,7 @@ from backend.control.operations.lifecycle.plan_draft import (
 )
 from backend.control.operations.operation_errors import InvalidInput
 from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
+from backend.protocol.config_enums import AlterConfigOp, ConfigSource
 from backend.protocol.errors import KafkaError
 
 SETTING: Final = "follower.fetch.last.tiered.offset.enable"
@@ -109,7 +110,7 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         )
 
     async def apply(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> None:
-        op = AlterOp.DELETE if inputs.value is None else AlterOp.SET
+        op = AlterConfigOp.DELETE if inputs.value is None else AlterConfigOp.SET
         await config_requests.alter_configs(context.gateway, inputs.resource, [ConfigChange(SETTING, op, inputs.value)])
 
     async def verify(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> PlanVerification:

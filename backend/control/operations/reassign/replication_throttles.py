@@ -14,14 +14,9 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests import config_requests
-from backend.control.gateway.requests.config_requests import (
-    AlterOp,
-    ConfigChange,
-    ConfigResource,
-    ConfigSource,
-    Entries,
-)
+from backend.control.gateway.requests.config_requests import ConfigChange, ConfigResource, Entries
 from backend.control.operations.reassign.partition_moves import PlannedMove
+from backend.protocol.config_enums import AlterConfigOp, ConfigSource
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
@@ -94,7 +89,7 @@ def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> d
     ):
         for name, values in want.items():
             differing = [
-                ConfigChange(setting, AlterOp.DELETE if value is None else AlterOp.SET, value)
+                ConfigChange(setting, AlterConfigOp.DELETE if value is None else AlterConfigOp.SET, value)
                 for setting, value in values.items()
                 if value != HIDDEN and not _same(have.get(name, {}).get(setting), value, trust_hidden=trust_hidden)
             ]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from backend.engine.config.setting_definition import Type
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.engine.controller.image.replay import quota_entity
 from backend.protocol import messages as m
+from backend.protocol.config_enums import ConfigType
 from backend.protocol.errors import ErrorCode, KafkaError
 
 USER: Final = "user"
@@ -25,13 +25,13 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 _USER_KEYS: Final = {
-    PRODUCER_BYTE_RATE: Type.LONG,
-    CONSUMER_BYTE_RATE: Type.LONG,
-    REQUEST_PERCENTAGE: Type.DOUBLE,
-    CONTROLLER_MUTATION_RATE: Type.DOUBLE,
+    PRODUCER_BYTE_RATE: ConfigType.LONG,
+    CONSUMER_BYTE_RATE: ConfigType.LONG,
+    REQUEST_PERCENTAGE: ConfigType.DOUBLE,
+    CONTROLLER_MUTATION_RATE: ConfigType.DOUBLE,
 }
-_IP_KEYS: Final = {CONNECTION_CREATION_RATE: Type.INT}
-_LARGEST: Final = {Type.INT: float(2**31 - 1), Type.LONG: float(2**63 - 1)}
+_IP_KEYS: Final = {CONNECTION_CREATION_RATE: ConfigType.INT}
+_LARGEST: Final = {ConfigType.INT: float(2**31 - 1), ConfigType.LONG: float(2**63 - 1)}
 # A double that was an integer once may be off by this much.
 _FRACTION_MAX: Final = 1e-6
 
@@ -114,7 +114,7 @@ def _alter(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> list[m.C
     return records
 
 
-def _check_value(keys: dict[str, Type], key: str, value: float) -> None:
+def _check_value(keys: dict[str, ConfigType], key: str, value: float) -> None:
     type = keys.get(key)
     if type is None:
         raise _refused(f"Invalid configuration key {key}")
@@ -125,7 +125,9 @@ def _check_value(keys: dict[str, Type], key: str, value: float) -> None:
     if largest is None:
         return
     if value > largest:
-        raise _refused(f"Proposed value for {key} is too large for {'an' if type is Type.INT else 'a'} {type.name}.")
+        raise _refused(
+            f"Proposed value for {key} is too large for {'an' if type is ConfigType.INT else 'a'} {type.name}."
+        )
     if value % 1.0 > _FRACTION_MAX:
         raise _refused(f"{key} cannot be a fractional value.")
 

@@ -15,7 +15,6 @@ from backend.engine.config import (
     WITHOUT_EFFECT,
     BrokerConfig,
     ConfigError,
-    ConfigSource,
     UpdateMode,
     format_properties,
     parse_properties,
@@ -28,6 +27,7 @@ from backend.engine.config.address_limits import check_address_limits
 from backend.engine.config.listener_security import STORE_SETTINGS
 from backend.engine.config.listeners import check, controller_addresses, inter_broker_listener_name, listeners
 from backend.engine.config.not_served import DYNAMIC, READ_ONLY
+from backend.protocol.config_enums import ConfigSource
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "configs.json"
 # Ours, or hidden in Kafka.

@@ -11,7 +11,6 @@ from backend.engine.config import (
     BrokerConfig,
     ConfigError,
     Setting,
-    Type,
     UpdateMode,
     resolve_broker,
     resolve_topic,
@@ -28,6 +27,7 @@ from backend.engine.config.not_served import DYNAMIC as NOT_SERVED
 from backend.engine.config.not_served import READ_ONLY as FIXED_AND_NOT_SERVED
 from backend.engine.config.setting_definition import LONG_MAX, SettingValue
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.protocol.config_enums import ConfigType
 from backend.protocol.errors import ErrorCode, KafkaError
 
 ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
@@ -54,7 +54,7 @@ UNLIMITED: Final = -1
 
 # DynamicConfig.Broker: no settings of a broker's file, and not listed before somebody has set them.
 THROTTLES: Final = {
-    name: Setting(name, Type.LONG, LONG_MAX, UpdateMode.CLUSTER_WIDE, minimum=0)
+    name: Setting(name, ConfigType.LONG, LONG_MAX, UpdateMode.CLUSTER_WIDE, minimum=0)
     for name in (
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",

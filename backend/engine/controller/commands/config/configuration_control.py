@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from backend.engine.common.topic_names import check_topic_name
-from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Type
+from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.commands.config.broker_settings import check_broker_settings
 from backend.engine.controller.commands.config.min_isr import check_min_isr, min_isr_changes
@@ -28,6 +28,7 @@ from backend.engine.controller.image.metadata_image import (
     MetadataImage,
 )
 from backend.protocol import messages as m
+from backend.protocol.config_enums import ConfigType
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
@@ -178,7 +179,7 @@ def _value_after(
     verb = "APPEND" if operation == APPEND else "SUBTRACT"
     # Kafka keeps no types of the other resources' settings where this is decided.
     setting = _APPENDABLE.get(resource_type, {}).get(name)
-    if setting is None or setting.type is not Type.LIST:
+    if setting is None or setting.type is not ConfigType.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
     if current is None:
         current = (

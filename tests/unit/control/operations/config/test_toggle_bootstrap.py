@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backend.control.gateway.requests.config_requests import ConfigSource
 from backend.control.operations.config.config_precedence import effective, with_change
 from backend.control.operations.config.toggle_bootstrap import (
     SETTING,
@@ -21,6 +20,7 @@ from backend.control.operations.config.toggle_bootstrap import (
     level_now,
 )
 from backend.control.operations.lifecycle.plan_draft import CheckOutcome
+from backend.protocol.config_enums import ConfigSource
 
 ESTIMATE = {"blocked": 0, "stale": False}
 VALUES = (None, "true", "false")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.control.gateway.requests.config_requests import BROKER, TOPIC, AlterOp, ConfigResource
+from backend.control.gateway.requests.config_requests import BROKER, TOPIC, ConfigResource
 from backend.control.operations.config.topic_config_rules import check_topic_config, deletes_remote
 from backend.control.operations.lifecycle.plan_draft import CheckOutcome
 from backend.control.operations.reassign import copy_estimate, reassignment_checks, replication_throttles
@@ -28,6 +28,7 @@ from backend.control.operations.reassign.replication_throttles import (
     LEADER_REPLICAS,
     Throttles,
 )
+from backend.protocol.config_enums import AlterConfigOp
 from backend.tiering.estimate import PartitionEstimate, Verdict
 from backend.tiering.ids import TopicPartition
 
@@ -92,7 +93,7 @@ def test_what_others_named_stays_named_and_comes_back() -> None:
     found = replication_throttles.throttles_for(before, {A: AIM}, 1000)
     assert found.topics["t"] == {LEADER_REPLICAS: "7:1,0:1,0:2", FOLLOWER_REPLICAS: "*"}
     back = replication_throttles.changes(found, before)[ConfigResource(TOPIC, "t")]
-    assert [(change.name, change.op, change.value) for change in back] == [(LEADER_REPLICAS, AlterOp.SET, "7:1")]
+    assert [(change.name, change.op, change.value) for change in back] == [(LEADER_REPLICAS, AlterConfigOp.SET, "7:1")]
 
 
 def test_a_rate_that_kafka_hides_is_removed_and_not_set_at_every_step() -> None:
@@ -101,7 +102,7 @@ def test_a_rate_that_kafka_hides_is_removed_and_not_set_at_every_step() -> None:
     assert replication_throttles.changes(now, same) != {}
     assert replication_throttles.changes(now, same, trust_hidden=True) == {}
     gone = replication_throttles.changes(now, Throttles({}, {"1": {LEADER_RATE: None}}), trust_hidden=True)
-    assert [change.op for change in gone[ConfigResource(BROKER, "1")]] == [AlterOp.DELETE]
+    assert [change.op for change in gone[ConfigResource(BROKER, "1")]] == [AlterConfigOp.DELETE]
 
 
 def test_the_flag_of_the_joining_broker_decides_which_bytes_count() -> None:

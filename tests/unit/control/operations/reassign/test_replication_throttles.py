@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from backend.control.findings.finding_context import ThrottleSetting
-from backend.control.gateway.requests.config_requests import ConfigEntry, ConfigSource, ConfigType
+from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.watches.finding_watch import throttles
+from backend.protocol.config_enums import ConfigSource, ConfigType
 
 RATE = "leader.replication.throttled.rate"
 REPLICAS = "follower.replication.throttled.replicas"

@@ -1,4 +1,4 @@
-"""The embedded cluster with the handles by which the lab breaks and mends it (`control/lab/faults.py`: Machine)."""
+"""Injects faults into the embedded cluster and clears them (`control.lab.faults.fault_target`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backend.engine.ports.object_store_faults import ObjectStoreFaults, StoreFau
 from backend.engine.ports.socket_network import SocketNetwork
 
 
-class BreakableCluster:
+class FaultInjector:
     """Belongs to the cluster's event loop. ``failed`` is called when a node that was started again cannot go on."""
 
     def __init__(self, layout: ClusterLayout, failed: Callable[[], None] = lambda: None) -> None:
