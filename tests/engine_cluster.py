@@ -1,4 +1,4 @@
-"""A cluster of the engine's brokers in this process, on free ports, run by a loop on a thread of its own.
+"""A cluster of the engine's brokers in this process, on free ports, on the loop of a separate thread.
 
 For tests with blocking clients::
 
@@ -45,7 +45,7 @@ TIERING_VARIABLE: Final = "EBBLINE_TEST_TIERING"
 
 
 def has_tier(tiering: bool | None) -> bool:
-    """What a test says; where it says nothing (None), what this run is told: no tier, as by Kafka's default."""
+    """The test's own choice, else (None) that of the run's variable: no tier by default, as in Kafka."""
     return os.environ.get(TIERING_VARIABLE) == "on" if tiering is None else tiering
 
 

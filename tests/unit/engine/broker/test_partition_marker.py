@@ -61,7 +61,7 @@ def marked(topic: MemoryMetadataTopic) -> list[tuple[bytes, int]]:
 
 
 def waiting(node: ControllerNode) -> int:
-    """Removed partitions that have yet to be told, whoever has applied their removal."""
+    """The number of deleted partitions that have yet to be marked, on whatever brokers their deletion is applied."""
     return len(node.controller.topic_deletions.offline(node.controller.image, lambda broker: 2**62))
 
 
@@ -107,7 +107,7 @@ def test_tiered_partitions_are_marked_once_over_failures_and_restarts(tmp_path: 
 
 
 def segments_of(name: str, topic_id: bytes, partition: int) -> list[bytes]:
-    """What a leader tells of three copies, the first with two leader epochs."""
+    """The metadata events of three copies, the first with two leader epochs."""
     tip, values = TopicIdPartition(name, topic_id, partition), []
     for number in range(3):
         key, start = bytes([number + 1]) * 16, 10 * number
@@ -138,7 +138,7 @@ def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
                 value = encode(PartitionDelete(told, 1, 0, state))
                 topic.log.append(metadata_partition(told.topic_id, 0, PARTITIONS), value)
             before = sum(len(values) for values in topic.log.partitions)
-            # Nobody tells the remote tier of these before the node stops, and what its log knew of them is forgotten.
+            # These are not marked before the node stops, and its log forgets them.
             await delete(node, "gone")
             await delete(node, "told")
             await node.controller.snapshotter.take()

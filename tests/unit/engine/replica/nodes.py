@@ -71,7 +71,7 @@ SMALL_SEGMENTS = {
 
 
 def through_codec(message: M, version: int) -> M:
-    """What the other side decodes."""
+    """The message as the other side decodes it."""
     decoded, _ = codec.decode(type(message), version, bytearray(codec.encode(message, version)))
     return decoded
 
@@ -111,26 +111,26 @@ class Peer:
         if target is None or not target.up or (self._sender, self._node) in self._nodes.cut:
             await asyncio.sleep(0)
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"node {self._node} is down")
-        asked: asyncio.Task[Message] = asyncio.ensure_future(target.ask(request, version))
-        self._running.add(asked)
-        target.serving.add(asked)
+        response: asyncio.Task[Message] = asyncio.ensure_future(target.ask(request, version))
+        self._running.add(response)
+        target.serving.add(response)
         try:
-            answer = await asked
+            answer = await response
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"node {self._node} went away") from None
         finally:
-            self._running.discard(asked)
-            target.serving.discard(asked)
+            self._running.discard(response)
+            target.serving.discard(response)
         if self._nodes.listen is not None:
             self._nodes.listen(self._sender, self._node, request, answer)
         return answer
 
     def close(self) -> None:
-        for asked in self._running:
-            asked.cancel()
+        for response in self._running:
+            response.cancel()
 
 
 class Node:
@@ -195,7 +195,7 @@ class Node:
 
     async def start(self) -> None:
         self.logs.open_dirs(CLUSTER_ID, self.id)
-        # What a topic's settings say decides how its logs are opened.
+        # A topic's settings decide how its logs are opened.
         self.applied.image = self.nodes.play.image
         await self.logs.load_all(self.replicas.topic_config, has_others=lambda _: self.has_others)
         if self.remote is not None:
@@ -205,8 +205,8 @@ class Node:
 
     async def stop(self) -> None:
         self.up = False
-        for asked in list(self.serving):
-            asked.cancel()
+        for response in list(self.serving):
+            response.cancel()
         await self.replicas.shutdown()
         if self.remote is not None:
             await self.remote.close()
@@ -228,7 +228,7 @@ class Node:
         return None if answer is None else through_codec(answer, version)
 
     def begin(self, request: Message, version: int, *, client_id: str = "test") -> Any:
-        """What the handler gives for it."""
+        """Calls the handler and returns its result."""
         header = RequestHeader(request.API_KEY, version, 1, client_id)
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
         return HANDLERS[request.API_KEY](self.services, context, through_codec(request, version))
@@ -245,7 +245,7 @@ class Node:
         """(offset, value) of every local record."""
         log = self.partition(topic, index).log
         offset = max(log.local_log_start_offset, log.log_start_offset)
-        found: list[tuple[int, bytes | None]] = []
+        values: list[tuple[int, bytes | None]] = []
         while offset < log.log_end_offset:
             info = log.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
             if not info.records:
@@ -253,9 +253,9 @@ class Node:
             for position, header in iter_batches(info.records):
                 for record in iter_records(info.records, position):
                     if record.offset >= offset:
-                        found.append((record.offset, record.value))
+                        values.append((record.offset, record.value))
                 offset = header.next_offset
-        return found
+        return values
 
 
 def _taken(request: m.AssignReplicasToDirsRequest) -> m.AssignReplicasToDirsResponse:
@@ -304,11 +304,11 @@ class Nodes:
         # (sender, receiver) pairs that cannot talk.
         self.cut: set[tuple[int, int]] = set()
         self.controller_errors: list[ErrorCode] = []
-        # What a sender gets in place of a receiver's answer to a request; None: the answer.
+        # The error that a sender gets in place of a receiver's response to a request; None: the response.
         self.refuse: Callable[[int, int, Message], ErrorCode | None] = lambda *_: None
-        # Where replicas lie, as the brokers told: directory by (broker, topic id, partition).
+        # The directories that the brokers have reported, by (broker, topic id, partition).
         self.assigned: dict[tuple[int, bytes, int], bytes] = {}
-        # Told of every (sender, receiver, request, answer).
+        # Called with every (sender, receiver, request, response).
         self.listen: Callable[[int, int, Message, Message], None] | None = None
         self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
 
@@ -374,7 +374,7 @@ class Nodes:
             ]
         )
         response = self.apply(partial(incremental_alter_configs, request=request, config=self.play.config))
-        assert all(one.error_code == 0 for one in response.responses), response
+        assert all(result.error_code == 0 for result in response.responses), response
 
     async def stop(self, node: int) -> None:
         """The node goes away and the controller fences it."""

@@ -46,8 +46,8 @@ async def remote_up_to_5(nodes: Nodes) -> None:
     assert nodes[1].offsets(TOPIC) == (0, 6, 7, 7)
 
 
-def told(nodes: Nodes, node: int = NEW) -> list[dict[str, Any]]:
-    """What the broker said of the replica's phases."""
+def reported_phases(nodes: Nodes, node: int = NEW) -> list[dict[str, Any]]:
+    """The phases of the replica that the broker has reported."""
     return [seen for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == TOPIC]
 
 
@@ -78,9 +78,9 @@ def has_what_it_had(nodes: Nodes) -> bool:
     return nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
 
 
-def on_the_page(told: Mapping[str, Any]) -> str:
-    """What the dashboard says of a replica whose phase was told so."""
-    exact = exact_phase(dict(told))
+def on_the_page(reported: Mapping[str, Any]) -> str:
+    """The dashboard's sentence about a replica with this reported phase."""
+    exact = exact_phase(dict(reported))
     _, seen = infer_phase(None, FollowerObservation(1, False, True, 0, 0, 0, 0, 6, 7, tiered=True, exact=exact))
     assert seen.phase is not None
     row = replica_row(NEW, phase=seen.phase.value, phase_source=seen.source, evidence=dict(seen.evidence))
@@ -89,7 +89,7 @@ def on_the_page(told: Mapping[str, Any]) -> str:
 
 @pytest.fixture(autouse=True)
 def broker_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What the brokers log of replicas."""
+    """The log lines of the brokers about replicas."""
     caplog.set_level(logging.INFO, "backend.engine.replica")
     return caplog
 
@@ -107,8 +107,8 @@ async def waits(
 
     def begins(sender: int, receiver: int, request: Message) -> ErrorCode | None:
         asks = isinstance(request, m.ListOffsetsRequest) and request.topics[0].partitions[0].timestamp == EARLIEST
-        # What came before the first failure may have been overtaken by news of the assignment.
-        if asks and sender == node and any(row["phase"] == phase for row in told(nodes, node)):
+        # A request before the first failure may have overtaken the metadata of the assignment.
+        if asks and sender == node and any(row["phase"] == phase for row in reported_phases(nodes, node)):
             began_ms.append(nodes[node].ports.clock.monotonic_ms())
         return refuse(sender, receiver, request)
 
@@ -117,17 +117,19 @@ async def waits(
     def seen() -> bool:
         return any(
             row["phase"] == phase and row["attempts"] >= 2 and sentence in row["evidence"]["reason"]
-            for row in told(nodes, node)
+            for row in reported_phases(nodes, node)
         )
 
     try:
         await nodes.until(f"the replica waits: {sentence}", seen)
     except AssertionError as error:
-        raise AssertionError(f"{error}; told was {told(nodes, node)}") from error
-    [reason] = {row["evidence"]["reason"] for row in told(nodes, node) if sentence in row["evidence"]["reason"]}
+        raise AssertionError(f"{error}; told was {reported_phases(nodes, node)}") from error
+    [reason] = {
+        row["evidence"]["reason"] for row in reported_phases(nodes, node) if sentence in row["evidence"]["reason"]
+    }
     assert "\n" not in reason
     assert any(f"is {phase} at offset" in line and line.endswith(reason) for line in log.messages)
-    pages = [on_the_page(row) for row in told(nodes, node) if sentence in row["evidence"]["reason"]]
+    pages = [on_the_page(row) for row in reported_phases(nodes, node) if sentence in row["evidence"]["reason"]]
     assert all(page[1:].startswith(reason[1:]) for page in pages), pages
     if phase == "DELAYED":
         await nodes.until("two more attempts", lambda: len(began_ms) >= 3)
@@ -363,7 +365,7 @@ def test_a_full_disk_keeps_what_is_there_until_a_replica_can_be_cut_to_where_it_
                     "it waits",
                     lambda: any(
                         row["phase"] == "DELAYED" and "free some space" in row["evidence"]["reason"]
-                        for row in told(nodes, NEW)
+                        for row in reported_phases(nodes, NEW)
                     ),
                 )
                 assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"lost")]
@@ -412,11 +414,11 @@ def test_failed_attempts_are_told_now_and_then_and_another_reason_at_once(tmp_pa
             node = nodes[NEW]
             partition = node.partition(TOPIC)
             follower = FollowedPartition(partition._context, partition, 1)
-            before = len(told(nodes))
+            before = len(reported_phases(nodes))
             reasons = ["the segment is missing"] * 15 + ["the disk is full"] * 6 + ["the segment is missing"] * 2
             for reason in reasons:
                 follower.delay(reason)
-            assert [(row["attempts"], row["evidence"]["reason"]) for row in told(nodes)[before:]] == [
+            assert [(row["attempts"], row["evidence"]["reason"]) for row in reported_phases(nodes)[before:]] == [
                 (1, "the segment is missing"),
                 (2, "the segment is missing"),
                 (3, "the segment is missing"),

@@ -1,4 +1,4 @@
-"""A damaged replica that is set aside and copied again counts once more for the controller."""
+"""A damaged replica that is set aside and copied again counts for the controller again."""
 
 from __future__ import annotations
 

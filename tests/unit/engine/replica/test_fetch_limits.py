@@ -1,4 +1,4 @@
-"""How much a Fetch answers: limits of the request and of each partition, the first batch in spite of both (KIP-74)."""
+"""The size of a Fetch response: limits of the request and its partitions, the first batch in spite of both (KIP-74)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def batches(nodes: Nodes, topic_id: bytes, **limits: int) -> list[int]:
         (1, MUCH, [1, 0]),
         (MUCH, 1, [1, 0]),
         (MUCH, 2500, [2, 2]),
-        # What the first partition takes is not there for the second.
+        # Bytes that the first partition takes are not there for the second.
         (5500, MUCH, [BATCHES, 2]),
         (0, 0, [1, 0]),
     ],
@@ -78,7 +78,7 @@ def test_a_batch_that_does_not_fit_counts_as_there_when_enough_is_awaited(tmp_pa
             topic_id = nodes.create("orders", [1], [1])
             await nodes.produce(1, "orders", VALUE, index=0)
             await nodes.produce(1, "orders", VALUE * 200, index=1)
-            # Whatever waits for news of the two has had it.
+            # Every request that waits for the two has been answered.
             await asyncio.sleep(0.3)
             asked = batches(nodes, topic_id, partition_bytes=100_000, min_bytes=50_000, max_wait_ms=60_000)
             assert await asyncio.wait_for(asked, 20) == [1, 0]

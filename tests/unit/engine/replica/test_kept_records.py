@@ -44,7 +44,7 @@ def test_the_epoch_of_an_unclean_election_stays_known_over_further_changes_and_s
     before = PartitionRegistration(replicas=(1, 2), isr=(1,), leader=-1, leader_epoch=6, partition_epoch=1)
     unclean = merge_partition(before, m.PartitionChangeRecord(leader=2, isr=[2], leader_recovery_state=RECOVERING))
     assert unclean.unclean_leader_epoch == 7
-    # The same once more, while the state is still that of the first time.
+    # The same again, while the state is still that of the first time.
     away = merge_partition(unclean, m.PartitionChangeRecord(leader=-1))
     again = merge_partition(away, m.PartitionChangeRecord(leader=1, isr=[1]))
     assert (away.unclean_leader_epoch, again.unclean_leader_epoch) == (7, 9)
@@ -136,7 +136,7 @@ def test_an_unclean_election_lets_followers_go_on_also_those_that_were_away(tmp_
             await nodes.in_sync("orders", 1, 2, 3)
             expected = [*FIVE[:2], (2, b"other")]
             assert [nodes[node].values("orders") for node in (1, 2, 3)] == [expected] * 3
-            # What is acknowledged since is kept again.
+            # Records that are acknowledged since are kept again.
             await nodes.produce(1, "orders", b"new")
             await nodes.until("all know", lambda: all(nodes[node].offsets("orders")[2] == 4 for node in (2, 3)))
             nodes[1].partition("orders").log.truncate_to(3)

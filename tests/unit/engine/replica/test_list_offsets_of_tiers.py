@@ -75,7 +75,7 @@ def test_names_on_the_golden_log_are_kafkas_in_every_state(tmp_path: Path) -> No
 
 
 async def session(nodes: Nodes) -> list[Any]:
-    """What a client of a topic without tiering sees of a broker, from the first record to deleted ones."""
+    """The answers that a client of a topic without tiering gets, from the first record to deleted ones."""
     nodes.create(TOPIC, [1], segment_index_bytes="24", index_interval_bytes="1", retention_ms="-1")
     seen: list[Any] = []
 

@@ -1,4 +1,5 @@
-"""When waiting requests are told: news of the high watermark alone lingers, records go before acknowledgements."""
+"""The time at which delayed requests are answered: a newer high watermark alone lingers, records go before
+acknowledgements."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from backend.protocol.record_batches.record_codec import RecordData
 from tests.unit.engine.replica.nodes import Nodes, play
 
 
-class Told:
-    """Notes when it was asked whether it still knows less."""
+class LingeringFetch:
+    """Notes when it was tried."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -29,10 +30,10 @@ class Told:
         self.at_s.append(time.monotonic())
 
 
-def test_each_fetch_lingers_its_own_time_and_is_told_once() -> None:
+def test_each_fetch_lingers_its_own_time_and_is_tried_once() -> None:
     async def run() -> None:
         purgatory = Purgatory(Deadlines(SystemClock()))
-        fetches: list[Any] = [Told() for _ in range(4)]
+        fetches: list[Any] = [LingeringFetch() for _ in range(4)]
         began_s = []
         for fetch in fetches:
             began_s.append(time.monotonic())
@@ -49,7 +50,7 @@ def test_each_fetch_lingers_its_own_time_and_is_told_once() -> None:
     asyncio.run(run())
 
 
-def test_records_go_to_their_reader_before_their_producer_is_told(tmp_path: Path) -> None:
+def test_records_go_to_their_reader_before_their_producer_is_answered(tmp_path: Path) -> None:
     async def run() -> None:
         async with Nodes(tmp_path) as nodes:
             nodes.create("orders", [1, 2, 3])
@@ -71,7 +72,7 @@ def test_records_go_to_their_reader_before_their_producer_is_told(tmp_path: Path
     play(run)
 
 
-def test_who_waits_for_a_follower_is_told_before_the_follower_itself_waits(tmp_path: Path) -> None:
+def test_requests_that_wait_for_a_follower_are_answered_before_the_follower_itself_waits(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with Nodes(tmp_path) as nodes:

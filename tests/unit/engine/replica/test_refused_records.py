@@ -1,4 +1,4 @@
-"""What a client learns of records that are refused, and what a broker counts."""
+"""The errors of records that are refused, and the meters that count them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer in a rack is sent to."""
+"""The replica that a consumer in a rack is sent to."""
 
 from __future__ import annotations
 

@@ -447,7 +447,7 @@ def test_a_consumer_that_waits_is_answered_when_it_may_see_the_record(tmp_path: 
     play(run)
 
 
-def test_a_waiting_fetch_is_told_as_soon_as_its_wait_is_over(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_answered_as_soon_as_its_wait_is_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, count=1) as nodes:
             topic_id = nodes.create("orders", [1])
@@ -460,7 +460,7 @@ def test_a_waiting_fetch_is_told_as_soon_as_its_wait_is_over(tmp_path: Path) -> 
                 topics=[topics(topic_id=topic_id, partitions=wanted)],
             )
             waiting = nodes[1].begin(request, 17)
-            waiting.tell(heard.append)
+            waiting.add_callback(heard.append)
             assert heard == []
             nodes[1].partition("orders").end_delayed_requests()
             assert heard == [waiting]

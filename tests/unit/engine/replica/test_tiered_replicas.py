@@ -235,7 +235,7 @@ async def produce(nodes: Nodes, first: int, end: int, *, roll_at: int) -> None:
 
 
 def fetched_at(nodes: Nodes, node: int) -> list[tuple[int, ErrorCode]]:
-    """(offset, error) of each Fetch of a follower that told something new; filled while the cluster runs."""
+    """(offset, error) of each Fetch of a follower with a new position; filled while the cluster runs."""
     found: list[tuple[int, ErrorCode]] = []
 
     def listen(sender: int, _: int, request: Message, answer: Message) -> None:

@@ -1,4 +1,4 @@
-"""How a follower starts when the leader's data is remote: KIP-405 scenarios and KIP-1023 decisions as dialogues."""
+"""The start of a follower whose leader's data is remote: KIP-405 scenarios and KIP-1023 decisions as dialogues."""
 
 from __future__ import annotations
 
