@@ -1,4 +1,4 @@
-"""What an encoded message is made of: buffers, and ranges of files that leave without being read."""
+"""The parts of an encoded message: buffers, and ranges of files that are sent without being read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FileRange(Protocol):
         ...
 
     def advance(self, size: int) -> FileRange:
-        """What is left behind the first `size` bytes."""
+        """The rest behind the first `size` bytes."""
         ...
 
     def send_to(self, socket_fd: int) -> int:
-        """How many the socket has taken; BlockingIOError when none can be now, or another OSError."""
+        """The number of bytes that the socket has taken; BlockingIOError when it takes none now, or another OSError."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Values of `__cluster_metadata` (KIP-500): a frame around each metadata record, in the log and in snapshots.
 
 The frame is three unsigned varints, frame version 1, record type and record version, in front of the record; nothing
-may follow it (`MetadataRecordSerde`). A type or version that Kafka 4.3 does not know is handed back as such, so that
+may follow it (`MetadataRecordSerde`). A type or version that Kafka 4.3 does not know is returned as such, so that
 a reader can count and name it instead of stopping.
 """
 
@@ -39,7 +39,7 @@ def decode(value: bytes | bytearray | memoryview | None) -> tuple[Message | Unkn
     if not value:
         raise DecodeError("a metadata record has no value")
     if len(value) > 2 and value[0] == FRAME_VERSION and value[1] < 128 and value[2] < 128:
-        # What every record of Kafka 4.3 begins with: each varint takes one byte.
+        # The first bytes of every record of Kafka 4.3: each varint takes one byte.
         key, version, position = value[1], value[2], 3
     else:
         key, version, position = _read_frame(value)

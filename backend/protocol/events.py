@@ -1,4 +1,4 @@
-"""Values of `__ebbline_events`: what a broker's parts tell about their own state, for the control plane's observer.
+"""Values of `__ebbline_events`: state changes that a broker's parts report, for the control plane's observer.
 
 A value is one JSON object in UTF-8. All have `v` (format, 1), `type`, `broker`, `at_ms`, `topic`, `topic_id` (Kafka's
 text of the uuid) and `partition`; each type adds the fields of its class below under their own names. The record's key
@@ -28,7 +28,7 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """Where and when: in the partition of this topic, as this broker saw it."""
+    """The fields of every event: broker, time and partition."""
 
     type: ClassVar[str]
     broker: int

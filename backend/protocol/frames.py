@@ -45,7 +45,7 @@ _INT16: Final = Struct(">h")
 
 
 class RequestHeader(NamedTuple):
-    """What a request says about itself before its body. A client id may be absent."""
+    """The header of a request. A client id may be absent."""
 
     api_key: int
     api_version: int
@@ -88,7 +88,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """The header of a request and where its body starts.
 
     Raises DecodeError, or UnsupportedRequest for an API or version that does not exist. Only ApiVersions is let through
-    in every version, because its answer tells the client which versions there are.
+    in every version, because its answer shows the client which versions there are.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST.unpack_from(frame)

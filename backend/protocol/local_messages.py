@@ -1,7 +1,7 @@
-"""A Fetch and its answer as they are, for nodes that share a process: what their frames would say, without the frames.
+"""A Fetch and its response as message objects, which nodes of one process send one another instead of frames.
 
-Followers of partitions and of the metadata ask for every record by Fetch, so nearly all that such nodes say to one
-another is this. Nobody changes a message that was handed over: both ends may still read it.
+Followers of partitions and of the metadata ask for every record by Fetch, so nearly all traffic between such nodes is
+this. Nobody changes a message that was sent: both ends may still read it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from backend.protocol.buffers import Buffer
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import FetchRequest, FetchResponse
 
-# What a message says besides its partitions, and of each: about what a frame takes, which is what limits are for.
+# Bytes of a message besides its partitions, and of each partition: about those of its frame, for limits.
 MESSAGE_BYTES: Final = 64
 PARTITION_BYTES: Final = 48
 
 
 class LocalFetchRequest(NamedTuple):
-    """A Fetch on its way to who answers it."""
+    """A Fetch on its way to the node that answers it."""
 
     header: RequestHeader
     message: FetchRequest
@@ -38,7 +38,7 @@ class LocalFetchRequest(NamedTuple):
 
 
 class LocalFetchResponse(NamedTuple):
-    """The answer to a Fetch on its way to who asked."""
+    """The response to a Fetch on its way to the node that asked."""
 
     correlation_id: int
     message: FetchResponse

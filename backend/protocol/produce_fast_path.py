@@ -1,4 +1,4 @@
-"""The Produce request that costs most because there are most of it, read and answered without message objects.
+"""The most frequent Produce request, one batch to one partition, decoded and answered without message objects.
 
 Versions 9-13, acks=1 or all, no transactional id, one batch for one partition: what a producer sends that does not
 batch. The bytes are those of the generated codec; whatever is different in any way is left to it.
@@ -38,7 +38,7 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size - 4 + _ANSWER_ROW.size
 
 
 class SingleBatchProduce(NamedTuple):
-    """What such a request says. `topic_field` is its topic as it stands in request and answer."""
+    """The fields of such a request. `topic_field` is its topic as it stands in request and answer."""
 
     version: int
     correlation_id: int

@@ -1,6 +1,7 @@
 """DescribeAcls (29), CreateAcls (30), DeleteAcls (31), versions 1-3: there is no authorizer (KIP-140).
 
 What `AclApis` answers without one: SECURITY_DISABLED, wherever the response has a place for it.
+Kafka: `AclApis.handleDescribeAcls`, `handleCreateAcls`, `handleDeleteAcls`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""AllocateProducerIds (67), version 0: a block of producer ids for a broker (KIP-730)."""
+"""AllocateProducerIds (67), version 0: a block of producer ids for a broker (KIP-730).
+
+Kafka: `ControllerApis.handleAllocateProducerIdsRequest`.
+"""
 
 from __future__ import annotations
 

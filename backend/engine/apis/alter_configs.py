@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1, and AlterConfigs (33), versions 0-2 (KIP-133, KIP-226, KIP-339).
 
 The broker that is asked refuses what only another broker may change and sends the rest on to the controller.
+Kafka: `ControllerApis.handleIncrementalAlterConfigs`, `handleLegacyAlterConfigs`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> 
 def _in_order(
     resources: Sequence[_Incremental | _Whole], settled: _Settled, told: Sequence[A], answer: Callable[..., A]
 ) -> list[A]:
-    """What the controller told and what was settled here, in the order asked."""
+    """The controller's results and those of this broker, in the order of the request."""
     answers = iter(told)
     return [
         answer(

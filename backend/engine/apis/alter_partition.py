@@ -1,4 +1,7 @@
-"""AlterPartition (56), versions 2-3: a leader's new ISR (KIP-497, KIP-841, KIP-903)."""
+"""AlterPartition (56), versions 2-3: a leader's new ISR (KIP-497, KIP-841, KIP-903).
+
+Kafka: `ControllerApis.handleAlterPartitionRequest`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirs (34), versions 1-2: moves replicas between the log directories of this broker (KIP-113)."""
+"""AlterReplicaLogDirs (34), versions 1-2: moves replicas between the log directories of this broker (KIP-113).
+
+Kafka: `KafkaApis.handleAlterReplicaLogDirsRequest`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 A request of an unsupported version never reaches the handler: the listener answers it with :func:`unsupported_version`
 in the format of version 0, which every client can read.
+Kafka: `KafkaApis.handleApiVersionsRequest`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ApiVersionsServices(Protocol):
 def api_versions(
     services: ApiVersionsServices, context: RequestContext, request: m.ApiVersionsRequest
 ) -> m.ApiVersionsResponse:
-    """What the listener that was asked serves."""
+    """The APIs of the listener that was asked, and the cluster's features."""
     version = context.header.api_version
     if version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)

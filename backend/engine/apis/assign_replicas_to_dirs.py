@@ -1,4 +1,7 @@
-"""AssignReplicasToDirs (73), version 0: where a broker's replicas lie, and which of them it cannot use (KIP-858)."""
+"""AssignReplicasToDirs (73), version 0: where a broker's replicas lie, and which of them it cannot use (KIP-858).
+
+Kafka: `ControllerApis.handleAssignReplicasToDirs`.
+"""
 
 from __future__ import annotations
 

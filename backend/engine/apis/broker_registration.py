@@ -1,6 +1,7 @@
 """Nodes introduce themselves to the controller: BrokerRegistration (62), versions 0-4, and ControllerRegistration (70).
 
 With them UnregisterBroker (64), which forgets a broker (KIP-631, KIP-919).
+Kafka: `ControllerApis.handleBrokerRegistration`, `handleControllerRegistration`, `handleUnregisterBroker`.
 """
 
 from __future__ import annotations

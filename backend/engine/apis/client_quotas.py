@@ -1,6 +1,7 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1 (KIP-546).
 
 Any broker describes from its metadata; the controller alters. Rules and words of ClientQuotasImage.describe.
+Kafka: `KafkaApis.handleDescribeClientQuotasRequest`, `ControllerApis.handleAlterClientQuotas`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _refused(message: str) -> KafkaError:
 def describe_on_error(
     request: m.DescribeClientQuotasRequest, version: int, code: int, message: str
 ) -> m.DescribeClientQuotasResponse:
-    """No entries at all, as Kafka tells an error."""
+    """No entries at all, as in Kafka's answer with an error."""
     return m.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
 
 

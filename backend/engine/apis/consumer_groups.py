@@ -2,6 +2,7 @@
 
 From version 1 on a member brings its own id, and may subscribe by a regular expression. Both are refused with
 UNSUPPORTED_VERSION while the cluster's feature group.version is below 1 or the broker does not serve the protocol.
+Kafka: `KafkaApis.handleConsumerGroupHeartbeat`, `handleConsumerGroupDescribe`.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ async def consumer_group_heartbeat(
 
 
 def _check(services: ConsumerGroupsServices, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """What Kafka refuses before it looks at the group."""
+    """Raises the errors that Kafka answers before it looks at the group."""
     epoch = request.member_epoch
     names_itself = version >= FIRST_OWN_MEMBER_ID or epoch > 0 or epoch == LEAVE_EPOCH
     problems = (
@@ -192,7 +193,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
     kind = _Described.Members
     assigned, target = kind.Assignment, kind.TargetAssignment
     said = member.subscription
-    # What it has not given up yet is its own.
+    # A partition that it has not given up yet still belongs to it.
     described = kind(
         member_id=member.member_id,
         instance_id=said.instance_id,

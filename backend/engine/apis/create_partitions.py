@@ -1,4 +1,7 @@
-"""CreatePartitions (37), versions 0-3 (KIP-195). Brokers send it on to the controller."""
+"""CreatePartitions (37), versions 0-3 (KIP-195). Brokers send it on to the controller.
+
+Kafka: `ControllerApis.handleCreatePartitions`.
+"""
 
 from __future__ import annotations
 

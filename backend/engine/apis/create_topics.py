@@ -1,4 +1,7 @@
-"""CreateTopics (19), versions 2-7 (KIP-4, KIP-464, KIP-525). Brokers send it on to the controller."""
+"""CreateTopics (19), versions 2-7 (KIP-4, KIP-464, KIP-525). Brokers send it on to the controller.
+
+Kafka: `ControllerApis.handleCreateTopics`.
+"""
 
 from __future__ import annotations
 

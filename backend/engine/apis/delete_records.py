@@ -1,5 +1,8 @@
 """DeleteRecords (21), versions 0-2: raises log start on the leader and waits until the alive followers have done so
-(KIP-107). Remote segments that fall below it go at the next expiration run (KIP-405)."""
+(KIP-107). Remote segments that fall below it go at the next expiration run (KIP-405).
+
+Kafka: `KafkaApis.handleDeleteRecordsRequest`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteTopics (20), versions 1-6 (KIP-4, KIP-516). Brokers send it on to the controller."""
+"""DeleteTopics (20), versions 1-6 (KIP-4, KIP-516). Brokers send it on to the controller.
+
+Kafka: `ControllerApis.handleDeleteTopics`.
+"""
 
 from __future__ import annotations
 

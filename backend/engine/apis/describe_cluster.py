@@ -1,4 +1,7 @@
-"""DescribeCluster (60), versions 0-2: brokers on brokers' listeners, controllers on theirs (KIP-700, KIP-919)."""
+"""DescribeCluster (60), versions 0-2: brokers on brokers' listeners, controllers on theirs (KIP-700, KIP-919).
+
+Kafka: `KafkaApis.handleDescribeCluster`, `ControllerApis.handleDescribeCluster`.
+"""
 
 from __future__ import annotations
 

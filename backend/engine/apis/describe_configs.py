@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4: settings of topics, groups and of this broker, with where each value comes from.
 
-(KIP-133, KIP-226, KIP-569, KIP-714, KIP-848.) A broker's settings are told by that broker only; the
-cluster-wide default by any.
+A broker's settings are described by that broker only, the cluster-wide default by any.
+Kafka: `KafkaApis.handleDescribeConfigsRequest`; KIP-133, KIP-226, KIP-569, KIP-714, KIP-848.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def describe_configs(
 def _settings(
     services: DescribeConfigsServices, image: MetadataImage, resource_type: int, name: str
 ) -> list[tuple[ResolvedSetting, bool]]:
-    """Settings of a resource and whether each is read-only. KafkaError when it is not to be told here."""
+    """Settings of a resource and whether each is read-only. KafkaError when this broker does not describe it."""
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -163,8 +163,8 @@ def _topic_entries(
 ) -> list[_Config]:
     """A topic's settings of the names. KafkaError when there is no such topic.
 
-    `inherited` keeps what a topic without a value of its own shows, which all topics of one request share: of a
-    thousand topics nearly every setting is such a one.
+    `inherited` keeps the values that a topic inherits, which all topics of one request share: of a thousand topics
+    nearly every setting is inherited.
     """
     check_topic_name(name)
     if name not in image.topic_ids:

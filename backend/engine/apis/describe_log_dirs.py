@@ -1,4 +1,7 @@
-"""DescribeLogDirs (35), versions 1-5: sizes and lags of the replicas in each log directory (KIP-113, KIP-827)."""
+"""DescribeLogDirs (35), versions 1-5: sizes and lags of the replicas in each log directory (KIP-113, KIP-827).
+
+Kafka: `KafkaApis.handleDescribeLogDirsRequest`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ API_KEY: Final = 35
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 5
 
-# What Kafka's tools show for a lag that is not known (`UnifiedLog.UNKNOWN_OFFSET`).
+# A lag that is not known, as Kafka's tools show it (`UnifiedLog.UNKNOWN_OFFSET`).
 UNKNOWN_LAG: Final = -1
 
 # Of a reason why a log is offline: a file's name and what is wrong with it.
@@ -39,9 +42,9 @@ def describe_log_dirs(
 ) -> m.DescribeLogDirsResponse:
     """Local bytes only: what lies in the remote tier does not count. No topics given means all.
 
-    Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR. Who asks for all
-    is told, in tagged fields of our own, of the folders that are kept although nobody uses them (`log.set_aside`), and
-    why logs are offline, with files as they lie in the directory.
+    Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR. An
+    answer about all has, in tagged fields that Kafka has not, the folders that are kept although nobody uses them, and
+    the reasons why logs are offline, with files as they lie in the directory.
     """
     wanted = None
     if request.topics is not None:
@@ -61,7 +64,7 @@ def _result(services: DescribeLogDirsServices, log_dir: LogDir, wanted: set[tupl
         return _failed(log_dir.path)
     rows = {log.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
     for partition, folder in manager.offline_in(log_dir).items():
-        # What cannot be used still takes its room; nobody knows where it ends.
+        # A log that cannot be used still takes its room; nobody knows where it ends.
         rows[partition] = _Partition(
             partition_index=partition.partition, partition_size=_size_on_disk(disk, folder), offset_lag=UNKNOWN_LAG
         )

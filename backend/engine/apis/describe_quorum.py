@@ -1,4 +1,7 @@
-"""DescribeQuorum (55), versions 0-2: leader, voters and observers of the metadata log (KIP-595, KIP-853)."""
+"""DescribeQuorum (55), versions 0-2: leader, voters and observers of the metadata log (KIP-595, KIP-853).
+
+Kafka: `ControllerApis.handleDescribeQuorum`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (75), version 0: topics page by page (KIP-966)."""
+"""DescribeTopicPartitions (75), version 0: topics page by page (KIP-966).
+
+Kafka: `DescribeTopicPartitionsRequestHandler`.
+"""
 
 from __future__ import annotations
 

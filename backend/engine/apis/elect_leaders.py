@@ -1,4 +1,7 @@
-"""ElectLeaders (43), versions 0-2 (KIP-183, KIP-460). Brokers send it on to the controller."""
+"""ElectLeaders (43), versions 0-2 (KIP-183, KIP-460). Brokers send it on to the controller.
+
+Kafka: `ControllerApis.handleElectLeaders`.
+"""
 
 from __future__ import annotations
 

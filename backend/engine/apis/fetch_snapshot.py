@@ -2,6 +2,7 @@
 
 Where Apache Kafka 4.3.1 slips, answering every partition's error as a top-level -1 and ending on a negative size, the
 documented codes are sent.
+Kafka: `ControllerApis.handleFetchSnapshot`, `KafkaRaftClient.handleFetchSnapshotRequest`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FetchSnapshotServices(Protocol):
 async def fetch_snapshot(
     services: FetchSnapshotServices, context: RequestContext, request: m.FetchSnapshotRequest
 ) -> m.FetchSnapshotResponse:
-    """At most `max_bytes` of the snapshot from the position on; its size tells when it is whole."""
+    """At most `max_bytes` of the snapshot from the position on; its size shows when it is whole."""
     controller = services.controller
     if controller is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")

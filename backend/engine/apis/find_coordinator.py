@@ -4,6 +4,7 @@ from version 4).
 The first question creates `__consumer_offsets` or `__transaction_state` in the background; the client asks again. Share
 groups have no coordinator here: who asks well (group:topic id:partition, version 6) gets COORDINATOR_NOT_AVAILABLE, as
 from Apache Kafka while `__share_group_state` is not there, anybody else INVALID_REQUEST.
+Kafka: `KafkaApis.handleFindCoordinatorRequest`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _Coordinator = m.FindCoordinatorResponse.Coordinators
 
 
 class KeyType(IntEnum):
-    """What a key names."""
+    """The kinds of coordinator that a key may name."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -2,6 +2,8 @@
 
 Every group asked about gets one entry: an empty answer makes clients built on librdkafka abort. A group that does not
 exist is described as Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+Kafka: `KafkaApis.handleDescribeGroupsRequest`, `handleListGroupsRequest`, `handleDeleteGroupsRequest`,
+`handleOffsetDeleteRequest`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Heartbeat (12), versions 0-4: a member of a classic group lives, and learns of a rebalance."""
+"""Heartbeat (12), versions 0-4: a member of a classic group lives, and learns of a rebalance.
+
+Kafka: `KafkaApis.handleHeartbeatRequest`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """InitProducerId (22), versions 0-5: a producer id for an idempotent producer, or the sole use of a transactional id
 (KIP-98, KIP-360).
+
+Kafka: `KafkaApis.handleInitProducerIdRequest`.
 """
 
 from __future__ import annotations

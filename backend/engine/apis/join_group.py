@@ -2,6 +2,7 @@
 
 KIP-62 (rebalance time-out, version 1), KIP-394 (member id first, 4), KIP-345 (static members, 5), KIP-559 (protocol in
 the answer, 7), KIP-814 (skip assignment, 9).
+Kafka: `KafkaApis.handleJoinGroupRequest`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""LeaveGroup (13), versions 0-5: members leave at once; many, and static ones by name, from version 3 (KIP-345)."""
+"""LeaveGroup (13), versions 0-5: members leave at once; many, and static ones by name, from version 3 (KIP-345).
+
+Kafka: `KafkaApis.handleLeaveGroupRequest`.
+"""
 
 from __future__ import annotations
 

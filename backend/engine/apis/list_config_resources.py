@@ -1,6 +1,7 @@
 """ListConfigResources (74), versions 0-1: what configs can be described (KIP-714, KIP-1142).
 
 Version 0 lists subscriptions to clients' metrics only.
+Kafka: `KafkaApis.handleListConfigResources`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ A timestamp on a tiered partition is looked for in the remote tier without holdi
 response waits for all partitions, at most for the request's TimeoutMs (version 10) or, when that is not above 0,
 `remote.list.offsets.request.timeout.ms`. The other names never need the tier, not even -3: the largest timestamp is
 that of local records only, and unknown when everything is tiered.
+Versions: 4 leader epochs, 7 MAX_TIMESTAMP, 8 EARLIEST_LOCAL, 9 LATEST_TIERED, 10 time-out,
+11 EARLIEST_PENDING_UPLOAD.
+Kafka: `KafkaApis.handleListOffsetRequest`.
 """
 
 from __future__ import annotations
@@ -93,7 +96,7 @@ def _named_twice(partitions: list[_Asked]) -> frozenset[int]:
 
 
 class _Queries:
-    """What is asked of each partition. Of thousands it is nearly always the same: made once."""
+    """The query for each partition. For thousands it is nearly always the same: made once."""
 
     def __init__(self, services: ListOffsetsServices, request: m.ListOffsetsRequest) -> None:
         self._request = request

@@ -2,6 +2,7 @@
 
 Unknown topics are created in the background when client and broker allow it; the client learns of them when it asks
 again, as from Kafka. Versions 10 and 11 carry topic ids in answers but cannot ask by id.
+Kafka: `KafkaApis.handleTopicMetadataRequest`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MetadataServices(Protocol):
 def metadata(
     services: MetadataServices, context: RequestContext, request: m.MetadataRequest
 ) -> Steps[m.MetadataResponse]:
-    """What a client needs to find brokers and leaders."""
+    """The brokers, topics and leaders that a client needs."""
     version = context.api_version
     image = services.metadata.image
     alive = [broker for broker in image.alive_brokers() if broker.endpoint(context.listener_name) is not None]
@@ -146,7 +147,7 @@ def _describe_partition(
     replicas, isr = list(partition.replicas), list(partition.isr)
     error = ErrorCode.NONE
     if version == 0:
-        # The oldest clients choke on brokers they were not told of.
+        # The oldest clients fail on brokers that the answer does not list.
         replicas = [replica for replica in replicas if reachable(image, replica, listener_name)]
         isr = [replica for replica in isr if reachable(image, replica, listener_name)]
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):

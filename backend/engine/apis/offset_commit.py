@@ -1,6 +1,7 @@
 """OffsetCommit (8), versions 2-10: a group's positions, stored before they are acknowledged.
 
 Version 10 names topics by id (KIP-848). Versions 2-4 may say how long to keep the offsets.
+Kafka: `KafkaApis.handleOffsetCommitRequest`.
 """
 
 from __future__ import annotations

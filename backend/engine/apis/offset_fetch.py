@@ -3,6 +3,7 @@
 Many groups at once from version 8 (KIP-709); topics by id in version 10 (KIP-848). A partition without a position is
 answered -1. Null topics ask for all. With `require_stable` a partition for which a transaction is open is answered
 UNSTABLE_OFFSET_COMMIT (KIP-447).
+Kafka: `KafkaApis.handleOffsetFetchRequest`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def offset_fetch(
     for group in request.groups:
         yield
         if group.topics is None:
-            # All offsets of a group are told once, however often they are asked for.
+            # All offsets of a group are answered once, however often the request names the group.
             if group.group_id in everything:
                 continue
             everything.add(group.group_id)

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ends on the leader (KIP-101, KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ends on the leader (KIP-101, KIP-279, KIP-320).
+
+Kafka: `KafkaApis.handleOffsetForLeaderEpochRequest`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Vote (52), BeginQuorumEpoch (53) and EndQuorumEpoch (54) between the voters of the metadata quorum (KIP-595)."""
+"""Vote (52), BeginQuorumEpoch (53) and EndQuorumEpoch (54) between the voters of the metadata quorum (KIP-595).
+
+Kafka: `KafkaRaftClient.handleVoteRequest`, `handleBeginQuorumEpochRequest`, `handleEndQuorumEpochRequest`.
+"""
 
 from __future__ import annotations
 

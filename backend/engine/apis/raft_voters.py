@@ -2,6 +2,7 @@
 
 The voters stand in `controller.quorum.voters`, so `kraft.version` is 0 for good and the active controller refuses both
 as Apache Kafka does then: what is wrong with the request itself comes first.
+Kafka: `KafkaRaftClient.handleAddVoterRequest`, `handleRemoveVoterRequest`.
 """
 
 from __future__ import annotations

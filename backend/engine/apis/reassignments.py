@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (45), versions 0-1, and ListPartitionReassignments (46), version 0 (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments (45), versions 0-1, and ListPartitionReassignments (46), version 0 (KIP-455, KIP-860).
+
+Kafka: `ControllerApis.handleAlterPartitionReassignments`, `handleListPartitionReassignments`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, where there is nothing to authenticate.
 
-Facts of `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthenticateRequest`. On a SASL listener the connection
-itself answers both (`net.authentication`); these handlers get them on a listener without SASL, and after success where
-no new authentication is due.
+On a SASL listener the connection itself answers both (`net.authentication`); these handlers get them on a listener
+without SASL, and after success where no new authentication is due.
+Kafka: `KafkaApis.handleSaslHandshakeRequest`, `KafkaApis.handleSaslAuthenticateRequest`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0 (KIP-554).
 
 Described from this broker's metadata (`ScramImage.describe`), altered by the controller. Neither ever shows a key.
+Kafka: `KafkaApis.handleDescribeUserScramCredentialsRequest`, `ControllerApis.handleAlterUserScramCredentials`.
 """
 
 from __future__ import annotations

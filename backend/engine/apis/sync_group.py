@@ -1,4 +1,7 @@
-"""SyncGroup (14), versions 0-5: the leader brings the assignments of a generation, every member gets its own."""
+"""SyncGroup (14), versions 0-5: the leader brings the assignments of a generation, every member gets its own.
+
+Kafka: `KafkaApis.handleSyncGroupRequest`.
+"""
 
 from __future__ import annotations
 

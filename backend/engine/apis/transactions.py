@@ -3,6 +3,7 @@
 
 AddPartitionsToTxn carries many transactions from version 4 on, when leaders of partitions ask on behalf of producers.
 EndTxn version 5 gives the producer the epoch of its next transaction.
+Kafka: `KafkaApis.handleAddPartitionsToTxnRequest`, `handleAddOffsetsToTxnRequest`, `handleEndTxnRequest`.
 """
 
 from __future__ import annotations

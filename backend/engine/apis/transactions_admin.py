@@ -1,4 +1,8 @@
-"""DescribeTransactions (65), version 0; ListTransactions (66), 0-2; DescribeProducers (61), 0 (KIP-664, KIP-1152)."""
+"""DescribeTransactions (65), version 0; ListTransactions (66), 0-2; DescribeProducers (61), 0 (KIP-664, KIP-1152).
+
+Kafka: `KafkaApis.handleDescribeTransactionsRequest`, `handleListTransactionsRequest`,
+`handleDescribeProducersRequest`.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +111,7 @@ async def list_transactions(
 
 
 async def _named(transactions: list[Transaction], pattern: str) -> list[Transaction]:
-    """Those whose whole id matches. Raises RegexError."""
+    """The transactions whose whole id matches. Raises RegexError."""
     alphabet = LEGAL.union(*(one.transactional_id for one in transactions))
     if len(alphabet) > ALPHABET_MAX:
         raise RegexError(f"the ids are made of more than {ALPHABET_MAX} characters")
@@ -122,7 +126,7 @@ async def _named(transactions: list[Transaction], pattern: str) -> list[Transact
 
 
 class _Filters(NamedTuple):
-    """What a transaction must be to be listed; an empty filter is none."""
+    """The conditions for a transaction to be listed; an empty filter is none."""
 
     producer_ids: frozenset[int]
     states: frozenset[str]
@@ -140,7 +144,7 @@ class _Filters(NamedTuple):
 def describe_producers(
     services: TransactionsAdminServices, context: RequestContext, request: m.DescribeProducersRequest
 ) -> Steps[m.DescribeProducersResponse]:
-    """What partitions led here remember of their producers, each once."""
+    """The active producers of partitions led here, each partition once."""
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,6 +1,7 @@
 """TxnOffsetCommit (28), versions 0-5: a group's positions as part of a producer's transaction (KIP-98, KIP-447).
 
 With version 5 the group's coordinator has the partition of the offsets added to the transaction (KIP-890).
+Kafka: `KafkaApis.handleTxnOffsetCommitRequest`.
 """
 
 from __future__ import annotations

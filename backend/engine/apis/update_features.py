@@ -1,4 +1,7 @@
-"""UpdateFeatures (57), versions 0-2 (KIP-584, KIP-778, KIP-1022). Brokers send it on to the controller."""
+"""UpdateFeatures (57), versions 0-2 (KIP-584, KIP-778, KIP-1022). Brokers send it on to the controller.
+
+Kafka: `ControllerApis.handleUpdateFeatures`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""WriteTxnMarkers (27), versions 1-2: a transaction's coordinator tells the partitions led here how it ended (KIP-98).
+"""WriteTxnMarkers (27), versions 1-2: how a transaction ended, written into the partitions led here (KIP-98).
 
 Version 2 says which transaction.version the transaction was made under: from 2 on the marker's epoch must be later than
 that of the records (KIP-890, KIP-1228). A marker in `__consumer_offsets` also settles the offsets of the transaction.
+Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
 from __future__ import annotations

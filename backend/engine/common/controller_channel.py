@@ -1,4 +1,4 @@
-"""What a broker's parts need of the way to the controller; ``net`` implements it over the peer client.
+"""The connection to the controller as a broker's parts use it; ``net`` implements it over the peer client.
 
 Between nodes of one cluster both ends run the same code, so versions are given, never negotiated.
 """
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 
-# Where the answers of admin requests without an error of the whole carry one error for each thing asked for.
+# Fields in which the answers of admin requests without an error of the whole carry one error for each element.
 _PARTS: Final = ("topics", "responses", "results", "entries")
 _NOT_LEADER: Final[frozenset[int]] = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH})
 # Of an answer as a whole; requests about voters are answered by the quorum's leader.

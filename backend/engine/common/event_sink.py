@@ -1,4 +1,4 @@
-"""Where a broker's parts report their state changes; ``net`` publishes them to ``__ebbline_events``."""
+"""The port by which a broker's parts report state changes; ``net`` publishes them to ``__ebbline_events``."""
 
 from __future__ import annotations
 

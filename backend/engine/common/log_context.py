@@ -1,6 +1,6 @@
-"""Which node a log line comes from: several run in one process, and each follows the same partitions.
+"""The name of the node in each log line: several run in one process, and each follows the same partitions.
 
-What a node starts (tasks, connections) inherits the name, so no line has to carry it by hand.
+Tasks and connections that a node starts inherit the name, so no call has to pass it.
 """
 
 from __future__ import annotations

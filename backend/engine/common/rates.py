@@ -1,6 +1,6 @@
-"""How fast something goes, over sliding windows: the arithmetic of quotas (Kafka's Rate, SimpleRate and TokenBucket).
+"""Rates over sliding windows: the arithmetic of quotas (Kafka: `Rate`, `SimpleRate`, `TokenBucket`).
 
-Values with the time given from outside; nothing here knows a clock. Rates are per second of whatever is recorded.
+The caller gives the time; nothing here reads a clock. Rates are per second, in the unit of what is recorded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MS_PER_S: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How a rate is sampled: `count` windows, the current one included, of `size_ms` (quota.window.*)."""
+    """The windows over which a rate is sampled: `count`, the current one included, of `size_ms` (quota.window.*)."""
 
     count: int = 11
     size_ms: int = 1000
@@ -62,7 +62,7 @@ class WindowedRate:
         return total / window_ms * MS_PER_S
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """How long nothing may be recorded for the rate to fall to the bound (QuotaUtils.throttleTime); 0 within it.
+        """Ms in which nothing may be recorded for the rate to fall to the bound (QuotaUtils.throttleTime); 0 within it.
 
         With the rate O over the window W, O * W / (W + X) = bound gives X = (O - bound) / bound * W.
         """
@@ -88,7 +88,7 @@ class TokenBucket:
         return self._rate * self._windows.count * self._windows.size_ms / MS_PER_S
 
     def tokens(self, now_ms: float) -> float:
-        """What is left; below 0 when overdrawn."""
+        """The tokens that are left; below 0 when overdrawn."""
         gained = self._rate * (now_ms - self._updated_ms) / MS_PER_S
         self._tokens = min(self._burst, self._tokens + gained)
         self._updated_ms = now_ms

@@ -1,4 +1,4 @@
-"""Which topic names are legal, which collide, and which topics belong to the cluster itself (Kafka's Topic)."""
+"""Topic names: the legal ones, the ones that collide, and those of the cluster itself (Kafka: `Topic`)."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str | None:
-    """What two names that collide in metric names share; None for names without a period or underscore."""
+    """A key that is equal for names that collide in metric names; None for names without a period or underscore."""
     return name.replace(".", "_") if "." in name or "_" in name else None

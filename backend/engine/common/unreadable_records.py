@@ -1,4 +1,4 @@
-"""Records of internal topics that a broker cannot read: passed over, so that they hold up nobody, and counted.
+"""Records of internal topics that a broker cannot read: skipped, so that the following ones are read, and counted.
 
 Kafka refuses such batches when they are produced, and so does this engine; logs of earlier versions may hold them, and
 any record that a client writes into `__remote_log_metadata` may say what no version of the format explains.
@@ -9,21 +9,21 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-# Lines for a partition: the 1st record, the 10th, the 100th and so on. Whoever may write there writes no log full.
+# Lines for a partition: the 1st record, the 10th, the 100th and so on. So such records cannot fill the log.
 _LINES_AT: Final = frozenset(10**power for power in range(19))
 
 _log = logging.getLogger(__name__)
 
 
 class UnreadableRecords:
-    """What one broker has passed over since its start. Written on the loop's thread, `counts` may be read elsewhere."""
+    """The unreadable records of one broker since its start. Written on the loop's thread; any may read `counts`."""
 
     def __init__(self) -> None:
         # By topic and partition: how many, and the highest offset, behind which nothing was noted yet.
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def note(self, topic: str, partition: int, offset: int, reason: str, *, last_offset: int | None = None) -> None:
-        """A record, or all of a batch up to `last_offset`, cannot be read. Counted once, whoever reads it again."""
+        """A record, or all of a batch up to `last_offset`, cannot be read. Counted once, however often it is read."""
         last = offset if last_offset is None else last_offset
         count, highest = self._known.get((topic, partition), (0, -1))
         if last <= highest:
@@ -39,7 +39,7 @@ class UnreadableRecords:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many times, by topic; a batch counts once."""
+        """The number by topic; a batch counts once."""
         found: dict[str, int] = {}
         for (topic, _), (count, _) in self._known.copy().items():
             found[topic] = found.get(topic, 0) + count

@@ -1,4 +1,4 @@
-"""How many connections one address may have: `max.connections.per.ip` and its overrides (`SocketServerConfigs`)."""
+"""The connections that one address may have: `max.connections.per.ip` and its overrides (`SocketServerConfigs`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def overrides_of(text: str) -> Mapping[str, int]:
 
 
 def _address(host: str) -> str:
-    """As a connection tells it; a name stays what it is."""
+    """The address in the form of a connection's peer; a host name stays as it is."""
     try:
         return "127.0.0.1" if host == _LOCALHOST else str(ip_address(host))
     except ValueError:

@@ -16,7 +16,7 @@ INTERVAL: Final = "interval.ms"
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
 MATCH: Final = "match"
-# What a pattern of `match` may be about.
+# The properties of a client that a pattern of `match` may name.
 MATCHED: Final = frozenset(
     {
         "client_id",
@@ -39,7 +39,7 @@ CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
 
 
 def resolve_client_metrics(setting: Setting, own: Mapping[str, str]) -> ResolvedSetting:
-    """A subscription's setting as DescribeConfigs tells it; a default has no synonyms."""
+    """A subscription's setting for DescribeConfigs; a default has no synonyms."""
     if setting.name not in own:
         return ResolvedSetting(setting, setting.text(setting.default), ConfigSource.DEFAULT_CONFIG, ())
     place = ConfigSynonym(setting.name, own[setting.name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells about a setting when the documentation is asked for (KIP-569).
+"""The documentation of settings, which DescribeConfigs answers on request (KIP-569).
 
 Kafka's settings have Kafka's text, from `documentation.tsv` (kind, name, text; Apache License 2.0); the product's own
 have the line that stands beside them.

@@ -1,4 +1,4 @@
-"""The settings that a group may have of its own, and how they stand to the brokers' (KIP-848; `GroupConfig` of Kafka).
+"""The settings of a group, and their limits in the brokers' settings (KIP-848; Kafka: `GroupConfig`).
 
 Only those of consumer groups: share groups and streams groups are not served.
 """
@@ -79,7 +79,7 @@ def resolve_group(
     cluster: Mapping[str, str],
     static: Mapping[str, str],
 ) -> ResolvedSetting:
-    """A group's setting as DescribeConfigs tells it."""
+    """A group's setting for DescribeConfigs."""
     behind = resolve_broker(BROKER_SETTINGS[setting.synonyms[0][0]], broker=broker, cluster=cluster, static=static)
     if setting.name not in group:
         return ResolvedSetting(setting, behind.value, behind.source, behind.synonyms)

@@ -1,4 +1,4 @@
-"""What protects one listener, and what a node shows to the listeners of others (KIP-12, KIP-85, KIP-103, KIP-651).
+"""The security of a node's listeners and of its connections to other nodes (KIP-12, KIP-85, KIP-103, KIP-651).
 
 A setting may stand under ``listener.name.<name>.`` for one listener, and ``sasl.jaas.config`` must, with the mechanism.
 """
@@ -33,7 +33,7 @@ NOT_SERVED: Final = (
 )
 
 
-# What may be changed while a broker runs (`DynamicSecurityConfigs` of Kafka).
+# Settings that may be changed while a broker runs (Kafka: `DynamicSecurityConfigs`).
 STORE_SETTINGS: Final = frozenset(
     {
         "ssl.key.password",
@@ -52,7 +52,7 @@ STORE_SETTINGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SaslServerSettings:
-    """What a SASL listener accepts."""
+    """The mechanisms and users of a SASL listener."""
 
     mechanisms: tuple[str, ...]
     # Of PLAIN: name → password.
@@ -63,7 +63,7 @@ class SaslServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslClientSettings:
-    """How this node says who it is."""
+    """The identity of this node towards others."""
 
     mechanism: str
     username: str
@@ -72,7 +72,7 @@ class SaslClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How this node connects to a listener of others."""
+    """The security of this node's connections to a listener of others."""
 
     tls: TlsSettings | None
     sasl: SaslClientSettings | None
@@ -150,7 +150,7 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: str) -> Tls
 
 
 def sasl_server_settings(config: BrokerConfig, listener_name: str) -> SaslServerSettings:
-    """What a SASL listener accepts. ConfigError."""
+    """The mechanisms and users of a SASL listener. ConfigError."""
     prefix = _prefix(listener_name)
     mechanisms = tuple(one.upper() for one in _value(config, prefix, "sasl.enabled.mechanisms"))
     if not mechanisms:
@@ -211,17 +211,17 @@ def _client(config: BrokerConfig, listener_name: str, mechanism_setting: str) ->
 
 
 def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
-    """How this broker connects to others. ConfigError."""
+    """The security of this broker's connections to others. ConfigError."""
     return _client(config, inter_broker_listener_name(config), "sasl.mechanism.inter.broker.protocol")
 
 
 def listener_security(config: BrokerConfig, listener_name: str) -> ClientSecurity:
-    """How this broker connects to a listener of this name of the others. ConfigError."""
+    """The security of connections to the others' listener of this name. ConfigError."""
     return _client(config, listener_name, "sasl.mechanism.inter.broker.protocol")
 
 
 def controller_security(config: BrokerConfig) -> ClientSecurity:
-    """How this node connects to the controller: by the first of controller.listener.names. ConfigError."""
+    """The security of connections to the controller, by the first of controller.listener.names. ConfigError."""
     names = controller_listener_names(config)
     if not names:
         return ClientSecurity(None, None)

@@ -14,7 +14,7 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 NODE_ID_MAX: Final = 2**31 - 1
-# What a listener's own value of a setting begins with; then come the listener's name and the setting's.
+# The prefix of a setting for one listener; the listener's name and the setting's follow.
 LISTENER_PREFIX: Final = "listener.name."
 MAX_CONNECTIONS: Final = "max.connections"
 
@@ -72,7 +72,7 @@ def security_protocol(config: BrokerConfig, listener_name: str) -> str:
 
 
 def listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
-    """Where this node listens."""
+    """The addresses on which this node listens."""
     return parse_listeners("listeners", config.listeners, config.listener_security_protocol_map)
 
 

@@ -1,6 +1,6 @@
-"""What a setting is: name, type, default, limits, scope; its text form and its Python value.
+"""The definition of a setting: name, type, default, limits, update mode; its text form and its Python value.
 
-Facts of Kafka's ConfigDef, and of DescribeConfigs (types and sources as they go over the wire).
+Kafka: `ConfigDef`, and DescribeConfigs (types and sources as they go over the wire).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SettingValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class UpdateMode(IntEnum):
-    """Where a broker's setting may be changed while the broker runs."""
+    """Kafka's dynamic update mode: whether and for which brokers a setting may be changed while they run."""
 
     READ_ONLY = 0
     PER_BROKER = 1

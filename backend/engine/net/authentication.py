@@ -1,8 +1,9 @@
 """The server's side of SASL on one connection: SaslHandshake, SaslAuthenticate (KIP-152, KIP-368).
 
-Facts of Kafka's `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`: which request may come when, what
-a failure answers, in words that do not tell whether a user exists. With SCRAM the step that fails does, as in Kafka: an
-unknown user's exchange ends with its first message. Before success only ApiVersions is served beside them.
+It decides which request may come when and how a failure is answered: in words that do not show whether a user exists.
+With SCRAM the step that fails shows it, as in Kafka: an unknown user's exchange ends with its first message. Before
+success only ApiVersions is served beside them.
+Kafka: `SaslServerAuthenticator`, `PlainSaslServer`, `ScramSaslServer`.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ class AuthenticationFailed(Exception):
     """The connection must be closed, after a pause, with this answer; the text is for the log."""
 
     def __init__(self, reason: str, answer: Message | None = None, *, illegal_state: bool = False) -> None:
-        """Where only the caller knows the answer's form, `illegal_state` asks for ILLEGAL_SASL_STATE."""
+        """`illegal_state` asks the caller, which alone knows the answer's form, for ILLEGAL_SASL_STATE."""
         super().__init__(reason)
         self.answer = answer
         self.illegal_state = illegal_state
 
 
 class _Refused(Exception):
-    """A mechanism does not accept the client; `told` is what it may know, the exception's text is for the log."""
+    """A mechanism does not accept the client; `client_text` is for the client, the exception's text for the log."""
 
-    def __init__(self, reason: str, told: str | None = None) -> None:
+    def __init__(self, reason: str, client_text: str | None = None) -> None:
         super().__init__(reason)
-        self.told = told
+        self.client_text = client_text
 
 
 class _Mechanism(Protocol):
@@ -95,28 +96,28 @@ class Authentication:
 
     @property
     def done(self) -> bool:
-        """Whether the client may send any request. Not while it authenticates anew."""
+        """Whether the client may send any request. Not while it authenticates again."""
         return self._state is _State.DONE
 
     @property
     def user(self) -> str | None:
-        """Who has authenticated."""
+        """The user that has authenticated."""
         return self._user
 
     @property
     def expired(self) -> bool:
-        """Whether the client would have had to authenticate anew before its next request."""
+        """Whether the client would have had to authenticate again before its next request."""
         return self._expires_ms is not None and self._now_ms() > self._expires_ms
 
     # Before the first success: whole frames
 
     def on_frame(self, frame: bytearray, serve: Callable[[RequestHeader, Message], Message]) -> list[Chunk]:
-        """What to send. `serve` answers ApiVersions. AuthenticationFailed; DecodeError for what is no request."""
+        """The chunks to send. `serve` answers ApiVersions. AuthenticationFailed; DecodeError if it is no request."""
         if self._state is _State.TOKENS and self._bare_tokens:
             try:
                 token = self._evaluate(bytes(frame))
             except AuthenticationFailed as failed:
-                # There is no form in which to tell it.
+                # Tokens without headers have no form for an error.
                 raise AuthenticationFailed(str(failed)) from None
             return [len(token).to_bytes(4, "big"), token]
         header, position = frames.decode_request_header(frame)
@@ -163,11 +164,11 @@ class Authentication:
         mechanisms = list(self._settings.mechanisms)
         if request.mechanism not in mechanisms:
             answer = m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
-            # Who authenticates anew is told nothing, as in Kafka.
+            # A client that authenticates again gets no answer, as in Kafka.
             raise AuthenticationFailed(
                 "the client asked for a SASL mechanism that is not enabled", answer if self._user is None else None
             )
-        # The change of a mechanism is told with the next request, as in Kafka.
+        # A change of the mechanism is refused with the next request, as in Kafka.
         changed = self._user is not None and request.mechanism != self._mechanism_name
         self._wrong_mechanism = request.mechanism if changed else None
         if not changed:
@@ -199,15 +200,15 @@ class Authentication:
         try:
             answer = mechanism.evaluate(token)
             if mechanism.user is not None and self._user not in (None, mechanism.user):
-                told = (
+                client_text = (
                     f"Cannot change principals during re-authentication from User.{self._user}: User.{mechanism.user}"
                 )
-                raise _Refused("another user", told)
+                raise _Refused("another user", client_text)
         except (_Refused, ScramError) as refused:
-            told = getattr(refused, "told", None) or generic
+            client_text = getattr(refused, "client_text", None) or generic
             raise AuthenticationFailed(
                 f"{again} with {name} failed: {refused}",
-                m.SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told),
+                m.SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=client_text),
             ) from None
         if mechanism.user is not None:
             self._succeed(mechanism.user)
@@ -242,8 +243,8 @@ class _Plain:
     def evaluate(self, token: bytes) -> bytes:
         parts = token.split(b"\0")
         if len(parts) != 3:
-            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-            raise _Refused(f"{len(parts)} parts instead of 3", told)
+            client_text = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise _Refused(f"{len(parts)} parts instead of 3", client_text)
         authorization_id, name, password = parts
         if not name:
             raise _Refused("no name", "Authentication failed: username not specified")

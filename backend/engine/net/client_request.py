@@ -16,13 +16,13 @@ from backend.protocol.local_messages import LocalFetchRequest
 from backend.protocol.messages import Message
 
 # Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
-# take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
+# take ten times as much for lists of numbers; the decoder limits other elements.
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 # Elements that are read on the loop, some 3 us each; a request with more is decoded by a worker, and has cost as much
 # when that is noticed. What has more takes two bytes for each at least.
 INLINE_ELEMENTS_MAX: Final = 5_000
 INLINE_BYTES_MAX: Final = 2 * INLINE_ELEMENTS_MAX
-# What a neighbour hands over has been decoded: from this size on it may have as many.
+# A message of a node of the same process comes decoded: from this size on it may have as many elements.
 LARGE_MESSAGE_BYTES: Final = 64 * 1024
 
 
@@ -47,7 +47,7 @@ class Request:
         # With so many elements that a worker encodes the answer.
         self.is_large = False
         self.answer: Message | None = None
-        # That of the answer, where it was made without a message (`Api.fast_path`).
+        # The frame of the answer, where it was made without a message (`Api.fast_path`).
         self.frame: Sequence[Chunk] | None = None
 
     @property
@@ -65,7 +65,7 @@ def decode(
     elements_max: int | None = None,
 ) -> Request:
     """The request of a frame. DecodeError when there is none that this kind of listener serves, TooManyElements when
-    it has more of them than are said.
+    it has more elements than `elements_max`.
     """
     header, position = frames.decode_request_header(frame)
     api = _served(apis, listener_kind, header)
@@ -87,7 +87,7 @@ def decode(
 def local_request(
     apis: Mapping[int, Api[Any]], listener_kind: ListenerKind, given: LocalFetchRequest, now_ms: float
 ) -> Request:
-    """The request that a neighbour handed over. DecodeError when this kind of listener does not serve it."""
+    """The request of a node of the same process. DecodeError when this kind of listener does not serve it."""
     header = given.header
     api = _served(apis, listener_kind, header)
     if not api.min_version <= header.api_version <= api.max_version:
@@ -112,8 +112,9 @@ def _not_served(api: Api[Any], header: RequestHeader) -> DecodeError:
 
 
 def encode_answer(answer: Message, header: RequestHeader) -> list[Chunk]:
-    """The frame of an answer. Raises KafkaError for one that nobody reads: where it is not known before, it is found
-    here. The records of a Fetch have a limit of their own (`fetch.max.bytes`). EncodeError as `encode_response`.
+    """The frame of an answer. Raises KafkaError for one that is too large for clients, if no handler found that before.
+
+    The records of a Fetch are limited elsewhere (`fetch.max.bytes`). EncodeError as `encode_response`.
     """
     chunks = frames.encode_response(answer, header.api_version, header.correlation_id)
     if not answer.HAS_RECORDS and sum(map(len, chunks)) > RESPONSE_BYTES_MAX:
@@ -137,7 +138,7 @@ def api_name(api_key: int) -> str:
 
 
 def error_answer(api: Api[Any], message: Any, api_version: int, code: int, text: str) -> Message | None:
-    """The response that tells an error as a whole; None when this API has no place for one."""
+    """The response with an error of the whole request; None when this API has no place for one."""
     if api.on_error is not None:
         return api.on_error(message, api_version, code, text)
     made: Any = frames.response_class(api.key)()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClusterClient:
-    """One connection to each broker that is needed. A long poll holds it: give fetches a client of their own."""
+    """One connection to each broker that is needed. A long poll holds it: fetches need a separate client."""
 
     def __init__(
         self,

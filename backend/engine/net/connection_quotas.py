@@ -1,4 +1,4 @@
-"""How many connections the listeners of one role of a node may have (Kafka's ConnectionQuotas).
+"""The number of connections that the listeners of one role of a node may have (Kafka: `ConnectionQuotas`).
 
 `max.connections` holds for all of them, `listener.name.<name>.max.connections` for one, `max.connections.per.ip` and
 its overrides for one address on all of them. The listener that brokers use among themselves is not held up by
@@ -26,7 +26,7 @@ class ConnectionLimits:
     total: int = UNLIMITED
     per_host: int = UNLIMITED
     of_listener: int = UNLIMITED
-    # Addresses with a limit of their own.
+    # Addresses with a separate limit.
     of_hosts: Mapping[str, int] = field(default_factory=dict)
 
     def of_host(self, host: str) -> int:
@@ -34,7 +34,7 @@ class ConnectionLimits:
 
 
 def limits_of(config: BrokerConfig, dynamic: Mapping[str, str], listener_name: str) -> ConnectionLimits:
-    """What the node's file says, and over it what has been set while it runs."""
+    """The limits of the node's file, overridden by those that have been set while it runs."""
     own = listener_setting(listener_name)
     names = (MAX_CONNECTIONS, MAX_PER_ADDRESS, OVERRIDES)
     changed = config.overlay({name: dynamic[name] for name in names if name in dynamic})
@@ -53,7 +53,7 @@ def listener_setting(listener_name: str) -> str:
 
 
 def _parsed(text: str | None) -> int:
-    """Whatever cannot be used is no limit: it was refused where it was set, so it comes of a newer version."""
+    """A text that cannot be used is no limit: it was refused where it was set, so a newer version has set it."""
     if text is None:
         return UNLIMITED
     try:
@@ -65,7 +65,7 @@ def _parsed(text: str | None) -> int:
 
 @dataclass(slots=True)
 class ConnectionQuotas:
-    """Who has a connection now. Listeners take and give slots, and hear when there may be one again."""
+    """The connections that exist now. Listeners acquire and release slots, and are called when one may be free."""
 
     # Name of the listener that is not held up by the others' connections.
     protected: str | None = None
@@ -88,7 +88,7 @@ class ConnectionQuotas:
         self.of_host[host] += 1
 
     def release(self, listener_name: str, host: str) -> None:
-        """Somebody has gone; those who wait are served in the order of the listeners."""
+        """A connection has ended; those that wait are served in the order of the listeners."""
         self.of_listener[listener_name] -= 1
         self.of_host[host] -= 1
         if not self.of_host[host]:
@@ -96,6 +96,6 @@ class ConnectionQuotas:
         self.notify_free()
 
     def notify_free(self) -> None:
-        """After a change of what is there or of what may be there."""
-        for look in tuple(self.on_free):
-            look()
+        """Calls the listeners after a change of the connections or of their limits."""
+        for callback in tuple(self.on_free):
+            callback()

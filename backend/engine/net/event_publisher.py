@@ -108,7 +108,7 @@ class EventPublisher:
                 return
             except KafkaError as error:
                 # Expected while the other brokers of a new cluster have not registered yet, and for ever where there
-                # are fewer than it has replicas: told once.
+                # are fewer than it has replicas: logged once.
                 if error.message != told:
                     told = error.message
                     _log.info("Broker %d cannot create %s yet: %s", self._broker_id, EVENTS_TOPIC, told)

@@ -87,7 +87,7 @@ class Listener:
         keys or certificates cannot be used.
         """
         address, config = self.address, self._config
-        # Whoever has not said who he is sends small requests only.
+        # A client that has not authenticated sends small requests only.
         frame_bytes_max = config.socket_request_max_bytes if self._sasl is None else config.sasl_server_max_receive_size
         try:
             self._server = self._ports.network.listen(
@@ -112,7 +112,7 @@ class Listener:
         return self._tls
 
     def reload(self, dynamic: Mapping[str, str]) -> None:
-        """Reads the key store and the trust store anew, for connections that come from now on.
+        """Reads the key store and the trust store again, for connections that come from now on.
 
         `dynamic` are the broker's dynamic settings. Stores that cannot be used leave things as they are.
         """

@@ -154,7 +154,7 @@ class MetadataTopicClient:
         return fetched
 
     async def _poll(self, leader: int, positions: Mapping[int, int], max_wait_ms: int) -> list[FetchedPartition]:
-        """What one broker has. Its failures end as an empty answer after a pause: the next call asks again."""
+        """The records of one broker. Its failures end as an empty answer after a pause: the next call asks again."""
         try:
             answer = await self._fetch_client.send_to_broker(
                 leader,
@@ -174,7 +174,7 @@ class MetadataTopicClient:
                     METADATA_TOPIC, one.partition, batch.first_offset, batch.reason, last_offset=batch.last_offset
                 )
         if any(one.error.retriable for one in fetched):
-            # Leadership moved and the metadata has not told us yet.
+            # Leadership moved and the metadata does not show it yet.
             await tasks.sleep_ms(min(max_wait_ms, 100))
         return [one for one in fetched if not one.error.retriable]
 
@@ -245,8 +245,9 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
 
 
 def records_of(partition: int, buffer: memoryview, position: int) -> FetchedPartition:
-    """What batches of whatever kind hold from `position` on, one by one. A batch whose records are none is passed over;
-    one whose end cannot be told, with nothing before it, is an error (CORRUPT_MESSAGE).
+    """The records of batches of any kind from `position` on, one by one. A batch with unreadable records is skipped.
+
+    A batch whose end is unknown, with nothing before it, is an error (CORRUPT_MESSAGE).
     """
     records: list[MetadataRecord] = []
     unreadable: list[UnreadableBatch] = []

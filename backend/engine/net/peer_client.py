@@ -1,8 +1,8 @@
-"""The way to another node: one connection, many requests in flight, answers told apart by correlation id.
+"""The way to another node: one connection, many requests in flight, answers assigned by correlation id.
 
 Both ends are the same software, so versions are given by the caller and never negotiated. The connection is made when
 first needed and again after it broke, with a pause that grows while the other node cannot be reached. Where the other
-node's listener asks for it the connection is TLS and authenticates first, and anew before its time is over (KIP-368).
+node's listener asks for it the connection is TLS and authenticates first, and again before its time is over (KIP-368).
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class PeerClient:
             reason = f"authentication as {sasl.username} took more than {CONNECT_TIMEOUT_MS:.0f} ms"
             raise self._unreachable(reason) from None
         except BaseException:
-            # Half an authentication is of no use to whoever asks next.
+            # Half an authentication is of no use to the next request.
             self._drop(None)
             raise
         after = self._ports.random.uniform(*REAUTH_AFTER)
@@ -228,7 +228,7 @@ class PeerClient:
         return _Answers(self, connection)
 
     def on_answer(self, answer: LocalFetchResponse) -> None:
-        """What a neighbour hands over, maybe in the middle of its own work: who asked goes on in the next turn."""
+        """A response of a node of the same process, maybe within its own work; the caller goes on afterwards."""
         pending = self._asked(answer.correlation_id)
         if pending is not None and not pending.future.done():
             pending.future.set_result(answer.message)
@@ -236,7 +236,7 @@ class PeerClient:
     def _asked(self, correlation_id: int) -> _Pending | None:
         pending = self._pending.get(correlation_id)
         if pending is None:
-            # Whoever asked was cancelled meanwhile.
+            # The caller was cancelled meanwhile.
             _log.debug("Node at %s answered a request %d that nobody waits for", self.address, correlation_id)
         return pending
 
@@ -283,7 +283,7 @@ class PeerClient:
 
 
 class _Answers:
-    """The upper side of a peer client's connection; a new one for each, so that an old one's end is told apart."""
+    """The upper side of a peer client's connection; each has its own, to tell an old one's end."""
 
     accepts_messages: Final = True
 

@@ -22,7 +22,7 @@ class PeerControllerChannel:
     """Implements `common.controller_channel.ControllerChannel` over the network, also towards the own node.
 
     Requests of one channel are worked off one by one by the controller's listener: heartbeats, metadata fetches and
-    forwarded admin requests each have a channel of their own.
+    forwarded admin requests each have a separate channel.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How connections to other nodes are protected: the settings of a listener made ready for use."""
+"""The protection of connections to other nodes: the settings of a listener made ready for use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PeerSecurity:
             raise ConfigError(str(error)) from error
 
     def transport(self, host: str) -> Transport | None:
-        """What lies between TCP and the frames towards a host."""
+        """The layer between TCP and the frames towards a host."""
         return None if self.tls is None else self.tls.transport(host)
 
 

@@ -1,4 +1,4 @@
-"""What a request has cost its client, and for how long the client must wait for that (`RequestHandlerHelper`).
+"""The cost of a request for its client, and the time that the client must wait for it (Kafka: `RequestHandlerHelper`).
 
 The waiting time goes into the answer, which is sent at once; then the connection is not read for so long (KIP-219).
 """
@@ -13,7 +13,7 @@ from backend.protocol import messages as m
 from backend.protocol.messages import Message
 
 PRODUCE: Final = 0
-# What brokers send one another is not held up: it counts against nobody (sendResponseExemptThrottle).
+# Requests between brokers are not throttled and count against nobody (sendResponseExemptThrottle).
 WRITE_TXN_MARKERS: Final = 27
 
 
@@ -38,13 +38,13 @@ def charge(
     throttle_ms = 0
     if request.API_KEY == PRODUCE:
         throttle_ms = quotas.record_bytes(image, "producer_byte_rate", user, client_id, frame_bytes, now_ms)
-    # Without an answer (acks=0) the client could not be told.
+    # Without an answer (acks=0) the client would not know.
     if answer is not None:
-        told: Any = answer
+        response: Any = answer
         spent = quotas.record_time(image, user, client_id, spent_ms, now_ms)
-        throttle_ms = max(throttle_ms, spent, getattr(told, "throttle_time_ms", 0))
-        if hasattr(told, "throttle_time_ms"):
-            told.throttle_time_ms = throttle_ms
+        throttle_ms = max(throttle_ms, spent, getattr(response, "throttle_time_ms", 0))
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
     return throttle_ms
 
 

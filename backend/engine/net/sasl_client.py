@@ -1,4 +1,4 @@
-"""How a node tells another who it is: SaslHandshake and SaslAuthenticate as a client (KIP-152, KIP-368)."""
+"""The client's side of SASL between nodes: SaslHandshake and SaslAuthenticate (KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Exchange = Callable[[Message, int], Awaitable[Message]]
 
 
 async def authenticate(settings: SaslClientSettings, nonce: str, exchange: Exchange) -> int:
-    """How long it holds, in ms, 0 for ever. KafkaError SASL_AUTHENTICATION_FAILED or UNSUPPORTED_SASL_MECHANISM."""
+    """The session's lifetime in ms, 0 for ever. KafkaError SASL_AUTHENTICATION_FAILED or UNSUPPORTED_SASL_MECHANISM."""
     chosen: Any = await exchange(m.SaslHandshakeRequest(mechanism=settings.mechanism), HANDSHAKE_VERSION)
     if chosen.error_code:
         raise KafkaError(
@@ -31,8 +31,8 @@ async def authenticate(settings: SaslClientSettings, nonce: str, exchange: Excha
         answer: Any = await exchange(m.SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
         if answer.error_code:
             raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "the other side gave no reason")
-        found: m.SaslAuthenticateResponse = answer
-        return found
+        response: m.SaslAuthenticateResponse = answer
+        return response
 
     if settings.mechanism == PLAIN:
         last = await send(b"\0" + settings.username.encode() + b"\0" + settings.password.encode())

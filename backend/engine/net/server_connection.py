@@ -102,7 +102,7 @@ class ServerConnection:
 
     def on_frame(self, frame: bytearray) -> None:
         if self._login_failed:
-            # Whatever a throttle's end or a pipelining client lets through: this connection waits for its end only.
+            # The end of a throttle or a pipelining client may let frames through, which are dropped.
             return
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
         authentication = self._authentication
@@ -136,7 +136,7 @@ class ServerConnection:
     def _decoded(self, outcome: tasks.Future[Request]) -> None:
         self._decoding = False
         if self._connection.closed:
-            # Its error, if it is one, has nobody to be told to.
+            # An error has no client any more.
             outcome.exception()
             return
         try:
@@ -221,7 +221,7 @@ class ServerConnection:
         return self._last_active_ms
 
     def begin(self) -> None:
-        """What has waited unread so far is read from now on."""
+        """Input that has waited unread so far is read from now on."""
         self._last_active_ms = self._clock.monotonic_ms()
 
     def close(self) -> None:
@@ -399,13 +399,13 @@ class ServerConnection:
         waiting.add_done_callback(partial(self._on_outcome, request))
 
     async def _finished(self, request: Request, unfinished: Unfinished[Any]) -> Message | None:
-        """The answer to what took more than its first turn."""
+        """The answer to a request that took more than its first time slice."""
         answer: Any = await self._services.time_slicer.finish(unfinished)
         if isinstance(answer, tasks.Future):
             answer = await answer
         request.is_large = True
-        told: Message | None = answer
-        return told
+        message: Message | None = answer
+        return message
 
     def _on_eager_outcome(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
         """As `_on_outcome`, in the middle of other work, such as a change of role: no handler may begin there."""
@@ -448,7 +448,7 @@ class ServerConnection:
     def _answered(self, request: Request, answer: Message | Sequence[Chunk] | None) -> None:
         if request.is_large and isinstance(answer, Message):
             request.is_large = False
-            # A quota is charged by the answer, and told in it.
+            # A quota is charged when the answer is sent, and the throttle time stands in it.
             if not self._services.metadata.image.client_quotas:
                 self._encode_elsewhere(request, answer)
                 return
@@ -461,7 +461,7 @@ class ServerConnection:
             self._send_answered()
 
     def _encode_elsewhere(self, request: Request, answer: Message) -> None:
-        """What is answered with about as many elements as were asked for is encoded by a worker."""
+        """A worker encodes the answer of a request with many elements, which has about as many."""
         work = partial(encode_answer, answer, request.header)
         self._services.ports.workers.run(work).add_done_callback(partial(self._on_outcome, request))
 

@@ -31,7 +31,7 @@ class File(Protocol):
     def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> Chunk:
         """The bytes that `pread` would give, to be sent; they may be read only then, also after `close`.
 
-        `unreadable` is told when the disk does not give them.
+        `unreadable` is called when the disk does not give them.
         """
         ...
 
@@ -51,7 +51,7 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """What the engine does with folders and files."""
+    """Folders and files, as the engine uses them."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 

@@ -11,7 +11,7 @@ from typing import Final
 # File systems that cannot do it say so by one of these; their bytes are read and written, so many at once.
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 COPY_BYTES: Final = 1024 * 1024
-# What `sendfile` says of the file; anything else is about the socket.
+# Errors of `sendfile` that are about the file; any other is about the socket.
 _OF_THE_DISK: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.ESTALE, errno.EOVERFLOW})
 
 
@@ -37,7 +37,7 @@ class Descriptor:
         self.cuts: list[int] = []
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # Whoever needs what was written to be safe has synced it, and was told when that failed.
+        # A caller that needs the bytes to be safe has synced them, and got the error when that failed.
         with contextlib.suppress(OSError):
             close(self.fd)
 
@@ -53,7 +53,7 @@ class OsFileRange:
     def __init__(
         self, descriptor: Descriptor, position: int, size: int, unreadable: Callable[[OSError], None], cuts_before: int
     ) -> None:
-        """``unreadable`` is told when the disk does not give the bytes."""
+        """``unreadable`` is called when the disk does not give the bytes."""
         self._descriptor = descriptor
         self._position = position
         self._size = size

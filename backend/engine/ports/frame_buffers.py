@@ -1,4 +1,4 @@
-"""What the unfinished frames of a listener's connections take together, and which of them make room.
+"""The memory that the unfinished frames of a listener's connections take, and the choice of those that give way.
 
 A frame costs what has come of it, so that announcing one costs nothing. When all the room is taken, frames that come
 too slowly to be of use make room: those of the address that holds most first, so that one client does not shut out the
@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 # Frames above the scratch size that one listener's connections have begun and not finished: five of the largest.
 UNFINISHED_BYTES_MAX: Final = 512 * 1024 * 1024
-# Where frames are small, as before a login, so many of the largest are enough: 32 MiB of sasl.server.max.receive.size.
+# So many of the largest frames are enough where frames are small, as before a login: 32 MiB of
+# sasl.server.max.receive.size.
 FRAMES_AT_A_TIME: Final = 64
 # request.timeout.ms of Kafka's clients: a frame that would take longer at its pace is one nobody waits for.
 USEFUL_S: Final = 30.0
@@ -32,7 +33,7 @@ class UnfinishedFrame(Protocol):
     def held_bytes(self) -> int: ...
 
     def expected_s(self) -> float:
-        """How long the whole frame takes at its pace so far; 0 while that is not known."""
+        """Seconds that the whole frame takes at its pace so far; 0 while that is not known."""
         ...
 
     def make_room(self) -> None:

@@ -1,10 +1,10 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
-A frame is handed over whole, in the loop's next turn; messages that both ends know in the place of their frames, which
-then need not be made and read, and at once where nothing waits before them. Both are taken in the receiver's context:
-log lines bear its name.
-What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
-bound and not served yet; such a connection stays what it is.
+A frame is delivered whole, in the loop's next iteration. A message that both ends know is delivered in the place of its
+frame, which then need not be encoded and decoded, and at once where nothing waits before it. Both are delivered in the
+receiver's context, so that log lines bear its name.
+TLS is never bypassed: a port with TLS is reached over TCP by the nodes of the same process too. So is a port that is
+bound and not served yet; a connection that began over TCP stays on TCP.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from backend.protocol.buffers import Chunk
 
 
 class InProcessConnection:
-    """One end of a connection within the process; `far` is the other. What was sent is there, also after a close."""
+    """One end of a connection within the process. Frames that were sent before a close still arrive."""
 
     other_end: InProcessConnection
 
@@ -50,9 +50,9 @@ class InProcessConnection:
         self._input_bytes = 0
         self._due = False
         self._paused = False
-        # The far end works on what this one has just handed over.
+        # The other end is processing the message that this end has just sent.
         self._sending = False
-        # The far end has so much to read that nothing more is done for it.
+        # The other end has so much unread input that this end delivers nothing more to its own handler.
         self._backpressured = False
         self._other_closed = False
         self._closed = False
@@ -105,15 +105,15 @@ class InProcessConnection:
 
     @property
     def accepts_messages(self) -> bool:
-        """Whether the far end takes messages by :meth:`hand`; not before it is accepted."""
+        """Whether the other end takes messages by :meth:`send_message`; not before it is accepted."""
         return self.other_end._messages is not None
 
     def send_message(self, message: LocalMessage) -> None:
-        """A message in the place of its frame; the far end takes it at once unless it has something to read before it.
+        """Sends a message in the place of its frame. The other end gets it at once unless earlier input waits there.
 
-        So it is taken in the middle of what is done here: a request is the last thing that its sender does before it
-        waits, and an answer is only noted. What is answered that soon comes in the next turn, or one who always finds
-        something to ask for would never let go of the loop.
+        So the receiver runs within the sender's call: a request is the last thing that its sender does before it waits,
+        and a response only sets a future. The response to a request that is answered within this call comes in the
+        loop's next iteration; otherwise a client that always has another request would never give the loop back.
         """
         if self._closed:
             return
@@ -136,8 +136,8 @@ class InProcessConnection:
     def _deliver_now(self, item: LocalMessage, size: int) -> None:
         try:
             self._deliver_item(item, size)
-        except Exception as error:  # the loop logs it, as if it had come in a turn of its own, and the sender goes on
-            context = {"message": f"Exception in what {self._peer} handed over", "exception": error}
+        except Exception as error:  # logged as the loop does it, and the sender goes on
+            context = {"message": f"Exception in a message of {self._peer}", "exception": error}
             self._loop.call_exception_handler(context)
 
     def _enqueue(self, item: bytearray | LocalMessage, size: int) -> None:
@@ -149,7 +149,7 @@ class InProcessConnection:
         self._finish(None)
 
     def close_after_flush(self) -> None:
-        # What was sent is the far end's already.
+        # Frames that were sent are with the other end already.
         self._finish(None)
 
     # Input
@@ -221,7 +221,7 @@ class InProcessConnection:
 
 
 class _InProcessServer:
-    """A port bound over TCP, known to the neighbours while it is open."""
+    """A port bound over TCP; nodes of the same loop connect to it directly while it is open."""
 
     def __init__(
         self,
@@ -255,10 +255,10 @@ class _InProcessServer:
     def connect(
         self, caller: str, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int
     ) -> InProcessConnection:
-        """The own end of a new connection; the far end is accepted in the next turn, as by TCP."""
+        """The caller's end of a new connection; the other end is accepted in the next iteration, as by TCP."""
         host, port = self._address
         own_end = InProcessConnection(f"{host}:{port}", frame_bytes_max, copy_context())
-        # A context of its own, so that serving one caller may lead to serving another: none can be entered twice.
+        # A copy of the context: serving one caller may lead to serving another, and none can be entered twice.
         far_end = InProcessConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
         own_end.other_end, far_end.other_end = far_end, own_end
         own_end.start(handler(own_end))

@@ -39,7 +39,7 @@ class FrameHandler(Protocol):
 
 
 class LocalMessage(Protocol):
-    """What the nodes of one process hand over in the place of a frame."""
+    """A message that the nodes of one process send in the place of a frame."""
 
     @property
     def size_bytes(self) -> int:
@@ -53,7 +53,7 @@ class LocalMessage(Protocol):
 
 @runtime_checkable
 class MessageHandler(FrameHandler, Protocol):
-    """A handler that knows what neighbours hand over."""
+    """A handler that takes the messages of nodes of the same process."""
 
     @property
     def accepts_messages(self) -> bool:
@@ -61,7 +61,7 @@ class MessageHandler(FrameHandler, Protocol):
         ...
 
     def on_message(self, message: LocalMessage) -> None:
-        """One message, which nobody changes any more, here neither. It may come in the middle of its sender's work."""
+        """One message, which neither end may change. The call may come within the sender's own work."""
         ...
 
 
@@ -132,7 +132,7 @@ class NewConnection(Connection, Protocol):
 
 
 class Transport(Protocol):
-    """What lies between TCP and the frames: nothing (`SocketConnection` itself), or TLS (`ports.tls`)."""
+    """The layer between TCP and the frames: none (`SocketConnection` itself), or TLS (`ports.tls`)."""
 
     def __call__(
         self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers

@@ -2,7 +2,7 @@
 
 obstore does the work for folders, memory, S3, Azure and GCS alike; missing objects raise
 FileNotFoundError, everything else that fails raises OSError or obstore's own errors. A bucket that is not there is no
-missing object: whoever deletes would take all of them for deleted. In a folder the bytes of objects
+missing object: a caller that deletes would believe that all of them are deleted. In a folder the bytes of objects
 go the short way: the kernel copies a segment's file, and a range is one read.
 """
 
@@ -68,7 +68,7 @@ READ_RETRIES: Final[Any] = {
     },
 }
 
-# How S3, Azure and GCS call a bucket or container that does not exist; obstore has one "not found" for all that is 404.
+# The codes of S3, Azure and GCS for a bucket or container that does not exist; obstore has one "not found" for all 404.
 _NO_BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)
 
 
@@ -126,7 +126,7 @@ class ObstoreObjectStore:
         return found
 
 
-# What obstore stores under another name than the key (it escapes it) stays with obstore.
+# Keys that obstore escapes, so that a file has another name than its key, stay with obstore.
 _PLAIN_KEY: Final = re.compile(r"(?!.*(^|/)\.{0,2}(/|$))[A-Za-z0-9._/-]+")
 # An object that is being written; obstore passes over such names when it lists, its own are like it.
 _STAGED: Final = "#1"

@@ -39,7 +39,7 @@ class ObjectStoreFaults:
             self._changed.notify_all()
 
     def break_off(self) -> None:
-        """What waits fails, as it does for a broker that crashes; the trouble is over."""
+        """Uploads that wait fail, as they do when a broker crashes; the fault is over."""
         with self._changed:
             self._trouble = "none"
             self._turn += 1
@@ -54,7 +54,7 @@ class ObjectStoreFaults:
         return opened
 
     def enter(self, *, upload: bool) -> None:
-        """What a call meets on its way. Raises OSError."""
+        """Applies the fault to one call. Raises OSError."""
         if self._trouble == "unreachable":
             raise OSError("The object store is unreachable: the lab has cut it off.")
         if self._trouble == "slow":

@@ -11,19 +11,19 @@ from typing import Final
 
 from backend.liveness import answer_liveness
 
-# What one broker may need: the logs of 50 partitions of each of three internal topics and of 50 of others, which stay
-# open, 80 connections, and a quarter of all that no connection may take (`socket_network.CONNECTIONS_SHARE`).
+# Files that one broker may need: the logs of 50 partitions of each of three internal topics and of 50 of others, which
+# stay open, 80 connections, and a quarter of all that no connection may take (`socket_network.CONNECTIONS_SHARE`).
 BROKER_FILES: Final = 440
 # macOS shows no limit, and takes none above this.
 FILES_WISHED: Final = 10_240
-# Tells a broker's process to end because its whole cluster does. SIGTERM and SIGINT are about this process alone.
+# Ends a broker's process because its whole cluster ends. SIGTERM and SIGINT are about this process alone.
 WHOLE_CLUSTER_ENDS: Final = signal.SIGUSR1
 
 _log = logging.getLogger(__name__)
 
 
 def file_limit() -> int:
-    """How many files this process may have open."""
+    """The number of files that this process may have open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

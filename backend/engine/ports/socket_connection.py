@@ -24,7 +24,7 @@ SCRATCH_BYTES = 64 * 1024
 # The rest of a read, a frame's beginning, moves out of it when it is shorter than this: so a connection costs at most
 # four times what its peer has sent. 20,000 that send 5 bytes each would hold 1.3 GB otherwise.
 SCRATCH_KEPT_BYTES = SCRATCH_BYTES // 4
-# Those that no connection needs now are kept: 1 MB in all.
+# Scratch buffers that no connection needs now are kept: 1 MB in all.
 SPARE_SCRATCHES_MAX = 16
 # Answers of this size together go out at once, also while further requests of the same read wait.
 CORK_BYTES_MAX = 64 * 1024
@@ -57,13 +57,13 @@ class SocketConnection:
         # Only while it has something: thousands of idle connections share a few.
         self._scratch: bytearray | None = None
         self._scratch_used = 0
-        # What was in it, while it is given back.
+        # The bytes received into it, while it is given back.
         self._rest = b""
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_used = 0
         self._frame_began_s = 0.0
-        # What its frame counts for in the buffers.
+        # The bytes that its frame counts for in the buffers.
         self.held_bytes = 0
         self._output: deque[memoryview | FileRange] = deque()
         self._output_bytes = 0
@@ -149,13 +149,13 @@ class SocketConnection:
         views: list[memoryview] = []
         for chunk in islice(output, SEND_CHUNKS_MAX):
             if not isinstance(chunk, memoryview):
-                # Without it the few bytes before a range would be a packet of their own (TCP_NODELAY).
+                # Without it the few bytes before a range would be a separate packet (TCP_NODELAY).
                 return self._sock.sendmsg(views, (), socket.MSG_MORE)
             views.append(chunk)
         return self._sock.sendmsg(views)
 
     def _say_goodbye(self) -> None:
-        """What the transport tells its peer before the socket closes."""
+        """The transport's last bytes to its peer before the socket closes."""
 
     def _read_into_frame(self) -> None:
         frame = self._frame
@@ -188,7 +188,7 @@ class SocketConnection:
         return False
 
     def expected_s(self) -> float:
-        """How long the frame takes at its pace so far; 0 while that is not known, or while it waits for us."""
+        """Seconds that the frame takes at its pace so far; 0 while that is not known, or while it waits for us."""
         age_s = self._loop.time() - self._frame_began_s
         if not self._reading or age_s < PACE_KNOWN_S:
             return 0.0
@@ -260,7 +260,7 @@ class SocketConnection:
         self._scratch = None
 
     def _count_rest(self) -> None:
-        """What has come of a frame that fits the scratch counts as of any other; mostly there is nothing.
+        """Counts the bytes of an unfinished frame that lie in the scratch as those of any; mostly there are none.
 
         Not while the connection waits for us: then it may hold whole frames, 64 KiB in all.
         """
@@ -282,7 +282,7 @@ class SocketConnection:
         scratch = self._scratch
         if scratch is None:
             return
-        # What is left when the output is full waits here until the peer has read: see `_after_write`.
+        # The rest of a full output waits here until the peer has read: see `_after_write`.
         while used - position >= 4 and not (self._closed or self._paused_by_owner or self._paused_by_output):
             (size,) = _LENGTH.unpack_from(scratch, position)
             if size < 0 or size > self._frame_bytes_max:
@@ -299,7 +299,7 @@ class SocketConnection:
                 return
             break
         if position:
-            # What is left belongs to another frame.
+            # The rest belongs to another frame.
             self._give_back()
             rest = used - position
             scratch[:rest] = scratch[position:used]

@@ -33,7 +33,7 @@ def _report(task: asyncio.Task[Any]) -> None:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Result of a coroutine on an event loop of its own; blocks. For programs and suites outside the engine's loop."""
+    """Result of a coroutine on a new event loop; blocks. For programs and suites outside the engine's loop."""
     return asyncio.run(coroutine)
 
 
@@ -69,21 +69,21 @@ def future() -> asyncio.Future[Any]:
 
 
 class EagerFuture(asyncio.Future[T]):
-    """A future that calls one function as soon as it has its result, where others hear of it in the loop's next turn.
+    """A future that runs one callback as soon as it has its result; others run theirs in the next iteration.
 
-    The function runs within whatever sets the result, so it must not begin anything that may change what the setter is
+    The callback runs within the call of `set_result`, so it must not begin anything that may change what the setter is
     changing.
     """
 
     _callback: Callable[[asyncio.Future[T]], None] | None = None
 
     def add_callback(self, function: Callable[[asyncio.Future[T]], None]) -> None:
-        """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
+        """At most one, before there is a result. After an exception or a cancellation it runs in the next iteration."""
         self._callback = function
         self.add_done_callback(self._run_callback)
 
     def set_result(self, result: T) -> None:
-        self.remove_done_callback(self._run_callback)  # it is told here, not once more in the next turn
+        self.remove_done_callback(self._run_callback)  # it runs here, not again in the next iteration
         super().set_result(result)
         self._run_callback(self)
 
@@ -93,18 +93,18 @@ class EagerFuture(asyncio.Future[T]):
         try:
             self._callback(self)
         except Exception as error:  # as the loop does with what others raise: it is logged, and the setter goes on
-            context = {"message": "Exception in the function of a prompt future", "exception": error, "future": self}
+            context = {"message": "Exception in the callback of an eager future", "exception": error, "future": self}
             self.get_loop().call_exception_handler(context)
 
 
 def eager_future() -> EagerFuture[Any]:
-    """A fresh one of the running loop."""
+    """A new one of the running loop."""
     return EagerFuture(loop=asyncio.get_running_loop())
 
 
 class ShieldedFuture(asyncio.Future[T]):
-    """A future that no cancellation ends: who is cancelled while waiting for it is so once it is done, and its outcome
-    is dropped.
+    """A future that no cancellation ends: a task that is cancelled while it waits for it ends once it is done, and the
+    outcome is dropped.
     """
 
     def cancel(self, msg: Any = None) -> bool:
@@ -112,7 +112,7 @@ class ShieldedFuture(asyncio.Future[T]):
 
 
 def shielded_future() -> ShieldedFuture[Any]:
-    """A fresh one of the running loop."""
+    """A new one of the running loop."""
     return ShieldedFuture(loop=asyncio.get_running_loop())
 
 

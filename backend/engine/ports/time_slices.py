@@ -1,7 +1,7 @@
-"""Work that is done step by step, so that it never holds the loop up for long.
+"""Work in time slices, so that it never holds the loop up for long.
 
-What takes time for each of many elements is a generator: it yields after each, where others may have a turn, and
-returns its result. Mostly it ends within its first turn, and nothing was waited for.
+Work that takes time for each of many elements is a generator: it yields after each, where the loop may serve others,
+and returns its result. Mostly it ends within its first time slice and waits for nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def in_parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 class Unfinished(Generic[T]):
-    """What is not done after its first turn."""
+    """Work that is not done after its first time slice."""
 
     __slots__ = ("steps",)
 
@@ -39,7 +39,7 @@ class Unfinished(Generic[T]):
 
 
 class TimeSlice:
-    """Lets others have a turn whenever that of its coroutine is over."""
+    """Gives the loop to others whenever the time slice of its coroutine is over."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -53,7 +53,7 @@ class TimeSlice:
 
 
 class TimeSlicer:
-    """Whose turn it is on one node: of all such work one part is done between two turns of others."""
+    """Shares the loop of one node: of all such work one part is done between two time slices of others."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -1,7 +1,7 @@
 """TLS settings to OpenSSL contexts, and contexts to the transport of a connection (`ports.network.Transport`).
 
 Keys and certificates are PEM text, PEM files or PKCS12 files; Java's own JKS format needs Java and is refused.
-Facts of Kafka's `DefaultSslEngineFactory`.
+Kafka: `DefaultSslEngineFactory`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TlsSettings:
 
 
 class ServerTls:
-    """What a listener puts between TCP and frames: a `Transport` whose keys and certificates may be changed."""
+    """A listener's layer between TCP and frames: a `Transport` whose keys and certificates may be changed."""
 
     def __init__(self, settings: TlsSettings) -> None:
         """TlsSettingsError when keys or certificates cannot be used."""

@@ -135,7 +135,7 @@ class TlsConnection(SocketConnection):
                     return total
                 raise BlockingIOError from None
             except OSError:
-                # What came before is delivered; the error comes again.
+                # Bytes that came before are delivered; the error comes again.
                 if total:
                     return total
                 raise
@@ -148,7 +148,7 @@ class TlsConnection(SocketConnection):
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         try:
-            # What is encrypted has to be read first, all of it before any is queued.
+            # Plain bytes have to be read first, all of them before any encrypted one is queued.
             read = [chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk) for chunk in chunks]
         except FileUnreadable as error:
             self._finish(error)
@@ -186,7 +186,7 @@ class TlsConnection(SocketConnection):
         if self._timer is not None:
             self._timer.cancel()
         if not self._shaking:
-            # The peer is told that this is the end, and not waited for.
+            # The peer gets the close_notify alert; nobody waits for its own.
             with contextlib.suppress(OSError, ValueError):
                 self._tls.unwrap()
 
@@ -194,7 +194,7 @@ class TlsConnection(SocketConnection):
         super()._finish(error)
         if not self._ready.done():
             self._ready.set_exception(error or ConnectionResetError(f"{self.peer} closed during the TLS handshake"))
-            # Whoever accepts a connection does not wait for it.
+            # The side that accepts a connection does not wait for it.
             self._ready.exception()
 
 

@@ -21,7 +21,7 @@ from backend.protocol.varint import decode_uvarint, decode_uvarint_rest
 
 # Structs, strings, uuids and tagged fields of one message together. A small struct takes two bytes on the wire, about a
 # hundred in memory and some microseconds: a hostile request can cost 10 MB and a second at most, while a broker that is
-# asked may tell of a million partitions.
+# asked may describe a million partitions.
 REQUEST_ELEMENTS_MAX: Final = 100_000
 ELEMENTS_MAX: Final = 1_000_000
 # Numbers of a long array that count as one element: each takes 40 bytes in memory, and what is asked of each takes as

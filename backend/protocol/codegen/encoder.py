@@ -60,7 +60,7 @@ def _string_array(values: Any, flexible: bool) -> bytes:
 _GLOBALS: Final[dict[str, Any]] = {
     "bad_uuid": _bad_uuid,
     "uvarint": encode_uvarint,
-    # How many tagged fields a section has: no message has 128.
+    # The number of tagged fields in a section: no message has 128.
     "one_byte": tuple(bytes((count,)) for count in range(128)),
     "uuid_array": _uuid_array,
     "string_array": _string_array,

@@ -35,7 +35,7 @@ _FIRST_GUESS_RATIO: Final = 8
 _FIRST_GUESS_BYTES_MIN: Final = 64 << 10
 _GROWTH: Final = 4
 
-# What nobody asks for: Deflater's own, zstd-jni's, and the fast LZ4 compressor, which Kafka takes for level 9.
+# The defaults: Deflater's, zstd-jni's, and the fast LZ4 compressor, which Kafka calls level 9.
 GZIP_LEVEL_DEFAULT: Final = -1
 LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
@@ -128,7 +128,7 @@ def check_lz4_frame(data: Buffer) -> None:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """What `data` holds, at most `max_bytes`; raises DecodeError for more, for broken data and for an unknown codec."""
+    """The decompressed `data`, at most `max_bytes`; DecodeError for more, for broken data and for an unknown codec."""
     match codec:
         case Compression.NONE:
             return data

@@ -21,7 +21,7 @@ _MARKER_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """What a control record is (`ControlRecordType`)."""
+    """The types of control records (Kafka: `ControlRecordType`)."""
 
     ABORT = 0
     COMMIT = 1

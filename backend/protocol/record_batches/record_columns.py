@@ -1,6 +1,6 @@
 """The check of `record_validation` for batches of many records: fields of many records at once, as columns.
 
-The length of each record tells where the next one begins. Records laid out as the one before them, which most batches
+The length of each record gives the start of the next one. Records laid out as the one before them, which most batches
 are made of, are rows of a table: their lengths are compared with those of the first row. Others are found one by one,
 and their fields are then varints at known places. Work is linear in the records; memory is that of a chunk of them.
 """
@@ -30,7 +30,7 @@ _CHUNK: Final = 8192
 _ROWS_MIN: Final = 32
 _HEADERS_MIN: Final = 32
 _COLUMNS_MIN: Final = 320
-# How many records are looked at first as rows of a table: what is in vain then costs less than they do one by one.
+# Records that are tried first as rows of a table: an attempt in vain then costs less than reading them one by one.
 _TABLE_ROWS: Final = 1024
 # Headers of a record that are checked as columns; a record may have more, one by one.
 _HEADER_COLUMNS: Final = 16
@@ -84,7 +84,7 @@ def _check_some(
     if count < _COLUMNS_MIN:
         return _check_singly(data, position, first, count)
     starts, end, broken = _follow(data, position, count)
-    if broken:  # one of these records is none; which one, and why, the slower way tells
+    if broken:  # one of these records is none; the slower way finds which one, and why
         return _check_singly(data, position, first, len(starts) + 1)
     try:
         return end, _check_columns(data, array, np.array(starts, np.int64), first)
@@ -104,8 +104,8 @@ def _check_singly(data: bytes | bytearray, position: int, first: int, count: int
 
 
 def _follow(data: bytes | bytearray, position: int, count: int) -> tuple[list[int], int, bool]:
-    """Where the next `count` records begin, where the last of them ends, and whether what stands there is no record:
-    then there are fewer.
+    """The starts of the next `count` records, the end of the last one, and whether no record stands there: then there
+    are fewer.
     """
     total, steps = len(data), _STEP
     starts: list[int] = []
@@ -156,7 +156,7 @@ def _check_columns(data: bytes | bytearray, array: ByteColumn, starts: IntColumn
 
 
 def _behind(sizes: IntColumn, at: IntColumn, ends: IntColumn) -> IntColumn:
-    """Where nullable bytes of these sizes end, which is before the record does."""
+    """The ends of nullable bytes of these sizes, which are before the record's end."""
     _require(sizes >= -1)
     behind = at + np.maximum(sizes, 0)
     _require(behind < ends)
@@ -174,7 +174,7 @@ def _require_of(rows: IntColumn, right: FlagColumn) -> None:
 
 
 def _varints(array: ByteColumn, at: IntColumn, bytes_max: int) -> tuple[IntColumn, IntColumn]:
-    """The zig-zag varints at these places, and where they end. Behind the array its last byte is read once more: such a
+    """The zig-zag varints at these places, and their ends. Behind the array its last byte is read again: such a
     place is behind the end of its record, which the caller refuses.
     """
     byte = array.take(at, mode="clip")

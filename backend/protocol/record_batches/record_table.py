@@ -24,7 +24,7 @@ _OFFSET_DELTA_BYTES_MAX: Final = 4
 
 
 class _Layout(NamedTuple):
-    """Which bytes of a record, counted from its start, are lengths and counts, and which are its deltas."""
+    """The bytes of a record, counted from its start, that are lengths and counts, and those that are its deltas."""
 
     lengths: list[int]
     delta_ms: range
@@ -34,8 +34,8 @@ class _Layout(NamedTuple):
 def rows_alike(
     data: Buffer, array: ByteColumn, position: int, first: int, count: int
 ) -> tuple[int, int, RecordsSummary | None]:
-    """How many of the next `count` records are well-formed and laid out as the first of them, where they end, and what
-    they say. None of them, when the first is no record: why, who looks at it alone will say.
+    """The number of the next `count` records that are well-formed and laid out as the first of them, their end, and
+    their summary. None of them when the first is no record: the check of that record alone finds the reason.
     """
     try:
         end, summary = check_each(data, position, first, 1)

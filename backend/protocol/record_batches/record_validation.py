@@ -28,7 +28,7 @@ LOAD_RECORDS: Final = 200_000
 
 
 class RecordsSummary(NamedTuple):
-    """What the records of a batch say together. Deltas are to the base timestamp of the header, in ms."""
+    """A summary of the records of a batch. Deltas are to the base timestamp of the header, in ms."""
 
     delta_ms_min: int
     delta_ms_max: int
@@ -57,7 +57,7 @@ def _length(data: bytes | bytearray | memoryview, position: int) -> tuple[int, i
 
 
 def check_headers(data: bytes | bytearray | memoryview, position: int, end: int, count: int, index: int) -> int:
-    """Where `count` headers from `position` on end; raises MalformedRecords unless they are headers."""
+    """The end of `count` headers from `position` on; raises MalformedRecords unless they are headers."""
     if count < 0 or count * 2 > end - position:
         malformed(index, f"claims {count} headers in {end - position} bytes")
     for _ in range(count):

@@ -1,9 +1,9 @@
-"""Where the fields of an usual value of `__remote_log_metadata` are: one leader epoch, no custom metadata, no tags but
-the one that says that there is no transaction index.
+"""Byte positions of the fields in the canonical form of a value of `__remote_log_metadata`: one leader epoch, no custom
+metadata, no tags but the one for an empty transaction index.
 
 Such values have every field at a fixed place behind the topic's name, so numpy reads and writes many at once:
-`remote_log_columns` from fetched batches, `backend.tiering.bulk_events` from single values, and the engine's local
-files (`rlmm_file_entries`). All else is for `remote_log_metadata`, which decides alone what is an event.
+`column_batch` from fetched batches, `backend.tiering.bulk_events` from single values, and the engine's local
+files (`rlmm_file_entries`). Every other form is for `metadata_serde`, which alone decides what is an event.
 """
 
 from typing import Any, Final
@@ -40,13 +40,13 @@ def tail_field(tail: bytes) -> tuple[str, str, tuple[int, ...]]:
 
 
 def ends_with(rows: NDArray[Any], tail: bytes) -> NDArray[np.bool_]:
-    """Which rows have this tail in a field that is as long or longer."""
+    """A mask of the rows that have this tail in a field that is as long or longer."""
     found: NDArray[np.bool_] = (rows["tail"][:, : len(tail)] == np.frombuffer(tail, np.uint8)).all(axis=1)
     return found
 
 
 def is_canonical_segment(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows of segments have one leader epoch, no custom metadata, no tags and possible offsets."""
+    """A mask of the rows of segments with one leader epoch, no custom metadata, no tags and possible offsets."""
     start = rows["start"]
     ok: NDArray[np.bool_] = (rows["epochs"] == _ONE_EPOCH) & ((rows["epoch_tags"] | rows["custom"]) == 0)
     return ok & (start >= 0) & (rows["end"] >= start)

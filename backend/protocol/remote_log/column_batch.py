@@ -49,7 +49,7 @@ _UPDATE_KIND: Final = 1
 _DELETE_KIND: Final = 2
 _STARTED: Final = 0
 _FINISHED: Final = 1
-# What an array may be read beyond the last byte.
+# Bytes that may be read beyond the last byte of an array.
 _MARGIN: Final = 256
 
 
@@ -128,7 +128,7 @@ def framed(data: bytes, position: int) -> RecordPositions | None:
 
 
 def columns(records: RecordPositions) -> ColumnBatch | None:
-    """What the records tell; None when one of them does not even name its partition in the usual way."""
+    """The records as columns; None when one of them does not even name its partition in the canonical form."""
     padded, at, sizes = _padded(records.data), records.values_at, records.sizes
     name_size = padded[at + 3].astype(np.int64)
     body = at + 3 + name_size + _ID_AND_PARTITION
@@ -149,7 +149,7 @@ def columns(records: RecordPositions) -> ColumnBatch | None:
 
 
 def _started(rows: NDArray[Any], left: IntColumn, ok: FlagColumn) -> tuple[FlagColumn, FlagColumn]:
-    """Which rows begin a plain copy, and which of them say that there is no transaction index."""
+    """Masks of the rows that begin a copy in the canonical form, and of those with an empty transaction index."""
     fixed = _SEGMENT.itemsize - len(TXN_INDEX_EMPTY_TAG)
     is_plain = (left == fixed + len(NO_TAGS)) & ends_with(rows, NO_TAGS)
     txn_empty = (left == _SEGMENT.itemsize) & ends_with(rows, TXN_INDEX_EMPTY_TAG)
@@ -165,7 +165,7 @@ def _finished(rows: NDArray[Any], left: IntColumn, ok: FlagColumn) -> FlagColumn
 
 
 def _batches(data: bytes) -> list[int] | None:
-    """Where whole batches begin."""
+    """The starts of whole batches."""
     starts, at, end, read = [], 0, len(data), _LENGTH.unpack_from
     while end - at >= HEADER_BYTES:
         size = read(data, at + _LENGTH_AT)[0] + LOG_OVERHEAD_BYTES
@@ -179,7 +179,7 @@ def _batches(data: bytes) -> list[int] | None:
 
 
 def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> IntColumn | None:
-    """Where records begin: the only thing that has to be found out one after the other."""
+    """The starts of records: the only columns that have to be found one after the other."""
     found: list[int] = []
     try:
         for start, size, count in zip(starts, sizes, counts, strict=True):

@@ -1,5 +1,6 @@
-"""Which partition of `__remote_log_metadata` tells of a partition (`RemoteLogMetadataTopicPartitioner`, not KIP-405's
-text).
+"""The partition of `__remote_log_metadata` that has the events of a user's partition.
+
+Kafka: `RemoteLogMetadataTopicPartitioner`, which differs from the text of KIP-405.
 """
 
 from backend.protocol.errors import EncodeError

@@ -43,7 +43,7 @@ __all__ = [
     "partition_of",
 ]
 
-# What stands in one piece in a usual value. Tag counts of structs are B and must be 0.
+# Fields that stand in one piece in the canonical form. Tag counts of structs are B and must be 0.
 _PARTITION: Final = Struct(">16siB")
 # id, tags, start, end, broker, max and event timestamp; count of epochs + 1, epoch, its offset, tags; size, length of
 # the custom metadata + 1, state

@@ -1,5 +1,5 @@
-"""What `__remote_log_metadata` tells about a segment or a partition (KIP-405), as frozen values, and why one is
-unreadable.
+"""The events of `__remote_log_metadata` about a segment or a partition (KIP-405) as frozen values, and the reasons why
+one is unreadable.
 """
 
 from enum import StrEnum

@@ -3,6 +3,9 @@
 KIP-227 sessions (`fetch_session`), KIP-320 fencing, KIP-405 (109 for followers, remote reads for consumers), KIP-516
 topic ids, KIP-392 preferred read replicas, KIP-595 divergence in the response, KIP-951 leader hints, KIP-1166 known
 high watermark. Consumers' bytes are held to their quotas (`quotas`).
+Versions: 7 sessions, 9 leader epochs, 11 preferred read replicas, 12 divergence, 13 topic ids, 15 the follower's broker
+epoch, 16 leader hints, 17 directory ids, 18 the known high watermark.
+Kafka: `KafkaApis.handleFetchRequest`.
 """
 
 from __future__ import annotations
@@ -35,13 +38,13 @@ from backend.tiering.ids import TopicPartition
 API_KEY: Final = 1
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
-# Followers name themselves in a field of their own.
+# Followers name themselves in a separate field.
 REPLICA_STATE_SINCE: Final = 15
 # Consumers that can find another replica by themselves (KIP-392); older ones must stay with the leader.
 ANY_REPLICA_SINCE: Final = 11
 LEADER_HINT_SINCE: Final = 16
-# What counts against a quota beside the records: an answer's frame, and what it says of one partition (version 12: 27
-# and 55 with one topic of its own; a quota is about records, so their exact number does not matter).
+# Bytes that count against a quota beside the records: those of an answer's frame, and of one partition in it (version
+# 12: 27, and 55 with its topic; a quota is about records, so their exact number does not matter).
 RESPONSE_BYTES: Final = 27
 PARTITION_BYTES: Final = 55
 
@@ -225,7 +228,7 @@ def _hint_leaders(
     pairs: Sequence[tuple[CachedPartition, FetchData]],
     response: m.FetchResponse,
 ) -> None:
-    """Tells clients that came to the wrong broker where to go."""
+    """Adds the leader of each partition for clients that came to the wrong broker."""
     refused = [(entry, data) for entry, data in pairs if data.error in _HINTED]
     if not refused:
         return

@@ -1,9 +1,10 @@
-"""Incremental fetch sessions on the serving side (KIP-227): what a client asked for before need not be sent again, and
-what has not changed need not be answered.
+"""Incremental fetch sessions on the serving side (KIP-227): a request names only the partitions that it adds or
+changes, and a response only the partitions that have changed.
 
-A session is found by its id and guarded by its epoch, which rises with every request. A follower that has and knows all
-of a partition is not looked up with each request: the partition is quiet until it says that it has changed, so that a
-request costs as much as there is news, however many partitions are followed. Facts: Kafka's `FetchSession`.
+A session is found by its id and guarded by its epoch, which rises with every request. A partition that a follower has
+completely is idle: no request reads it until it reports a change. So the cost of a request grows with the changes, not
+with the partitions that are followed.
+Kafka: `FetchSessionCache`, `FetchSession`, `CachedPartition`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class CachedPartition:
     sent_log_start_offset: int = -1
 
     def has_changed(self, data: FetchData, *, remember: bool) -> bool:
-        """Whether the answer tells the client anything new; `remember` when it will be sent."""
+        """Whether the answer has anything that the client does not know; `remember` when it will be sent."""
         news = bool(
             data.records
             or data.error is not ErrorCode.NONE
@@ -53,7 +54,7 @@ class CachedPartition:
             or data.log_start_offset != self.sent_log_start_offset
         )
         if news and remember:
-            # After an error the next answer is news, whatever it says.
+            # After an error the next answer is a change, whatever is in it.
             failed = data.error is not ErrorCode.NONE
             self.sent_high_watermark = -1 if failed else data.high_watermark
             self.sent_log_start_offset = data.log_start_offset
@@ -62,7 +63,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """What one client fetches: `entries`, in the order in which they get their share of a response, and `quiet`."""
+    """The partitions that one client fetches: `entries`, in the order in which a response serves them, and `idle`."""
 
     id: int
     # CONSUMER, or the follower.
@@ -90,7 +91,7 @@ class FetchSession:
 
     def park_idle(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
                  params: FetchParams) -> None:  # fmt: skip
-        """Sets aside those partitions of an answer of which the follower has, and knows, all there is."""
+        """Parks those partitions of an answer of which the follower has, and knows, everything."""
         for entry, (partition, spec), data in zip(context.entries, wanted, found, strict=True):
             if data.is_empty and isinstance(partition, Partition) and partition.is_idle_for(params, spec):
                 key = _key(entry, self.uses_topic_ids)
@@ -99,7 +100,7 @@ class FetchSession:
                     partition.delayed.watchers[self] = key
 
     def on_partition_change(self, partition: Partition, key: FetchKey) -> None:
-        """A quiet partition has changed, or is about to: the request that waits looks at it too, as will the next."""
+        """An idle partition has changed, or is about to: the request that waits reads it too, as will the next."""
         entry, _ = self.idle.pop(key)
         self.entries[key] = entry
         # As if each request since had asked for it, as it did.
@@ -109,7 +110,7 @@ class FetchSession:
             self.waiting.join(partition, entry.spec)
 
     def unpark(self, key: FetchKey) -> None:
-        """The client asks for something else of the partition, quiet or not."""
+        """The client changes its request for the partition, idle or not."""
         found = self.idle.get(key)
         if found is not None:
             del found[1].delayed.watchers[self]
@@ -145,7 +146,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def context(self, request: m.FetchRequest, version: int, *, now_ms: float) -> FetchContext:
-        """What the request fetches. Raises KafkaError 70, 71, 106 for a session that is not what the client thinks."""
+        """The partitions of the request. Raises KafkaError 70, 71, 106 for a session unlike the client's."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             old = self._sessions.pop(request.session_id, None)
             if old is not None:
@@ -272,7 +273,7 @@ def _update(session: FetchSession, request: m.FetchRequest, version: int) -> Non
         else:
             known.spec = entry.spec
             if session.of_follower:
-                # It passes by the answer to a request before this one, with what that told of watermarks.
+                # The follower may have dropped the answer to an earlier request, with the watermarks in it.
                 known.sent_high_watermark = known.sent_log_start_offset = -1
     by_id = version >= TOPIC_IDS_SINCE
     for topic in request.forgotten_topics_data:

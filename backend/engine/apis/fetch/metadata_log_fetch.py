@@ -1,4 +1,7 @@
-"""Fetch (1) on a controller's listener: `__cluster_metadata` for voters, brokers and tools (KIP-595, KIP-630)."""
+"""Fetch (1) on a controller's listener: `__cluster_metadata` for voters, brokers and tools (KIP-595, KIP-630).
+
+Kafka: `ControllerApis.handleFetch`, `KafkaRaftClient.handleFetchRequest`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 acks 0 and 1 are answered in the same callback that received them; acks=all waits for the in-sync replicas. KIP-98
 idempotence (checked by the log), KIP-467 record errors, KIP-516 topic ids (13), KIP-951 leader hints, KIP-890
 confirmation of transactional batches by their coordinator (`produce_verification`).
+Versions: 7 zstd, 8 record errors, 10 leader hints, 11 TRANSACTION_ABORTABLE, 12 the leader adds partitions to
+transactions, 13 topic ids.
+Kafka: `KafkaApis.handleProduceRequest`.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 ALL: Final = -1
 _VALID_ACKS: Final = frozenset({0, 1, ALL})
 
-# Errors with which Kafka's ReplicaManager reckons; beside any other it tells where the log starts.
+# Errors that Kafka's ReplicaManager expects; beside any other the row has the log's start offset.
 _WITHOUT_START: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -117,7 +120,7 @@ async def _confirm_and_append(
     services: ProduceServices, context: RequestContext, request: m.ProduceRequest
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
     version = context.api_version
-    # Looked for anew: the requests before this one may have begun the transaction meanwhile.
+    # Determined again: the requests before this one may have begun the transaction meanwhile.
     first = produce_verification.first_batches(services, request, by_id=version >= TOPIC_IDS_SINCE)
     refused = await produce_verification.confirm(services, request.transactional_id or "", version, first)
     return await _Appending(services, context, request, refused).finish()
@@ -283,7 +286,7 @@ def _when_acknowledged(
     services.replica_manager.wait_for_acks(required, request.timeout_ms, answer)
     if done:
         return response
-    answered = tasks.eager_future()  # who waits for followers has waited long enough
+    answered = tasks.eager_future()  # its answer waited for followers and is sent at once
     return answered
 
 
@@ -346,7 +349,7 @@ def _refused(index: int, error: KafkaError) -> _Row:
 
 
 def _log_start_beside(partition: Partition, error: KafkaError) -> int:
-    """The log's start, which Kafka tells beside an error unless it takes the error for the partition's own."""
+    """The log's start offset, which Kafka answers beside an error unless its ReplicaManager expects the error."""
     return -1 if error.code in _WITHOUT_START else partition.log.log_start_offset
 
 
@@ -370,7 +373,7 @@ def _count(metrics: BrokerMetrics, topic: str, info: AppendInfo) -> None:
 
 
 def _hint_leaders(services: ProduceServices, context: RequestContext, response: m.ProduceResponse) -> None:
-    """Tells clients that came to the wrong broker where to go."""
+    """Adds the leader of each partition for clients that came to the wrong broker."""
     nodes: dict[int, m.ProduceResponse.NodeEndpoints] = {}
     for topic in response.responses:
         name = topic.name or _topic_name(services, topic.topic_id)
@@ -389,9 +392,9 @@ def _hint_leaders(services: ProduceServices, context: RequestContext, response: 
 def produce_by_fast_path(
     services: ProduceServices, context: Callable[[RequestHeader], RequestContext], frame: bytearray
 ) -> Sequence[Chunk] | Deferred | None:
-    """What `produce` does, the shortest way, for one batch to one partition (`protocol.produce_fast_path`).
+    """Serves one batch to one partition as `produce` does, without message objects (`protocol.produce_fast_path`).
 
-    The frame of the answer; None, with nothing done, for a request that has to go the general way.
+    Returns the frame of the answer; None, with nothing done, for a request that `produce` has to serve.
     """
     request = read_single_batch(frame)
     if request is None or services.metadata.image.client_quotas:

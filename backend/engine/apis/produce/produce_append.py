@@ -1,7 +1,7 @@
-"""The batches of one Produce request, one after the other, with what they may cost.
+"""The batches of one Produce request, appended one after the other within limits of time and decompressed bytes.
 
-What would hold the loop up is done elsewhere: a batch that grows large is decompressed and looked through by a worker,
-and after some time on the loop others have a turn. So appending is a generator, which mostly never stops.
+A worker decompresses and validates a batch that grows large, and the loop serves others after each time slice. So
+appending is a generator, which mostly never yields.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ INLINE_BYTES_MAX: Final = 4 * 1024 * 1024
 # All batches of one request together: what its largest frame (100 MiB) holds at a ratio of five, and 2 s of a worker.
 # 394 kB of zstd can hold 12 GB.
 REQUEST_BYTES_MAX: Final = 512 * 1024 * 1024
-# Time on the loop before others have a turn.
+# Time on the loop before it serves others.
 SLICE_MS: Final = 20.0
 # Byte 22 of a batch is the low byte of its attributes; its last three bits name the codec.
 ATTRIBUTES_AT: Final = 22
 CODEC_MASK: Final = 7
 
-# What has to be done next elsewhere; None: others are to have a turn.
+# Work for a worker thread; None gives the loop to others.
 ValidationWork = Callable[[], ValidatedBatch] | None
 # Appends some batches: it yields work, is sent what that gave (or thrown its KafkaError), and returns the infos.
 AppendSteps = Generator[ValidationWork, ValidatedBatch | None, AppendInfo]
 
 
 class RequestCost:
-    """What one request has cost so far."""
+    """The time and the decompressed bytes that one request has taken so far."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -44,7 +44,7 @@ class RequestCost:
         self.bytes_left = REQUEST_BYTES_MAX
 
     def slice_is_over(self) -> bool:
-        """Whether others are to have a turn; the next one begins with this."""
+        """Whether the time slice is over; the next one begins with this call."""
         now_ms = self._monotonic_ms()
         if now_ms < self._slice_ends_ms:
             return False
@@ -97,7 +97,7 @@ def append_within(
             raise _holds_too_much()
         batch = yield work
     except KafkaError as error:
-        # What is refused has cost as much as it could.
+        # A refused batch counts as if it had held all it may.
         cost.bytes_left -= bytes_max
         if bytes_max < DECOMPRESSED_BYTES_MAX and may_be_large(error, records):
             raise _holds_too_much() from None
@@ -115,7 +115,7 @@ def _holds_too_much() -> KafkaError:
 
 
 async def carry_out(services: ProduceAppendServices, work: ValidationWork) -> ValidatedBatch | None:
-    """What the work gives. Raises its KafkaError."""
+    """The result of the work. Raises its KafkaError."""
     if work is None:
         await tasks.sleep_ms(0)
         return None

@@ -2,7 +2,7 @@
 
 A producer of Produce version 12 lets the leader add the partition; an older one has added it itself, which is verified.
 Only the first batch of a transaction waits for this; the ones behind it on the same connection keep their order.
-Facts: `ReplicaManager.handleProduceAppend`, `UnifiedLog.maybeStartTransactionVerification` of Kafka.
+Kafka: `ReplicaManager.handleProduceAppend`, `UnifiedLog.maybeStartTransactionVerification`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABORTABLE_SINCE: Final = 11
 
 UnconfirmedPartitions = Mapping[TopicPartition, KafkaError]
 Answer = m.ProduceResponse | None
-# What clients may not know how to retry becomes an error that has them try again without new metadata.
+# Errors that clients may not know how to retry become one that has them try again without new metadata.
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -42,7 +42,7 @@ _TRY_AGAIN: Final = frozenset(
 
 
 class FirstBatch(NamedTuple):
-    """A batch that begins a transaction in a partition of ours."""
+    """A batch that begins a transaction in a partition of this broker."""
 
     topic_partition: TopicPartition
     partition: Partition
@@ -59,7 +59,7 @@ class ProduceVerificationServices(Protocol):
 
 
 def first_batches(services: ProduceVerificationServices, request: m.ProduceRequest, *, by_id: bool) -> list[FirstBatch]:
-    """The batches of a transactional request that must be confirmed; what is refused anyway is not among them."""
+    """The batches of a transactional request that must be confirmed, without those that are refused anyway."""
     found = []
     for topic in request.topic_data:
         known = services.metadata.image.topics.get(topic.topic_id) if by_id else None
@@ -156,7 +156,7 @@ def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaErro
 
 
 class ProduceQueue:
-    """Requests of a connection that wait for a confirmation or a worker, and those that came behind them."""
+    """Produce requests of a connection that wait for a confirmation or a worker, and those behind them, in order."""
 
     def __init__(self) -> None:
         self._last: dict[int, tasks.Future[None]] = {}

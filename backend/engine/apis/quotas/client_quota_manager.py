@@ -1,7 +1,8 @@
-"""What clients may use of one broker: quotas by user, client id, address (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
+"""Quotas of one broker by user, client id and address (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
 
-The limits are in the metadata image (`AlterClientQuotas`); this keeps what each client has used lately and tells for
-how long one that used too much must be left waiting. Facts: ClientQuotaManager and its DefaultQuotaCallback.
+The limits are in the metadata image (`AlterClientQuotas`); this module measures each client's recent use and returns
+the time that a client above its limit must wait.
+Kafka: `ClientQuotaManager`, `ClientQuotaManager.DefaultQuotaCallback`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class QuotaWindows:
 
 
 class SharedLimit(NamedTuple):
-    """A limit and who shares it; an empty name stands for all."""
+    """A limit and the user and client id that share it; an empty name stands for all."""
 
     rate: float
     user: str
@@ -136,7 +137,7 @@ class ClientQuotaManager:
     def record_bytes(
         self, image: MetadataImage, kind: ByteKind, user: str, client_id: str, size_bytes: int, now_ms: float
     ) -> int:
-        """Counts bytes; for how long the client must wait then."""
+        """Counts bytes; returns the time in ms that the client must wait then."""
         limit = limit_for(self._limits_of(image, kind), user, client_id)
         if limit is None:
             return 0
@@ -154,7 +155,7 @@ class ClientQuotaManager:
             self._use(kind, limit.user, limit.client_id, now_ms).rate.record(-size_bytes, now_ms)
 
     def fetch_bytes_max(self, image: MetadataImage, user: str, client_id: str) -> int | None:
-        """What fits into all but one windows, so that a single answer is never the reason to wait; None: no limit."""
+        """The bytes that fit into all but one windows, so that one answer alone never causes a wait; None: no limit."""
         limit = limit_for(self._limits_of(image, CONSUMER_BYTE_RATE), user, client_id)
         if limit is None:
             return None
@@ -164,7 +165,7 @@ class ClientQuotaManager:
     # Time
 
     def record_time(self, image: MetadataImage, user: str, client_id: str, spent_ms: float, now_ms: float) -> int:
-        """Counts time on the loop's thread, of which 100 % is a second a second; waits are at most one window long."""
+        """Counts time on the loop's thread, of which 100 % is a second a second. Ms to wait, at most one window."""
         limit = limit_for(self._limits_of(image, REQUEST_PERCENTAGE), user, client_id)
         if limit is None:
             return 0
@@ -215,7 +216,7 @@ class ClientQuotaManager:
     # Metrics
 
     def rates(self, key: str, now_ms: float) -> list[tuple[dict[str, str], float]]:
-        """What clients under a limit of that kind use now, by their labels."""
+        """The present use of clients under a limit of that kind, by their labels."""
         return [
             (_labels(user, client_id), used.rate.rate(now_ms))
             for (kind, user, client_id), used in list(self._used.items())
@@ -223,7 +224,7 @@ class ClientQuotaManager:
         ]
 
     def throttle_times(self, key: str) -> list[tuple[dict[str, str], float]]:
-        """How long each client of that kind was last told to wait, ms."""
+        """The last throttle time of each client of that kind, in ms."""
         return [
             (_labels(user, client_id), float(used.throttled_ms))
             for (kind, user, client_id), used in list(self._used.items())

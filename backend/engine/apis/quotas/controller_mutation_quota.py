@@ -17,7 +17,7 @@ from backend.engine.ports import Ports
 
 K = TypeVar("K")
 
-# Kafka sends the error without words of its own (ApiError.fromThrowable).
+# Kafka sends the error without a text (ApiError.fromThrowable).
 EXCEEDED: Final = None
 
 
@@ -31,7 +31,7 @@ class ControllerMutationQuotaServices(Protocol):
 
 @dataclass(slots=True)
 class Admission(Generic[K]):
-    """What of a request may go on, and for how long its client must wait afterwards."""
+    """The part of a request that may go on, and the time in ms that its client must wait afterwards."""
 
     services: ControllerMutationQuotaServices
     context: RequestContext
@@ -40,7 +40,7 @@ class Admission(Generic[K]):
     throttle_ms: int = 0
 
     def refund(self, failed: Set[K]) -> None:
-        """What the controller refused has changed nothing, so it counts for nothing."""
+        """Returns the permits of what the controller refused, as it has changed nothing."""
         for key in failed - self.refused:
             if partitions := self.partitions.get(key, 0):
                 _take(self.services, self.context, -partitions, strict=False)

@@ -76,7 +76,7 @@ def _way_out(refused: m.CreateTopicsResponse.Topics) -> str:
 
 
 def topic_request(name: str, config: BrokerConfig) -> _Topic:
-    """How a topic is created that nobody described: the internal ones by their own settings."""
+    """The request for a topic that nobody described; internal topics have their own settings."""
     match name:
         case "__consumer_offsets":
             return _Topic(

@@ -17,7 +17,7 @@ BROKER_LOGGER_RESOURCE: Final = 8
 # DescribeConfigs' source of a logger's level.
 LOGGER_SOURCE: Final = 6
 ROOT: Final = "root"
-# Only the product's own are told: libraries come and go with the process.
+# Only the product's own loggers are listed: those of libraries depend on what the process has imported.
 OWN: Final = "backend"
 # LogLevelConfig's names by Python's levels.
 LEVELS: Final = {

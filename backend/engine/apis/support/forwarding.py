@@ -1,4 +1,4 @@
-"""What a broker does with a request that only the controller can carry out: sends it there as it is (KIP-590).
+"""Requests that only the controller can carry out: a broker sends them there unchanged (KIP-590).
 
 Between nodes of one cluster the request goes under its own key and version to the controller's listener, without
 Kafka's Envelope: every node runs the same code and there is no authorizer whose principal would have to travel along.
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Message)
 # Kafka's request.timeout.ms of the forwarding channel.
 FORWARD_TIMEOUT_MS: Final = 30_000
 RETRY_PAUSE_MS: Final = 100
-# So long an answer waits for this broker's own metadata to show what it tells.
+# Time that an answer waits for this broker's own metadata to show the change.
 CATCH_UP_MS: Final = 1000
 _TRY_AGAIN: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
@@ -106,5 +106,5 @@ def image_of_kind(services: ImageServices, kind: ListenerKind) -> MetadataImage:
 
 
 async def caught_up(services: MetadataServices, shows: Callable[[MetadataImage], bool]) -> None:
-    """Waits, bounded, for this broker's metadata to show a change, so that whoever asked for it finds it here."""
+    """Waits, at most CATCH_UP_MS, for this broker's metadata to show a change, so that the client finds it here."""
     await services.metadata.wait_for(shows, CATCH_UP_MS)

@@ -1,4 +1,4 @@
-"""Where the leader of a partition is, for answers that refuse a request made to another broker (KIP-951)."""
+"""The leader of a partition, for answers that refuse a request made to another broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LeaderHintServices(Protocol):
 
 
 def leader_hint(services: LeaderHintServices, context: RequestContext, topic: str, index: int) -> LeaderHint:
-    """What metadata says; -1 and -1 when it knows no such partition."""
+    """The leader in this broker's metadata; -1 and -1 when it has no such partition."""
     image = services.metadata.image
     registration = image.partition(topic, index)
     if registration is None:

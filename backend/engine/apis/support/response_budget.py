@@ -1,4 +1,4 @@
-"""How many bytes the rows of one answer may have, counted while it is planned, before the memory is taken.
+"""The bytes that the rows of one answer may have, counted while it is planned, before the memory is allocated.
 
 Apache Kafka bounds the records of a Fetch (`fetch.max.bytes`) and nothing else. Where a few bytes of a request can each
 bring kilobytes of what the cluster knows, a handler counts what it is about to answer; whatever else becomes too large
@@ -16,7 +16,7 @@ RESPONSE_BYTES_MAX: Final = 100_000_000
 
 
 class ResponseBudget:
-    """What is left for the rows of one answer."""
+    """The bytes that are left for the rows of one answer."""
 
     __slots__ = ("_left_bytes",)
 
