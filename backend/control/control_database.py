@@ -1,7 +1,7 @@
 """The database behind the event loop: every statement runs on a thread, so that a locked file never stops a broker.
 
-It is open once `admit` was called, and closed again by `refuse`: meanwhile every call is told at once what it waits
-for.
+It is open once `admit` was called, and closed again by `refuse`: meanwhile every call raises at once and
+names what it waits for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backend.store.trouble import Trouble
 
 # API requests and operations; the observer writes on a thread of its own. 5 together, of the pool's 15 connections.
 THREADS: Final = 4
-# After a server did not answer, others are told the same at once for so long, and do not wait one after the other.
+# After a server did not answer, others get the same error at once for so long, and do not wait one after the other.
 RETRY_S: Final = 1.0
 WAITS: Final = "The database is not open yet; wait a moment."
 T = TypeVar("T")

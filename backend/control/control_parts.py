@@ -49,7 +49,7 @@ VERSION: Final = "0.1.0"
 
 @dataclass(frozen=True, slots=True)
 class ProcessPorts:
-    """What the process around the control plane offers it.
+    """Ports that the process around the control plane offers it.
 
     `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`; `faults` is
     how the lab injects faults into the brokers of this process.

@@ -15,7 +15,7 @@ from backend.control.observer.watches.broker_numbers import check_template
 
 
 class ControlSettings(BaseSettings):
-    """What one control plane watches and where it listens."""
+    """The cluster that one control plane watches, and the addresses it listens on."""
 
     model_config = SettingsConfigDict(
         env_prefix="EBBLINE_", extra="ignore", hide_input_in_errors=True, env_ignore_empty=True

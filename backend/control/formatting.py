@@ -1,4 +1,4 @@
-"""Words for people: decimal bytes, grouped counts, times, what does not fit."""
+"""Text for people: decimal bytes, grouped counts, times, invalid values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def grouped(number: int) -> str:
 
 
 def describe_invalid(problem: str) -> str:
-    """What pydantic says of a value; of a validator of ours the sentence alone."""
+    """Pydantic's message about a value; of a validator of ours the sentence alone."""
     return problem.removeprefix("Value error, ")
 
 

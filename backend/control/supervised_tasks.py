@@ -10,7 +10,7 @@ from typing import Final
 
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
-# A task that ran this long was healthy: its next failure starts the pauses anew.
+# A task that ran this long was healthy: its next failure starts with the first pause again.
 HEALTHY_AFTER_S: Final = 60.0
 _log = logging.getLogger(__name__)
 

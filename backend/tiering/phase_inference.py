@@ -1,7 +1,7 @@
-"""What a follower is doing, concluded from samples when no broker says it, with evidence and how sure that is.
+"""Infers a follower's phase from samples when no broker reports it, with evidence and confidence.
 
 Kafka exposes no fetcher state. Two samples of offsets, the ISR and the leader's ranges leave few explanations; each
-rule below names the one it found. The embedded engine tells its phases in `__ebbline_events`; those win.
+rule below names the one it found. The embedded engine reports its phases in `__ebbline_events`; those win.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExactPhase:
 
 @dataclass(frozen=True, slots=True)
 class FollowerObservation:
-    """What one round shows of a follower and of its leader."""
+    """Observation of a follower and of its leader in one round."""
 
     at_ms: int
     in_isr: bool
@@ -50,7 +50,7 @@ class FollowerObservation:
 
 @dataclass(frozen=True, slots=True)
 class FollowerMemory:
-    """What is kept of a follower from round to round."""
+    """State of a follower that is kept from round to round."""
 
     phase: FollowerPhase | None = None
     since_ms: int = 0
@@ -97,7 +97,7 @@ def phase_unchanged(memory: FollowerMemory, *, in_isr: bool, reachable: bool, lo
 
 
 def unchanged_conclusion(memory: FollowerMemory) -> PhaseConclusion:
-    """What is concluded of a follower in the ISR."""
+    """The conclusion about a follower in the ISR."""
     return PhaseConclusion(FollowerPhase.IN_SYNC, memory.since_ms, EXACT, _in_isr())
 
 
@@ -179,7 +179,7 @@ def _why_stuck(observation: FollowerObservation, still_ms: int) -> tuple[str, st
 def bootstrap_trap(
     flag: bool | None, pending_reason: str | None, leader_log_start: int | None, leader_local_start: int | None
 ) -> tuple[str, str] | None:
-    """Which of Kafka 4.3.1's two traps keeps an empty replica out while the flag is on, as (rule, sentence)."""
+    """The one of Kafka 4.3.1's two traps that keeps an empty replica out while the flag is on, as (rule, sentence)."""
     if flag and pending_reason == PendingReason.ALL_COPIED:
         return "never-joins-all-copied", (
             "Everything is in the remote tier, so the leader names no offset to start at. "

@@ -1,1 +1,1 @@
-"""Findings for other programs: a rules file for Prometheus, and a webhook that is told what opens and closes."""
+"""Findings for other programs: a rules file for Prometheus, and a webhook for findings that open and close."""

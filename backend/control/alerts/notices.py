@@ -1,4 +1,4 @@
-"""What opened, closed or became worse: what one round of rules has to tell others. Pure."""
+"""Notices of one round of rules: findings that opened, closed or became worse. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backend.store.queries.findings import Finding
 
 
 class NoticeEvent(StrEnum):
-    """What happened to a finding; CHANGED is another severity."""
+    """The change of a finding; CHANGED is another severity."""
 
     OPENED = "opened"
     CHANGED = "changed"
@@ -38,7 +38,7 @@ class Notice:
 
 
 def notices(changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int) -> list[Notice]:
-    """What is not muted, in the order opened, changed, closed."""
+    """Notices of findings that are not muted, in the order opened, changed, closed."""
     found = [_notice(NoticeEvent.OPENED, at_ms, candidate) for candidate in changes.opened]
     found += [
         _notice(NoticeEvent.CHANGED, at_ms, candidate)
@@ -52,7 +52,7 @@ def notices(changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: i
 def open_counts(
     known: Iterable[Finding], changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int
 ) -> dict[tuple[str, str], int]:
-    """How many findings are open and not muted, by (slug, severity), after these changes."""
+    """Number of findings that are open and not muted, by (slug, severity), after these changes."""
     closed = {finding.id for finding in changes.closed}
     now = {(finding.slug, finding.object): finding.severity for finding in known if finding.id not in closed}
     now |= {candidate.key: candidate.severity for _, candidate in changes.kept}

@@ -1,4 +1,4 @@
-"""Tells one address what opens, changes and closes: a POST of JSON per finding, in order, tried again while it fails.
+"""Sends opening, change and closing of findings to one address: a POST of JSON each, in order, tried again on failure.
 
 At most once: what waits when this process ends is lost; the table of findings keeps everything.
 """
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_address(url: str) -> str:
-    """An address that can be told. Raises ValueError with one sentence, which does not show it: it may hold a key."""
+    """A usable address. Raises ValueError with one sentence, which does not show it: it may hold a key."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

@@ -1,4 +1,4 @@
-"""How fast disks fill: used bytes of each log directory's volume over the last half hour, one point a minute."""
+"""Fill rates of disks: used bytes of each log directory's volume over the last half hour, one point a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One round of rules against what is open: what opens, what stays, what closes."""
+"""Compares one round of rules with the open findings: some open, some stay, some close."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEN_INTERVAL_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the database gets of one round; `waiting` is since when each candidate has been so, for the next round."""
+    """Changes of one round for the database; `waiting`: since when each candidate has held, for the next round."""
 
     opened: Sequence[Candidate] = ()
     kept: Sequence[tuple[Finding, Candidate]] = ()  # of which something changed, or which are due
@@ -37,7 +37,7 @@ class Changes:
 
 
 def candidates(context: FindingContext, rules: Iterable[FindingRule] = RULES) -> dict[FindingKey, Candidate]:
-    """What is so now, one per slug and object (the first that a rule gives), at most `OBJECTS_MAX` per slug.
+    """Candidates that hold now, one per slug and object (the first that a rule gives), at most `OBJECTS_MAX` per slug.
 
     Of more than that, the worst stay.
     """
@@ -71,7 +71,7 @@ def evaluate(
     waiting: Mapping[FindingKey, int],
     rules: Iterable[FindingRule] = RULES,
 ) -> Changes:
-    """Compares what is so with what is open. What is open already stays so without waiting its `hold_ms` again."""
+    """Compares candidates with open findings; an open one stays open without waiting its `for_ms` again."""
     found = candidates(context, rules)
     known = {(finding.slug, finding.object): finding for finding in open_findings}
     since = {key: waiting.get(key, context.at_ms) for key in found}

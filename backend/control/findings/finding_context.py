@@ -1,4 +1,4 @@
-"""What the rules look at: one round of samples, the ledger's open work, settings. Frozen values, all of one moment."""
+"""Input of the rules: one round of samples, the ledger's open work, settings. Frozen values, all of one moment."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ThrottleSetting:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group with members has committed; `moved`: not the same as at the look before."""
+    """Committed offset of a group with members; `moved`: not the same as at the sample before."""
 
     group: str
     topic: str
@@ -150,7 +150,7 @@ def setting(topic: TopicRow | None, name: str) -> int | None:
 
 
 def local_retention_bytes(topic: TopicRow | None) -> int | None:
-    """How much a partition's local log may keep; None: no limit, or not known. -2 is as `retention.bytes` (KIP-405)."""
+    """Limit of a partition's local log; None: no limit, or not known. -2 is as `retention.bytes` (KIP-405)."""
     value = setting(topic, "local.retention.bytes")
     if value == -2:
         value = setting(topic, "retention.bytes")

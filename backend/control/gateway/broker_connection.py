@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker listens; prints as host:port."""
+    """Address of a broker; prints as host:port."""
 
     host: str
     port: int
@@ -102,7 +102,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """Why a connection is closed, so that each caller gets an exception of its own."""
+    """Why a connection is closed; each caller gets an own exception."""
 
     kind: type[BrokerUnavailable]
     text: str
@@ -322,7 +322,7 @@ class BrokerConnection:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection; whoever waits for an answer gets BrokerUnavailable."""
+        """Ends the connection; callers that wait for an answer get BrokerUnavailable."""
         self._fail(BrokerUnavailable, f"The connection to {self.address} was closed by this process.")
         self._pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):

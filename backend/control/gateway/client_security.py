@@ -1,4 +1,4 @@
-"""How a connection proves who it is and what it encrypts: a file of client properties, in librdkafka's names.
+"""Authentication and encryption of a connection: a file of client properties, in librdkafka's names.
 
 The pipeline reads the same file. SASL PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (`oauth`) over PLAINTEXT or
 TLS, as in KIP-12, KIP-43, KIP-84, KIP-152 and KIP-255.
@@ -30,7 +30,7 @@ class SecurityError(ValueError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """What every connection to one cluster does first. No repr: it holds a password."""
+    """Security of every connection to one cluster. No repr: it holds a password."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None

@@ -1,4 +1,4 @@
-"""What can go wrong between the control plane and a broker. Kafka's own error codes travel as `KafkaError`."""
+"""Errors between the control plane and a broker. Kafka's own error codes travel as `KafkaError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which broker to ask, in which version, and when to ask again.
+"""Chooses the broker and the version of a request, and when it is sent again.
 
 Retries by class of error: a broker that cannot be reached → the next one, for questions any broker answers; an error
 code that Kafka calls retriable → the same question after a back-off, until the time is up; all else → the caller.
@@ -59,7 +59,7 @@ class Gateway:
 
     @property
     def brokers(self) -> Mapping[int, BrokerAddress]:
-        """Where each known broker listens, as the newest Metadata answer said."""
+        """Address of each known broker, as of the newest Metadata response."""
         return self._brokers
 
     async def learn_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:

@@ -75,7 +75,7 @@ def extensions_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
-    """What the client says first, and last if all is well."""
+    """First message of the client, and its last one if all is well."""
     more = "".join(f"{name}={value}{_SEPARATOR}" for name, value in extensions.items())
     return f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{more}{_SEPARATOR}".encode()
 
@@ -210,7 +210,7 @@ class ClientCredentials:
 
 
 def _life_s(told: Mapping[str, Any], token: str, now_s: float) -> float:
-    """How long a token may be used; one that does not tell is asked for again each time."""
+    """Life of a token; one without a stated end is requested again each time."""
     end_s = expires_s(token)
     if end_s is not None:
         return end_s - now_s

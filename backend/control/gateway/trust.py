@@ -1,4 +1,4 @@
-"""Which servers' certificates the control plane takes: those that Java's clients and librdkafka take as well."""
+"""Certificates of servers that the control plane accepts: those that Java's clients and librdkafka take as well."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class AcknowledgeBody(Strict):
 
 
 class MuteBody(Strict):
-    """For how long nobody is to be told of it, also when it closes and opens again; 0 ends the silence."""
+    """Time without notices of it, also when it closes and opens again; 0 ends the silence."""
 
     model_config = _example(
         {"minutes": 60, "reason": "maintenance until noon"},
@@ -258,7 +258,7 @@ class PlanAnswer(BaseModel):
 
 
 class DryRunAnswer(BaseModel):
-    """What a plan would be. Nothing has been changed, nothing was stored."""
+    """The plan that would be made. Nothing has been changed, nothing was stored."""
 
     kind: str
     refused: bool
@@ -345,7 +345,7 @@ class FaultBody(Strict):
 
 
 class FaultsAnswer(BaseModel):
-    """What can be broken and what is; `refusal`: why nothing can be broken here. `brokers` may be killed."""
+    """Faults of the lab and the injected one; `refusal`: why none can be injected here. `brokers` may be killed."""
 
     scenarios: list[Scenario]
     refusal: str | None

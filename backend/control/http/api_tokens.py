@@ -32,7 +32,7 @@ TOKENS_MAX: Final = 1_000
 
 
 class TokenRole(StrEnum):
-    """What a token may do by itself. APP acts for the person whom the dashboard names."""
+    """Role of a token by itself. APP acts for the person whom the dashboard names."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -56,7 +56,7 @@ FIRST_START: Final = (
 
 
 def hash_of(token: str) -> str:
-    """What is kept of a token."""
+    """The stored form of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

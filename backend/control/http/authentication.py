@@ -1,4 +1,4 @@
-"""Who calls: from a bearer token to an actor, and what a caller with an unknown token gets."""
+"""Authentication of a call: from a bearer token to an actor; limits and errors for unknown tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY: Final = Actor("nobody", ActorRole.VIEWER)
 
 
 class Authenticator:
-    """Answers who makes a call. `guesses` limits calls with unknown tokens, `metrics` counts them."""
+    """Finds the actor of a call. `guesses` limits calls with unknown tokens, `metrics` counts them."""
 
     def __init__(self, tokens: ApiTokens, guesses: TokenGuesses, metrics: ProductMetrics) -> None:
         self._tokens = tokens
@@ -34,7 +34,7 @@ class Authenticator:
         return NOBODY if _is_open(endpoint, request) else await self.authenticate(request)
 
     async def authenticate(self, request: Request) -> Actor:
-        """Who asks. Raises Problem 401 for no or a wrong token, 400 for an impossible person."""
+        """The actor. Raises Problem 401 for no or a wrong token, 400 for an impossible person."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise _unauthenticated("Give a token: Authorization: Bearer …; the operator's is in run/operator.token.")
@@ -67,7 +67,7 @@ class Authenticator:
 
 
 def _is_open(endpoint: ApiEndpoint, request: Request) -> bool:
-    """From other machines only the two probes are: numbers tell names of topics."""
+    """From other machines only the two probes are open: metrics contain names of topics."""
     return endpoint.access is Access.OPEN and (request.url.scheme != "https" or endpoint.path in PROBES)
 
 

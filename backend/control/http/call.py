@@ -15,7 +15,7 @@ JSON: Final = "application/json"
 
 
 class Access(Enum):
-    """Who may call. OPEN: anyone who reaches the loopback address; it tells no data of the cluster."""
+    """Role that may call. OPEN: anyone who reaches the loopback address; the answer has no data of the cluster."""
 
     OPEN = "open"
     VIEWER = "viewer"

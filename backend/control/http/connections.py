@@ -1,4 +1,4 @@
-"""Whose connections the API keeps: one that waits for its client makes room for the next one, and not for ever.
+"""Limits of the API's connections: one that waits for its client makes room for the next one, and ends in time.
 
 uvicorn has a limit of connections, above which it answers 503, and a time for those that have been answered. A
 connection that has sent nothing, or half a request, would count for as long as its client likes: 200 of them, without a
@@ -110,7 +110,7 @@ class PendingHandshakes:
 
 
 class ApiSocket(socket.socket):
-    """A listening socket that tells whom it has accepted."""
+    """A listening socket that registers the connections it has accepted."""
 
     def __init__(self, family: int, opening: PendingHandshakes) -> None:
         super().__init__(family, socket.SOCK_STREAM)

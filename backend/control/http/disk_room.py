@@ -46,7 +46,7 @@ class DiskRoom:
 
 
 def problem(data_dir: Path) -> str | None:
-    """What is wrong with the disks below a data folder, as one sentence; None for nothing. Blocks."""
+    """The problem of the disks below a data folder, as one sentence; None: there is none. Blocks."""
     for folder in _folders(data_dir):
         with suppress(OSError):
             free = free_bytes(folder)
@@ -59,7 +59,7 @@ def problem(data_dir: Path) -> str | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What a process without privileges can still write."""
+    """Bytes that a process without privileges can still write."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 

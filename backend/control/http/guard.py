@@ -60,7 +60,7 @@ class RequestGuard:
     def _check(self, scope: Scope) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        # Over TLS the certificate has told the caller whom it speaks to.
+        # Over TLS the certificate has named the server to the caller.
         if scope["scheme"] != "https" and not {host, host.rpartition(":")[0]} & LOOPBACK_HOSTS:
             # A web page elsewhere that resolves its own name to this machine (DNS rebinding).
             raise Problem(421, "wrong-host", "This API answers on 127.0.0.1 and localhost only.")

@@ -1,4 +1,4 @@
-"""The pipeline's numbers in `/metrics`, read from the database at each scrape: it is a process of its own."""
+"""The pipeline's numbers in `/metrics`, read from the database at each scrape: it is another process."""
 
 from __future__ import annotations
 

@@ -80,5 +80,5 @@ def _no_room(actor: Actor) -> str | None:
 
 
 def event(name: str, id_: str, data: bytes) -> bytes:
-    """One event; JSON has no line breaks of its own."""
+    """One event; JSON has no line breaks outside strings."""
     return f"event: {name}\nid: {id_}\ndata: ".encode() + data + b"\n\n"

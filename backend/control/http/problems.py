@@ -40,7 +40,7 @@ class Problem(Exception):
 
 
 def invalid(error: ValidationError, where: str) -> Problem:
-    """What does not fit in a query or body, field by field; values are not repeated."""
+    """Invalid fields of a query or body, one by one; values are not repeated."""
     fields = [
         {"field": ".".join(str(part) for part in item["loc"]) or where, "problem": describe_invalid(item["msg"])}
         for item in error.errors(include_url=False, include_input=False, include_context=False)

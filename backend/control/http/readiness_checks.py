@@ -1,4 +1,4 @@
-"""What `/readyz` looks at: the cluster answers, the database takes writes, the disks have room, and what the process
+"""Checks of `/readyz`: the cluster answers, the database takes writes, the disks have room, and what the process
 adds.
 """
 
@@ -53,7 +53,7 @@ class ReadinessChecks:
 
     @property
     def starting(self) -> bool:
-        """What is not ready is so by the program's own start; False: it waits for others."""
+        """True while the program itself still starts; False: it waits for others."""
         return self._keeper is not None and not self._keeper.tried
 
     def _cluster(self) -> str | None:

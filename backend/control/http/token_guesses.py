@@ -26,7 +26,7 @@ class TokenGuesses:
 
     def __init__(self) -> None:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        # What a look-up of the same token gave before: it is no new guess.
+        # Tokens that were looked up before: they are no new guess.
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._refused: Counter[str] = Counter()
         self._slowed = 0

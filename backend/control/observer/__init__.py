@@ -1,6 +1,6 @@
 """Samples the cluster into the database: what is where on every replica, and what it means.
 
-How a sample travels: `sampling` asks the gateway and gives `cluster_facts` (frozen values) → `sampling_round` concludes
+Way of a sample: `sampling` asks the gateway and gives `cluster_facts` (frozen values) → `sampling_round` concludes
 what Kafka does not say, with `follower_epochs`, `cluster_totals` and `tiering.phase_inference` (pure functions; they
 say how sure they are) → `cluster_rows` → `sample_recorder` (buffers, database thread). `cluster_observer` is the loop
 that drives them; `restored_context` is what it goes on from after a restart. `watches` look after what is not part of a

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverState:
-    """How the observer is: for `/readyz`, `/metrics` and its heartbeat."""
+    """State of the observer: for `/readyz`, `/metrics` and its heartbeat."""
 
     rounds: int = 0
     last_round_ms: int | None = None
@@ -98,7 +98,7 @@ class ClusterObserver:
             database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
         )
         self.readers = readers
-        # Those of the newest look at the quorum.
+        # As of the newest sample of the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.quorum_replicas: tuple[QuorumReplicaState, ...] = ()
         self._seen_ms: dict[int, int] = {}
@@ -252,7 +252,7 @@ class ClusterObserver:
         return rows
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
-        """What was told of the settings since the round before."""
+        """Settings that were read since the round before."""
         told = self._sampler.settings.take_told()
         return None if told is None else settings_of(told, facts)
 

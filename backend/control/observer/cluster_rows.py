@@ -51,7 +51,7 @@ def broker_row(cluster_id: str, broker: BrokerFacts, at_ms: int, seen_ms: int) -
         "host": broker.view.address.host,
         "port": broker.view.address.port,
         "rack": broker.view.rack,
-        "epoch": None,  # no admin API tells it
+        "epoch": None,  # no admin API gives it
         "fenced": broker.view.fenced,
         "reachable": broker.reachable,
         "error": broker.error,
@@ -81,7 +81,7 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
 
 
 def settings_of(sample: SettingsSample, facts: ClusterFacts) -> SampledSettings:
-    """What is stored of a look at settings. Of a resource that exists and is not in it all stays as it is."""
+    """The stored part of a settings sample. Of a resource that exists and is not in it all stays as it is."""
     known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
     known |= {("topic", topic.topic) for topic in facts.topics}
     known.add(("broker", CLUSTER_DEFAULT))

@@ -34,7 +34,7 @@ def follower_chain(
     """The state of a follower's chain, from the leader's and from the points the follower named.
 
     A point at the follower's log end stands for no record: of an empty or idle log it is the epoch of what was there
-    before, while the leader tells the epoch that it leads in. Only points below are compared.
+    before, while the leader names the epoch that it leads in. Only points below are compared.
     """
     ordered = sorted((point for point in points if point.offset < log_end), key=lambda point: point.offset)
     for point in ordered:

@@ -1,4 +1,4 @@
-"""What the observer goes on from after a restart: its last rows, so that ages and phases do not start over."""
+"""Restores the observer's context after a restart from its last rows, so that ages and phases do not start over."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def restore_context(connection: Connection, cluster_id: str, stall_ms: int) -> R
 
 
 def merge_contexts(stored: RoundContext, seen: RoundContext) -> RoundContext:
-    """What was stored before this process, and what it has seen itself meanwhile, which is newer."""
+    """Merges the stored context with what this process has seen meanwhile, which is newer."""
     memories = dict(stored.memories)
     for key, memory in seen.memories.items():
         before = memories.get(key)
@@ -69,7 +69,7 @@ def _frozen(value: Any) -> Any:
 
 
 def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> LedgerSums:
-    """What the pipeline has stored of the remote tier."""
+    """Sums that the pipeline has stored of the remote tier."""
     work = stored.open_work(connection, cluster_id)
     return LedgerSums(
         partitions={

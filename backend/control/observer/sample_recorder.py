@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverHeartbeat:
-    """What the observer says of itself; the arguments of `writes.heartbeat`."""
+    """The observer's own state; the arguments of `writes.heartbeat`."""
 
     at_ms: int
     state: str
@@ -53,7 +53,7 @@ class ObserverHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SampledSettings:
-    """A look at settings: what was told of some resources, and which ones there are."""
+    """A sample of settings: values of some resources, and which resources there are."""
 
     at_ms: int
     entries: Mapping[Resource, Entries]
@@ -78,7 +78,7 @@ class RecorderEntry:
 
 @dataclass(slots=True)
 class _Stored:
-    """What the database holds, after the last commit; nothing is known of it at first, nor after it was away: then it
+    """Content of the database after the last commit; nothing is known of it at first, nor after it was away: then it
     may be another one, which lacks what was committed last.
     """
 

@@ -39,7 +39,7 @@ FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 
 @dataclass(frozen=True, slots=True)
 class RoundContext:
-    """What a round is read against."""
+    """Context in which a round is concluded."""
 
     ledger: LedgerSums = field(default_factory=LedgerSums)
     memories: Mapping[ReplicaKey, FollowerMemory] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class RoundContext:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """What the database gets of one round, and what the next round needs to know."""
+    """Rows of one round for the database, and the context for the next round."""
 
     at_ms: int
     partitions: tuple[PartitionSample, ...]
@@ -67,7 +67,7 @@ class SamplingRound:
     memories: Mapping[ReplicaKey, FollowerMemory]
 
     def next_context(self, context: RoundContext) -> RoundContext:
-        """What the next round is read against, as far as this one tells."""
+        """The context of the next round, as far as this round gives it."""
         return replace(
             context,
             memories=self.memories,
@@ -79,7 +79,7 @@ class SamplingRound:
 
 
 class RoundCache:
-    """What was concluded of partitions and replicas in the round before, and holds while they are as they were."""
+    """Conclusions about partitions and replicas of the round before, valid while they are as they were."""
 
     def __init__(self) -> None:
         self.partitions: Memo[tuple[str, int], tuple[PartitionSample, Pending]] = Memo()
@@ -144,7 +144,7 @@ _KEPT_OF_REPLICA: Final = (*_KEPT, "leader_epochs", "log_dir")
 
 
 def _with_last_offsets(sample: SampleT, last: SampleT | None, last_ms: int) -> SampleT:
-    """What did not answer keeps the offsets it was last seen with, and their age."""
+    """A replica that did not answer keeps its last offsets and their age."""
     if sample.log_end_offset is not None or last is None:
         return sample
     names = _KEPT_OF_PARTITION if isinstance(sample, PartitionSample) else _KEPT_OF_REPLICA

@@ -1,4 +1,4 @@
-"""Who did what, and what was refused: one row per attempt, never changed."""
+"""Audit entries: one row per attempt, refusals included, never changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backend.store.writes_operations import add_audit
 
 
 class ActorRole(StrEnum):
-    """What a person may do: a viewer reads and makes dry runs, an operator changes."""
+    """Role of an actor: a viewer reads and makes dry runs, an operator changes."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -21,14 +21,14 @@ class ActorRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: a person named by the dashboard's login, or the name of a token."""
+    """The caller: a person named by the dashboard's login, or the name of a token."""
 
     name: str
     role: ActorRole
 
 
 class AuditResult(StrEnum):
-    """How an attempt ended."""
+    """End of an attempt."""
 
     ACCEPTED = "accepted"
     VERIFIED = "verified"

@@ -22,7 +22,7 @@ InputsT = TypeVar("InputsT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """Where operations work. `changes_allowed` False: everything may be planned, nothing executed."""
+    """Cluster, database and rights of the operations. `changes_allowed` False: plans are made, none is executed."""
 
     gateway: Gateway
     database: Database
@@ -34,7 +34,7 @@ class OperationContext:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionControl:
-    """How a lasting plan is to go on, as people have said by now."""
+    """Commands that people have given to a long-running plan by now."""
 
     paused: bool = False
     stopping: bool = False
@@ -46,7 +46,7 @@ class ExecutionControl:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step found and did. `finished`: nothing is left to do but `clean`; `done`: the plan's aim is reached."""
+    """Result of one step. `finished`: nothing is left to do but `clean`; `done`: the plan's aim is reached."""
 
     progress: JsonObject
     finished: bool

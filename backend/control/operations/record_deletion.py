@@ -46,7 +46,7 @@ class DeleteBelow(PartitionName):
 
 
 class DeleteInputs(BaseModel):
-    """Where the logs are to begin."""
+    """The offsets at which the logs are to begin."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -176,7 +176,7 @@ async def _leaders(
 
 
 async def _compacted(context: OperationContext, topics: set[str]) -> set[str]:
-    """Those that keep the newest record of each key; a topic whose settings we may not see is taken for another."""
+    """Topics that keep the newest record of each key; a topic whose settings we may not see is taken for another."""
     described = await describe_topics(context.gateway, sorted(topics), names=[CLEANUP_POLICY], lane=Lane.ACT)
     policies = {topic: found.get(CLEANUP_POLICY) for topic, found in described.items()}
     return {topic for topic, policy in policies.items() if policy is not None and policy.value == "compact"}

@@ -31,7 +31,7 @@ class RemoteReads:
 
 
 def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample]) -> list[RemoteReads]:
-    """Which groups will read from the remote tier next, and how much."""
+    """Groups that will read from the remote tier next, with the amount."""
     tiered = {(row.topic, row.partition): row for row in partitions if row.tiered}
     found = []
     for offset in offsets:

@@ -25,7 +25,7 @@ _UNDEFINED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class EpochQuestion:
-    """What is known before asking: the leader's current epoch, the log start, and the chain of an earlier answer."""
+    """State before the requests: the leader's current epoch, the log start, and the chain of an earlier answer."""
 
     leader_epoch: int
     log_start: int
@@ -73,7 +73,7 @@ class _Walk:
         return True
 
     def chain(self, complete: bool) -> EpochChain:
-        """What was found, continued by what was known before and still holds above the log start."""
+        """The chain that was read, continued by the earlier one where that still holds above the log start."""
         newest_first = list(self.found)
         if newest_first and newest_first[-1] in self.question.known:
             older = [entry for entry in self.question.known if entry[0] < newest_first[-1][0]]

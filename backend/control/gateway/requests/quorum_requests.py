@@ -1,4 +1,4 @@
-"""Who leads the metadata quorum: DescribeQuorum (KIP-595). The controller id of Metadata is any broker with KRaft."""
+"""The metadata quorum: DescribeQuorum (KIP-595). The controller id of Metadata is any broker with KRaft."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class QuorumReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class QuorumInfo:
-    """The quorum as its leader tells it."""
+    """The quorum as its leader describes it (Kafka: QuorumInfo)."""
 
     leader_id: int
     leader_epoch: int
@@ -44,7 +44,7 @@ class QuorumInfo:
 
 
 async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
-    """The quorum; None when the cluster does not tell or has no leader. Raises GatewayError."""
+    """The quorum; None when the cluster does not describe it or has no leader. Raises GatewayError."""
     topic = m.DescribeQuorumRequest.Topics
     request = m.DescribeQuorumRequest(
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
@@ -90,6 +90,6 @@ def _replica(
 
 
 async def fetch_controller_id(gateway: Gateway) -> int | None:
-    """Node id of the active controller; None when the cluster does not tell. Raises GatewayError."""
+    """Node id of the active controller; None when the cluster does not name it. Raises GatewayError."""
     quorum = await fetch_quorum(gateway)
     return None if quorum is None else quorum.leader_id

@@ -20,7 +20,7 @@ FETCH_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """What one partition gave: the records from the offset asked for, and where to go on."""
+    """Result of one partition: the records from the requested offset, and the offset to go on from."""
 
     records: tuple[Record, ...]
     next_offset: int

@@ -50,7 +50,7 @@ class FindingHandlers:
                 topic=query.topic,
                 not_muted_at_ms=None if query.muted else at_ms,
                 before_id=query.before_id,
-                limit=query.limit + 1,  # one more tells whether there is a next page
+                limit=query.limit + 1,  # one more shows whether there is a next page
             )
         )
         items = rows[: query.limit]

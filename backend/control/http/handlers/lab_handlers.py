@@ -24,7 +24,7 @@ class LabHandlers:
         self._cluster_id = cluster_id
 
     async def start_bootstrap(self, call: Call) -> HandlerResult:
-        """Begins a race; 202 with the run, whose progress `get_bootstrap` tells."""
+        """Begins a race; 202 with the run, whose progress `get_bootstrap` gives."""
         body: BootstrapBody = call.body
         asked = f"{in_bytes(body.size_bytes)}, {body.tiered_percent} % tiered"
         try:
@@ -50,7 +50,7 @@ class LabHandlers:
         return HandlerResult(BootstrapAnswer(run=run), 202)
 
     async def get_faults(self, call: Call) -> FaultsAnswer:
-        """What can be broken, and what is."""
+        """Faults that can be injected, and the one that is."""
         lab = self._fault_lab
         return FaultsAnswer(
             scenarios=list(SCENARIOS),
@@ -61,7 +61,7 @@ class LabHandlers:
         )
 
     async def inject(self, call: Call) -> HandlerResult:
-        """Begins a scenario; 202, its progress is told by `get_faults`."""
+        """Begins a scenario; 202, `get_faults` gives its progress."""
         body: FaultBody = call.body
         asked = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
         try:
@@ -73,7 +73,7 @@ class LabHandlers:
         return HandlerResult(await self.get_faults(call), 202)
 
     async def clear(self, call: Call) -> HandlerResult:
-        """Mends what the lab broke."""
+        """Clears the fault that the lab has injected."""
         try:
             run = self._fault_lab.clear()
         except OperationError as error:

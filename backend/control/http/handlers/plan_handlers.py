@@ -60,7 +60,7 @@ class PlanHandlers:
         query: PlansQuery = call.query
         kinds = None if query.kind is None else [query.kind]
         states = None if query.state is None else [query.state]
-        # One more tells whether there is a next page.
+        # One more row shows whether there is a next page.
         rows = await self._operations.recent(query.limit + 1, kinds, states, query.before_id)
         items = rows[: query.limit]
         return PlansAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
@@ -79,7 +79,7 @@ class PlanHandlers:
         return HandlerResult(stream, media_type="text/event-stream")
 
     async def execute(self, call: Call) -> HandlerResult:
-        """Executes a plan once. 200 when it has ended, 202 while it still runs; the plan's state tells how."""
+        """Executes a plan once. 200 when it has ended, 202 while it still runs; its end is in the plan's state."""
         path: PlanPath = call.path
         body: ExecuteBody = call.body
         key, seen = call.headers[IDEMPOTENCY_KEY], call.headers.get(IF_MATCH)

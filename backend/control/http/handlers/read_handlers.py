@@ -46,7 +46,7 @@ class ReadHandlers:
         self._quorum = quorum
 
     async def cluster(self, call: Call) -> ClusterAnswer:
-        """Who the cluster is, whether it answers, how fresh everything is."""
+        """Identity of the cluster, whether it answers, age of the data."""
         settings, state, at_ms = self._settings, self._observer.state, now_ms()
         cluster_id = settings.cluster_id
         rows = await self._database.read(
@@ -101,7 +101,7 @@ class ReadHandlers:
         )
 
     async def remote_readers(self, call: Call) -> ReadersAnswer:
-        """Which groups read from the remote tier next, and how much is left for them there."""
+        """Groups that read from the remote tier next, and the amount that is left for them there."""
         readers, round_ = self._observer.readers, self._observer.round
         partitions_ = () if round_ is None else round_.partitions
         return ReadersAnswer(
@@ -183,11 +183,11 @@ class ReadHandlers:
         return ConfigAnswer(total=total, items=items)
 
     async def audit_entries(self, call: Call) -> AuditAnswer:
-        """Who did what, refusals included."""
+        """Entries of the audit, refusals included."""
         query: AuditQuery = call.query
         cluster_id = self._settings.cluster_id
         actions = None if query.action is None else [query.action]
-        # One more tells whether there is a next page.
+        # One more row shows whether there is a next page.
         rows = await self._database.read(
             lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit + 1)
         )

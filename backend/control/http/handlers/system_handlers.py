@@ -38,7 +38,7 @@ class SystemHandlers:
 
     async def metrics(self, call: Call) -> HandlerResult:
         """Prometheus text of the product and of all brokers in this process."""
-        # On a thread: brokers in processes of their own are asked over the network.
+        # On a thread: brokers in other processes are asked over the network.
         text = await asyncio.to_thread(self._metrics.exposition)
         return HandlerResult(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What has to be put back: the broker's own value of the flag (None: it had none)."""
+    """The state to restore: the broker's own value of the flag (None: it had none)."""
 
     broker: int
     flag: str | None
@@ -221,7 +221,7 @@ class BootstrapLab:
 
     @property
     def _at(self) -> str:
-        """What the run is about."""
+        """The current stage."""
         return "begin" if self.run is None else self.run.step.value
 
     def _begin(self, step: RaceStage) -> None:

@@ -1,4 +1,4 @@
-"""How large the parts of the bootstrap race's topic are. Pure.
+"""Sizes of the parts of the bootstrap race's topic. Pure.
 
 The flag of KIP-1023 matters only where the leader's local log starts above 0, so the topic gets a beginning that is in
 the remote tier alone; of the leader's local log a given share is copied to the remote tier as well.
@@ -18,7 +18,7 @@ SIZE_BYTES_MIN: Final = SEGMENTS << 20
 # At the 30 MB/s that a small machine produces and copies, 10 GB take six minutes.
 SIZE_BYTES_MAX: Final = 10_000_000_000
 HEAD_SEGMENTS: Final = 2
-# What the active segment holds while the closed ones are waited for, in hundredths of a segment.
+# Content of the active segment while the closed ones are awaited, in hundredths of a segment.
 SLACK_PERCENT: Final = 10
 # A segment closes up to one batch early: 20 segments of 64 batches leave at most a third of a segment over.
 BATCHES_PER_SEGMENT: Final = 64
@@ -46,7 +46,7 @@ class BootstrapPlan:
 
     @property
     def head_bytes(self) -> int:
-        """What becomes remote only, and the beginning of the next segment."""
+        """Bytes that become remote only, and the beginning of the next segment."""
         return HEAD_SEGMENTS * self.segment_bytes + self.slack_bytes
 
     @property

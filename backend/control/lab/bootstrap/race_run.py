@@ -1,4 +1,4 @@
-"""What the bootstrap race tells while it runs and afterwards. Frozen values: a run is replaced, never changed."""
+"""State of the bootstrap race while it runs and afterwards. Frozen values: a run is replaced, never changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """Where a run is."""
+    """State of a run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -16,7 +16,7 @@ class RunState(StrEnum):
 
 
 class RaceStage(StrEnum):
-    """What a run is about, in this order."""
+    """Stages of a run, in this order."""
 
     CREATE = "create the topic"
     HEAD = "produce the beginning"
@@ -51,7 +51,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSeen:
-    """A phase of the new replica, as its broker told it in `__ebbline_events`."""
+    """A phase of the new replica, as its broker reported it in `__ebbline_events`."""
 
     at_ms: int
     phase: str

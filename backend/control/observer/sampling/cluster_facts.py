@@ -1,4 +1,4 @@
-"""What one round of questions to a cluster has shown: frozen values, no conclusions.
+"""Facts of one round of requests to a cluster: frozen values, no conclusions.
 
 None means "not known", and an ``error`` beside it says why; -1 is kept where Kafka answered -1.
 """
@@ -36,7 +36,7 @@ class EpochPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """What one broker said about its own replica."""
+    """One broker's statement about its own replica."""
 
     broker_id: int
     log_start: int | None = None
@@ -121,7 +121,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:
-    """What the ledger knows of one partition: the pipeline's work, read from the database."""
+    """The ledger's sums of one partition: the pipeline's work, read from the database."""
 
     finished_bytes: int = 0
     finished_segments: int = 0

@@ -1,4 +1,4 @@
-"""How often to look: the watch over a large cluster must not become its load.
+"""The sampling interval: watching a large cluster must not become its load.
 
 Measured, for both sides and the database together: a round over 6,000 partitions with three replicas each, on a process
 per broker, takes 1.2 s of CPU while nothing happens there, and 2.5 s when all of it is new. With the intervals below
@@ -13,7 +13,7 @@ MS_PER_PARTITION: Final = 12
 MS_PER_REPLICA: Final = 1
 SETTINGS_INTERVAL_MS: Final = 10_000
 SETTINGS_MS_PER_TOPIC: Final = 60
-# Who creates topics wants to see them. Where topics never cease to come and go the watch costs this many times as much.
+# A new topic is to be seen soon. Where topics never cease to come and go sampling costs this many times as much.
 SOONER: Final = 4
 
 
@@ -23,7 +23,7 @@ def round_interval_ms(wanted_ms: int, partitions: int, replicas: int) -> int:
 
 
 class SamplingInterval:
-    """How long to wait for the next round: the interval, or a part of it when topics have just come or gone."""
+    """The pause before the next round: the interval, or a part of it when topics have just come or gone."""
 
     def __init__(self, wanted_ms: int) -> None:
         self._wanted_ms = wanted_ms

@@ -21,7 +21,7 @@ from backend.control.observer.sampling.cluster_facts import TopicFacts
 from backend.protocol.errors import KafkaError
 from backend.store.writes_observer import Resource
 
-# What the pages show and the operations change; all other topic settings would be rows that nobody reads.
+# Settings that pages show and operations change; all others would be rows that nobody reads.
 TOPIC_SETTINGS: Final = (
     "cleanup.policy",
     "compression.type",

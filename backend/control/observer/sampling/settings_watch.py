@@ -17,7 +17,7 @@ from backend.control.observer.sampling.settings_sample import (
 
 
 class SettingsWatch:
-    """Keeps the newest settings, and what was told of them since somebody took it to store it."""
+    """Keeps the newest settings, and the answers since they were last taken to be stored."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -29,7 +29,7 @@ class SettingsWatch:
         self.newest = SettingsSample()
 
     def take_told(self) -> SettingsSample | None:
-        """The settings that were told since the last call: all of them, those of new topics, or None."""
+        """The settings that were read since the last call: all of them, those of new topics, or None."""
         told, self._told = self._told, None
         return told
 
@@ -38,7 +38,7 @@ class SettingsWatch:
         self._looked_ms = None
 
     def forget(self) -> None:
-        """What was told is not of our cluster."""
+        """Drops all settings: they are of another cluster."""
         self.newest, self._told, self._known = SettingsSample(), None, {}
         self.refresh()
 

@@ -1,4 +1,4 @@
-"""What only a broker's own metrics know: Prometheus text of each broker, fetched now and then.
+"""Numbers that only a broker's own metrics have: Prometheus text of each broker, fetched now and then.
 
 `--broker-metrics http://{host}:7071/metrics` names the page of each broker; brokers of this process are read directly.
 Names differ with the exporter's rules, so a sample is recognised by its letters and digits alone: both
@@ -42,7 +42,7 @@ NUMBERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
-# Where the embedded engine has them: its brokers are asked for nothing else.
+# Families of the embedded engine that have them; its brokers are asked for no others.
 OWN_FAMILIES: Final = (
     "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
     "kafka_server_brokertopicmetrics_remotecopyerrors_total",
@@ -59,7 +59,7 @@ class BrokerMetricSource(Protocol):
     def collect(self) -> Iterable[Metric]: ...
 
     def only(self, names: Collection[str], /) -> BrokerMetricSource:
-        """Those of these names: a page of all has lines for every partition."""
+        """The families of these names: a page of all has lines for every partition."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Follows `__ebbline_events`, where an embedded engine tells its state changes exactly, into the database.
+"""Reads `__ebbline_events`, where an embedded engine reports its state changes exactly, into the database.
 
 Polling would miss a bootstrap of 0.3 s; the events do not. The topic is absent on any other cluster: then phases are
 concluded from samples. The next offset to read is the one after the newest stored row, so a restart repeats nothing.
@@ -37,10 +37,10 @@ RETRY_S: Final = 1.0
 # An event is answered at once; without any, a broker and we wake up this often. A partition that moves to another
 # leader is read at most this and RETRY_S later.
 FETCH_WAIT_MS: Final = 2_000
-# A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
+# A phase reported longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
 Row = dict[str, Any]
-# What a database says of a value that it cannot hold.
+# Errors of a database for a value that it cannot hold.
 REFUSED: Final = (DataError, IntegrityError, OverflowError, UnicodeError)
 PhaseKey = tuple[str, int, int]
 """(topic id text, partition, broker id)."""
@@ -65,7 +65,7 @@ class EngineEventReader:
         self.unreadable = 0
 
     def follow(self, partitions: Iterable[PartitionMetadata]) -> None:
-        """Where the topic is now, as Metadata says; none: the cluster tells nothing."""
+        """The topic's partitions as of the newest Metadata; none: the cluster reports no events."""
         found = tuple(partitions)
         if found != self._partitions:
             self._partitions = found
@@ -232,7 +232,7 @@ def event_body(event: events.EbblineEvent) -> dict[str, Any]:
 
 
 def exact_phase(body: dict[str, Any]) -> ExactPhase | None:
-    """The phase that a phase event tells; None for one that this version does not know."""
+    """The phase of a phase event; None for one that this version does not know."""
     try:
         phase = FollowerPhase(body["phase"])
     except (KeyError, ValueError):

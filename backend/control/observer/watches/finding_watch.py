@@ -139,7 +139,7 @@ class FindingWatch:
                 await asyncio.sleep(RETRY_S)
 
     def _tell_of_loss(self, at_ms: int) -> None:
-        """A database that was lost cannot store that it was: others are told, once for each opening."""
+        """A database that was lost cannot store its loss: notices go out, once for each opening."""
         if self._database.lost is None or self._told_of == self._database.openings:
             return
         self._told_of = self._database.openings
@@ -291,7 +291,7 @@ def throttles(settings: SettingsSample, topics: Sequence[Row]) -> list[ThrottleS
 
 
 def _is_set(entry: ConfigEntry) -> bool:
-    """Kafka takes the rates for secrets: it tells that they are set, not to what."""
+    """Kafka treats the rates as secrets: it reports that they are set, not their value."""
     return bool(entry.value) or entry.sensitive
 
 

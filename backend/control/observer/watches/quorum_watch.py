@@ -69,7 +69,7 @@ def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms
 
 
 class QuorumWatch:
-    """Belongs to one event loop. `meters` None: a cluster that is only watched, which tells no meters."""
+    """Belongs to one event loop. `meters` None: an attached cluster, which gives no metrics."""
 
     def __init__(self, gateway: Gateway, meters: Callable[[], Iterable[BrokerMetricSource]] | None) -> None:
         self._gateway = gateway

@@ -1,4 +1,4 @@
-"""Who reads from the remote tier: groups whose committed offset lies below the leader's local log, and broker numbers.
+"""Readers of the remote tier: groups whose committed offset lies below the leader's local log, and broker numbers.
 
 Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics. Which groups read
 from the remote tier travels in the backend's heartbeat, so that pages read it from the database like all else.
@@ -35,7 +35,7 @@ from backend.tiering.ids import TopicPartition
 
 # 1,000 groups of 100 partitions; more is neither kept nor shown.
 OFFSETS_MAX: Final = 100_000
-# Those with the most to read; 120 bytes each: 24 kB in a heartbeat.
+# Groups with the most to read; 120 bytes each: 24 kB in a heartbeat.
 TOLD_MAX: Final = 200
 _BROKER: Final = re.compile(r'broker="(\d+)"')
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ReaderWatch:
 
     @property
     def reader_queues(self) -> dict[int, float]:
-        """Reads that wait for a reader of the remote tier, by broker; one that does not tell is missing."""
+        """Reads that wait for a reader of the remote tier, by broker; a broker without this metric is missing."""
         found = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
         return {broker_id: queue for broker_id, queue in found if queue is not None}
 

@@ -111,7 +111,7 @@ class _ConfigKind(SingleRequestKind[ConfigInputs]):
     name = ""
 
     async def snapshot(self, context: OperationContext, inputs: ConfigInputs) -> JsonObject:
-        """What is set now at this level, and what is in effect."""
+        """Values that are set now at this level, and those in effect."""
         entries = await _describe(context, inputs)
         return {
             "set": {name: _own(entries, name, inputs.source) for name in inputs.settings},
@@ -138,7 +138,7 @@ class _ConfigKind(SingleRequestKind[ConfigInputs]):
         await config_requests.alter_configs(context.gateway, inputs.resource, _entries(inputs))
 
     async def verify(self, context: OperationContext, inputs: ConfigInputs, snapshot: JsonObject) -> PlanVerification:
-        """In effect when the level shows what was asked for; a secret's value is not told, only that it is set."""
+        """In effect when the level shows what was asked for; of a secret only that it is set."""
         entries = await _describe(context, inputs)
         wrong = [
             name
@@ -259,7 +259,7 @@ def _visible(snapshot: JsonObject) -> PlanCheck:
 
 
 async def _remote_bytes(context: OperationContext, inputs: ConfigInputs) -> int | None:
-    """What the ledger holds of the topic; None: not a topic, or not known."""
+    """Bytes of the topic in the ledger; None: not a topic, or not known."""
     if not isinstance(inputs, TopicConfigInputs):
         return None
     topic = inputs.topic

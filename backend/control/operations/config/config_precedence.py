@@ -1,4 +1,4 @@
-"""Where a broker setting can come from, which level wins, what a change at one level makes of it (KIP-226). Pure."""
+"""Precedence of the levels of a broker config, and the effect of a change at one level (KIP-226). Pure."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class EffectiveValue:
 
 
 def values_by_source(entry: ConfigEntry) -> dict[str, str | None]:
-    """Every level of a setting as DescribeConfigs tells them by its synonyms."""
+    """Every level of a config, from the synonyms of DescribeConfigs."""
     return {source.name: entry.at(source) for source in PRECEDENCE}
 
 
 def effective(levels: ValuesBySource) -> EffectiveValue:
-    """Which value wins; the default when nothing is set."""
+    """The value that wins; the default when nothing is set."""
     for source in PRECEDENCE:
         value = levels.get(source.name)
         if value is not None:

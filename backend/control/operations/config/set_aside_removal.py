@@ -23,7 +23,7 @@ def removed_folders(settings: Mapping[str, str | None]) -> tuple[str, ...]:
 
 
 async def kept_by(gateway: Gateway, broker_id: int) -> list[SetAsideReplica]:
-    """What the broker keeps in all its log directories, asked of it. Raises GatewayError, KafkaError."""
+    """Folders that the broker keeps in all its log directories, asked of it. Raises GatewayError, KafkaError."""
     disk = await describe_log_dirs(gateway, broker_id, lane=Lane.ACT)
     return [one for directory in disk.log_dirs for one in directory.set_aside]
 
@@ -60,7 +60,7 @@ def dialog_texts(
 
 
 def left(names: Sequence[str], kept: Iterable[SetAsideReplica]) -> str | None:
-    """Which of them are still there, in words; None: all are gone."""
+    """Sentence about those that are still there; None: all are deleted."""
     still = [one.name for one in kept if one.name in names]
     return f"Not deleted yet: {_listed(still)}; the broker's log says why." if still else None
 

@@ -163,7 +163,7 @@ def _compat(snapshot: JsonObject) -> bool:
 
 
 def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
-    """What is set now at the level that the plan changes."""
+    """The present value at the level that the plan changes."""
     if inputs.broker_id is None:
         value: str | None = snapshot["cluster_default"]
         return value
@@ -204,7 +204,7 @@ def effective_matrix(inputs: ToggleInputs, snapshot: JsonObject) -> list[JsonObj
 def checks(
     inputs: ToggleInputs, snapshot: JsonObject, matrix: list[JsonObject], estimate: JsonObject
 ) -> list[PlanCheck]:
-    """What speaks against the change, worst first; a plan without refusals can be confirmed."""
+    """Checks of the change, worst first; a plan without refusals can be confirmed."""
     found = [_check_support(inputs, matrix), _check_reach(inputs, matrix), _check_change(inputs, snapshot)]
     own = [
         row["broker_id"]

@@ -25,7 +25,7 @@ def deletes_remote(settings: ConfigValues) -> bool:
 
 
 def check_topic_config(settings: ConfigValues, effective: ConfigValues, remote_bytes: int | None) -> list[PlanCheck]:
-    """What speaks against it. `effective`: what counts before the change."""
+    """Checks of the change. `effective`: values in effect before it."""
     after = {**effective, **settings}
     found = [_compacted(after), *_retention(after), _copy(settings, after), _off(settings, effective, remote_bytes)]
     return [check for check in found if check is not None]

@@ -1,4 +1,4 @@
-"""What people may do with a plan while it is carried out: pause, go on, stop, another limit."""
+"""Commands for a plan that is being carried out: pause, resume, stop, another limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backend.store.writes_operations import advance_operation
 
 
 class PlanCommand(Enum):
-    """What a person may ask of a plan that is being carried out."""
+    """A command of a person for a plan that is being carried out."""
 
     PAUSE = "pause"
     RESUME = "resume"

@@ -1,6 +1,6 @@
-"""Takes a stored plan for one execution: every check that needs no cluster, then the row itself, durably, once.
+"""Claims a stored plan for one execution: every check that needs no cluster, then the row itself, durably, once.
 
-Two operators who execute the same plan meet in the database: one takes it, the other is told so.
+Two operators who execute the same plan meet in the database: one claims it, the other gets Conflict.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEY_CHARS_MAX: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a person gives to execute a plan."""
+    """Confirmation of a person that a plan is to be executed."""
 
     idempotency_key: str
     cluster_name: str

@@ -1,4 +1,4 @@
-"""What a plan consists of: values that are stored as JSON and shown before anybody confirms."""
+"""Values of a plan: stored as JSON and shown before anybody confirms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JsonObject = dict[str, Any]
 
 
 class CheckOutcome(StrEnum):
-    """What a check means for the plan."""
+    """Result of a check for the plan."""
 
     OK = "ok"
     WARNING = "warning"
@@ -81,7 +81,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class PlanVerification:
-    """What a look at the cluster showed after the change. `done` False: not in effect yet, or not everywhere."""
+    """State of the cluster after the change. `done` False: not in effect yet, or not everywhere."""
 
     done: bool
     sentence: str
@@ -97,7 +97,7 @@ def lasting_part(snapshot: JsonObject) -> JsonObject:
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
-    """Where two snapshots differ, in words: empty when the plan still fits."""
+    """Differences of two snapshots as sentences: empty when the plan still fits."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         found: list[str] = []
         for key in sorted({*before, *now}, key=str):

@@ -1,6 +1,6 @@
 """Carries out a plan that was requested: ask Kafka, store that it accepted, look until it is in effect, store the end.
 
-Runs as a task of its own: a browser that goes away does not stop it. After a crash `recover` finds the plan in the
+Runs as an own task: a browser that goes away does not stop it. After a crash `recover` finds the plan in the
 state that was stored last and looks at the cluster, which knows best what happened. A lasting plan goes on from there.
 """
 
@@ -29,7 +29,7 @@ VERIFY_TIMEOUT_S: Final = 15.0
 VERIFY_INTERVAL_S: Final = 0.2
 # A request, its verification, and a database that is slow to take the end.
 REQUEST_TIMEOUT_S: Final = 30.0
-# How long a stop of this process waits for executions; what is left is recovered at the next start.
+# Time that a stop of this process gives executions; the rest is recovered at the next start.
 CLOSE_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class PlanExecutor:
             await journal.move(PlanState.FAILED, str(error))
             return
         except GatewayError as error:
-            # Whether Kafka took it is not known: the cluster itself tells.
+            # It is not known whether Kafka accepted it: `_verify` reads the cluster.
             journal.note("unanswered", describe_failure(error))
         except Exception:
             _log.exception("Plan %d (%s) failed while it was sent", row.id, row.kind)
@@ -118,7 +118,7 @@ class PlanExecutor:
         await journal.move(state, verification.sentence, verification.detail)
 
     async def _recover(self, row: OperationRow) -> None:
-        """One look at the cluster decides. A single request is never sent again: a person plans anew."""
+        """One look at the cluster decides. A single request is never sent again: a person makes a new plan."""
         kind = self._kinds.get(row.kind)
         who = Actor(str((row.result or {}).get("executed_by", row.author)), ActorRole.OPERATOR)
         journal = PlanJournal(self._context, row, who)

@@ -1,4 +1,4 @@
-"""What is stored while a plan is carried out: its state, its steps, its progress, and the audit that goes with them."""
+"""Stores the course of an execution: the plan's state, steps and progress, and the audit that goes with them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PlanJournal:
         await self._until_stored(job, state.value)
 
     async def progress(self, progress: JsonObject) -> None:
-        """How far it is; no audit."""
+        """Stores the progress; no audit."""
         values = {"progress": progress, "updated_ms": now_ms()}
         await self._until_stored(
             lambda c: note_progress(c, self._context.cluster_id, self.row.id, values), "how far it is"

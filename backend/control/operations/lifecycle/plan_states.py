@@ -8,7 +8,7 @@ from typing import Final
 
 
 class PlanState(StrEnum):
-    """Where a plan is. "Accepted" means that Kafka took the request; only VERIFIED means that it is in effect."""
+    """State of a plan. "Accepted" means that Kafka took the request; only VERIFIED means that it is in effect."""
 
     DRAFT = "draft"
     CHECKED = "checked"

@@ -25,7 +25,7 @@ def version_of(row: OperationRow) -> str:
 
 
 def object_of(row: OperationRow) -> str:
-    """What the plan is about, in words."""
+    """The object of the plan, as text."""
     return str((row.diff or {}).get("object", row.kind))
 
 

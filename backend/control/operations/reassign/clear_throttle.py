@@ -49,7 +49,7 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
     inputs = ClearInputs
 
     async def resolve_inputs(self, context: OperationContext, inputs: ClearInputs) -> ClearInputs:
-        """Where limits are set."""
+        """Names the places where limits are set."""
         if inputs.topics or inputs.broker_names:
             return inputs
         view = await fetch_cluster(context.gateway, lane=Lane.ACT)
@@ -112,7 +112,7 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
         return PlanVerification(True, "No limit is set there any more.")
 
     def revert_inputs(self, inputs: ClearInputs, snapshot: JsonObject) -> None:
-        """Kafka does not tell the rates, so they could not be put back."""
+        """Kafka does not give the rates, so they could not be put back."""
 
 
 def _places(found: Throttles) -> dict[str, ThrottleValues]:

@@ -1,4 +1,4 @@
-"""What a reassignment copies, to which broker, with the bootstrap flag off and on, and how long that takes. Pure.
+"""Estimate of bytes that a reassignment copies to each broker, with the bootstrap flag off and on, and of time. Pure.
 
 Each joining replica copies what `tiering.estimate` says for its partition; which of the two numbers counts is decided
 by the flag of the broker that it joins (KIP-1023 is read by the follower).

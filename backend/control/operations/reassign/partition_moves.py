@@ -1,7 +1,7 @@
-"""Where each partition of a reassignment stands, and what is to be asked next. Pure.
+"""State of each partition of a reassignment, and the next request to the controller. Pure.
 
 The controller's replica list during a move is the wanted one followed by those that leave (KIP-455), so the list
-without the leaving ones tells whose move it is.
+without the leaving ones identifies the plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ReplicaList = tuple[int, ...]
 
 
 class MoveState(StrEnum):
-    """How far a partition is."""
+    """State of a partition's move."""
 
     DONE = "done"
     MOVING = "moving"
@@ -57,7 +57,7 @@ class CurrentReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRequest:
-    """What to ask the controller for. `cancel`: end these moves. `assign`: these lists."""
+    """A request to the controller. `cancel`: end these moves. `assign`: these lists."""
 
     assign: Mapping[TopicPartition, ReplicaList]
     cancel: Collection[TopicPartition]
@@ -68,7 +68,7 @@ class ReassignmentRequest:
 
 
 def move_state(move: PlannedMove, now: CurrentReplicas | None, *, refused: bool = False) -> MoveState:
-    """Where one partition stands."""
+    """State of one partition."""
     if now is None or now.topic_id != move.topic_id:
         return MoveState.GONE
     if now.adding or now.removing:

@@ -124,7 +124,7 @@ class Elect(SingleRequestKind[ElectInputs]):
 
 
 def not_moved(wrong: Sequence[PartitionMetadata], asked: int) -> str:
-    """Which leaders stayed, why the first of them did, and what to do."""
+    """Sentence about leaders that stayed: why the first of them did, and what to do."""
     p = wrong[0]
     behind = p.replicas[0] not in p.isr
     why = f"broker {p.replicas[0]} is not in sync. Wait for it" if behind else "Kafka left it. See its controller's log"

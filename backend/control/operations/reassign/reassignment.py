@@ -206,7 +206,7 @@ class Reassign(LongRunningKind[ReassignInputs]):
         bytes_per_s = control.throttle_bytes_per_s or inputs.throttle_bytes_per_s
         before = Throttles.of(snapshot["throttles"])
         if needed and bytes_per_s is not None and not control.stopping:
-            # Kafka does not tell the rates that are set, so they are set again only when they are to be others.
+            # Kafka does not give the rates that are set, so they are set again only when they are to be others.
             known = control.progress.get("limit") == bytes_per_s
             wanted = replication_throttles.throttles_for(before, found, bytes_per_s)
             await replication_throttles.apply_throttles(context.gateway, wanted, trust_hidden=known)

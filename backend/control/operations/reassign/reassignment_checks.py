@@ -1,4 +1,4 @@
-"""What speaks against a reassignment. Pure: the facts are gathered by the kind, the sentences say what to do."""
+"""Checks of a reassignment. Pure: the facts are gathered by the kind, the sentences say what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THIN_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentFacts:
-    """What is known when a move is judged; a missing key or None: not known."""
+    """Facts for the checks of a move; a missing key or None: not known."""
 
     now: Mapping[TopicPartition, CurrentReplicas]
     registered: frozenset[int]
@@ -215,7 +215,7 @@ def _unknown(copies: Sequence[ReplicaCopy]) -> PlanCheck:
 def _thin(
     moves: Mapping[TopicPartition, PlannedMove], facts: ReassignmentFacts, copies: Sequence[ReplicaCopy]
 ) -> PlanCheck:
-    """Whoever leads after the move, does it hold local data?"""
+    """Whether the leader after the move holds local data."""
     thin_copies = {(TopicPartition(c.topic, c.partition), c.broker_id) for c in copies if _starts_thin(c)}
     thin = []
     for tp, move in moves.items():

@@ -1,4 +1,4 @@
-"""What a reassignment may be asked as: an exact assignment, or a wish that is made exact when the plan is made."""
+"""Inputs of a reassignment: an exact assignment, or an action that is made exact when the plan is made."""
 
 from __future__ import annotations
 

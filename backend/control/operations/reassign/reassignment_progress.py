@@ -1,4 +1,4 @@
-"""How far a reassignment is: partitions by standing, bytes that the joining replicas have, their phases."""
+"""Progress of a reassignment: partitions by state, bytes that the joining replicas have, their phases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def measure_progress(
     """
     moving = [tp for tp, found in states.items() if found is MoveState.MOVING]
     final: list[str] = list(before.get("final", []))
-    # A partition that has just come to its end is measured once more, so that the sum is what was really copied.
+    # A partition that has just come to its end is measured again, so that the sum is the bytes really copied.
     ended = [
         tp
         for tp, found in states.items()

@@ -36,7 +36,7 @@ REMOTE: Final = "remote.storage.enable"
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentReview:
-    """What a plan shows beside its difference."""
+    """Checks, estimate and load of a plan."""
 
     checks: list[PlanCheck]
     estimate: JsonObject
@@ -46,7 +46,7 @@ class ReassignmentReview:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What the database tells."""
+    """Values read from the database."""
 
     rows: list[partitions.PartitionRow]
     estimates: dict[TopicPartition, PartitionEstimate]
@@ -177,7 +177,7 @@ def _value(entries: Entries, name: str) -> str | None:
 
 
 def _produced(moves: Mapping[TopicPartition, PlannedMove], stored: _Stored) -> int:
-    """What the busiest joining broker has to take of the moved topics in any case."""
+    """Bytes per second of the moved topics that the busiest joining broker has to take in any case."""
     partitions_of = Counter(row.topic for row in stored.rows)
     into: Counter[int] = Counter()
     for tp, move in moves.items():

@@ -16,7 +16,7 @@ LINES_MAX: Final = 12
 
 
 def object_of(inputs: ReassignInputs, moves: Mapping[TopicPartition, PlannedMove]) -> str:
-    """What the plan is about, short enough for a table."""
+    """The object of the plan, short enough for a table."""
     topics = sorted({tp.topic for tp in moves})
     if inputs.action == "drain":
         return f"broker {', '.join(map(str, inputs.brokers))}"
@@ -104,7 +104,7 @@ def lines(moves: Mapping[TopicPartition, PlannedMove]) -> list[str]:
 
 
 def progress_text(states: Mapping[TopicPartition, MoveState], progress: Mapping[str, Any]) -> str:
-    """How far it is, in one sentence."""
+    """The progress in one sentence."""
     counts = Counter(states.values())
     done = counts[MoveState.DONE]
     if done == len(states):
@@ -119,7 +119,7 @@ def progress_text(states: Mapping[TopicPartition, MoveState], progress: Mapping[
 
 
 def stopped(states: Mapping[TopicPartition, MoveState]) -> str:
-    """What a stop leaves behind."""
+    """The result of a stop in one sentence."""
     counts = Counter(states.values())
     done, moving = counts[MoveState.DONE], counts[MoveState.MOVING]
     if moving:
@@ -129,7 +129,7 @@ def stopped(states: Mapping[TopicPartition, MoveState]) -> str:
 
 
 def left_behind(states: Mapping[TopicPartition, MoveState], away: Sequence[str]) -> str:
-    """What an ended plan leaves, and the way out; "" when it leaves nothing. `away`: brokers that keep their limit."""
+    """Leftovers of an ended plan and the way to remove them; "" for none. `away`: brokers that keep their limit."""
     parts = []
     moving = sum(found is MoveState.MOVING for found in states.values())
     if moving:

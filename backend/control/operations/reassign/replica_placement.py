@@ -25,7 +25,7 @@ class BrokerRack:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLayout:
-    """Where all replicas are now, and which brokers can take some."""
+    """Replica lists now, and the brokers that can take replicas."""
 
     replicas: Mapping[TopicPartition, ReplicaList]
     places: Sequence[BrokerRack]
@@ -116,7 +116,7 @@ def spread_leaders(layout: ReplicaLayout, chosen: Iterable[TopicPartition]) -> d
     alive = {place.broker_id for place in layout.places}
     leads: Counter[int] = Counter()
     found = {}
-    # Those with the least choice first, so that the others can make up for them.
+    # Partitions with the least choice first, so that the others can make up for them.
     for tp in sorted(chosen, key=lambda tp: (len(layout.replicas[tp]), tp.topic, tp.partition)):
         now = layout.replicas[tp]
         able = [b for b in now if b in alive] or list(now)

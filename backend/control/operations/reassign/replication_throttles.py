@@ -27,7 +27,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 REPLICA_LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 ALL: Final = "*"
-# Kafka tells that the setting is there and keeps its value to itself: it can be removed, but not put back.
+# Kafka reports that the setting is there and hides its value: it can be removed, but not put back.
 HIDDEN: Final = "(hidden)"
 
 ThrottleValues = dict[str, str | None]
@@ -50,7 +50,7 @@ class Throttles:
 
 
 def throttles_for(before: Throttles, moves: Mapping[TopicPartition, PlannedMove], bytes_per_s: int) -> Throttles:
-    """What must be set while these partitions move, beside what others have set before."""
+    """Throttles that must be set while these partitions move, added to those that others have set before."""
     leaders: dict[str, list[str]] = defaultdict(list)
     followers: dict[str, list[str]] = defaultdict(list)
     brokers: set[int] = set()
@@ -103,7 +103,7 @@ def _same(now: str | None, then: str | None, *, trust_hidden: bool) -> bool:
 
 
 async def read_throttles(gateway: Gateway, topics: Iterable[str], brokers: Iterable[str]) -> Throttles:
-    """What is set now; `brokers` are ids, among them CLUSTER_DEFAULT. A topic that is gone and a broker that is away
+    """Throttles set now; `brokers` are ids, among them CLUSTER_DEFAULT. A deleted topic and a broker that is away
     are left out. Raises KafkaError, GatewayError.
     """
     described = await config_requests.describe_topics(gateway, sorted(set(topics)), names=REPLICA_LISTS, lane=Lane.ACT)
