@@ -16,6 +16,7 @@ T = TypeVar("T")
 Event = asyncio.Event
 Lock = asyncio.Lock
 Semaphore = asyncio.Semaphore
+Queue = asyncio.Queue
 Future = asyncio.Future
 Task = asyncio.Task
 TimerHandle = asyncio.TimerHandle

@@ -84,9 +84,8 @@ def open_remote_log_manager(
         meters=meters,
         unreadable_records=metrics.unreadable_records,
     )
-    manager = RemoteLogManager(tier, deletes_inline=not isinstance(metadata, TopicBasedRemoteLogMetadataManager))
-    if isinstance(metadata, TopicBasedRemoteLogMetadataManager):
-        metadata.on_deletion = manager.end_deleted
+    deleted = metadata.deleted if isinstance(metadata, TopicBasedRemoteLogMetadataManager) else None
+    manager = RemoteLogManager(tier, deleted)
     _register_pools(manager, metrics)
     _register_quotas(tier, metrics)
     return manager

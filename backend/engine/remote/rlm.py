@@ -54,13 +54,17 @@ def _nobody_asks() -> None:
 class RemoteLogManager:
     """The remote tier as the other parts of a broker use it. Construct only where the tier is switched on."""
 
-    def __init__(self, tier: Tier, *, deletes_inline: bool = False) -> None:
-        """`deletes_inline`: leaders delete the remote data of deleted topics themselves, as Kafka's do. For metadata
-        managers other than the topic-based one, whose partitions nobody leads, so that there is no partition remover.
+    def __init__(self, tier: Tier, deleted: tasks.Queue[TopicIdPartition] | None) -> None:
+        """`deleted`: hosted partitions whose topic is deleted, as the metadata topic says.
+
+        None for metadata managers other than the topic-based one, whose partitions nobody leads, so that there is no
+        partition remover: leaders delete the remote data of deleted topics themselves, as Kafka's do.
         """
         self._tier = tier
         self._failures = FailureLog(tier.ports.clock)
-        self._deletes_inline = deletes_inline
+        self._deletes_inline = deleted is None
+        self._deleted_by_topic = deleted
+        self._ending_deleted: tasks.Task[None] | None = None
         config = tier.config
         self._copiers = Pool(lambda: config().remote_log_manager_copier_thread_pool_size)
         self._expirers = Pool(lambda: config().remote_log_manager_expiration_thread_pool_size)
@@ -82,7 +86,14 @@ class RemoteLogManager:
         """Takes over the index files of an earlier run and begins to read metadata; call it once the broker serves."""
         await self._tier.indexes.load()
         await self.apply_settings()
+        if self._deleted_by_topic is not None:
+            following = self._follow_deletions(self._deleted_by_topic)
+            self._ending_deleted = tasks.spawn(following, name=f"deleted partitions of broker {self._tier.broker_id}")
         self._tier.metadata.start()
+
+    async def _follow_deletions(self, deleted: tasks.Queue[TopicIdPartition]) -> None:
+        while True:
+            self.end_deleted(await deleted.get())
 
     async def apply_settings(self) -> None:
         """Takes over what changed of the settings in force and is not read again with every use."""
@@ -149,7 +160,7 @@ class RemoteLogManager:
         self._ending.discard(loop)
 
     def end_deleted(self, partition: TopicIdPartition) -> None:
-        """The metadata topic tells that a hosted partition's topic is deleted, which a broker that is cut off from the
+        """The metadata topic says that a hosted partition's topic is deleted, which a broker that is cut off from the
         controller has not heard.
 
         Nothing more is copied. What the remover has not seen as begun is begun after its mark: whoever publishes that
@@ -392,6 +403,7 @@ class RemoteLogManager:
     async def close(self) -> None:
         """Ends all tasks, the metadata manager and the storage."""
         self._closing.set()
+        await tasks.cancel(self._ending_deleted)
         loops = [loop for held in self._hosted.values() for loop in held.values()] + list(self._ending)
         self._hosted.clear()
         for loop in loops:

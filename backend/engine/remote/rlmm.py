@@ -209,8 +209,8 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._events = events
         self._on_fatal = on_fatal
         self._unreadable = unreadable_records or UnreadableRecords()
-        self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
-        """Told of a hosted partition whose topic is deleted, as the metadata topic says; set before `start`."""
+        self.deleted: tasks.Queue[TopicIdPartition] = tasks.Queue()
+        """Hosted partitions whose topic is deleted, as the metadata topic says; for the remote log manager."""
         self._hosted: dict[TopicIdPartition, None] = {}
         self._consumer: MetadataConsumer | None = None
         self._partitions_count = 0
@@ -262,9 +262,15 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         log_dir = settings.log_dir
         files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
         self._consumer = MetadataConsumer(
-            self._topic, count, self._ports, self._events, settings.overlap, files, self._unreadable
+            self._topic,
+            count,
+            self._ports,
+            self._events,
+            settings.overlap,
+            files,
+            self._unreadable,
+            deleted=self.deleted,
         )
-        self._consumer.on_deletion = self.on_deletion
         self._consumer.assign(self._hosted)
         self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))
         self._running.append(tasks.spawn(self._keep_files(self._consumer), name=f"files of {METADATA_TOPIC}"))

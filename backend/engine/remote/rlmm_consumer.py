@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.common.event_sink import EventSink
@@ -58,13 +58,15 @@ class MetadataConsumer:
         overlap: Overlap,
         files: MetadataFiles | None = None,
         unreadable_records: UnreadableRecords | None = None,
+        deleted: tasks.Queue[TopicIdPartition] | None = None,
     ) -> None:
+        """`deleted` gets each hosted partition whose topic is deleted, as the metadata topic says."""
         self._topic = topic
         self._count = partitions_count
         self._ports = ports
         self._events = events
         self._overlap = overlap
-        self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
+        self._deleted = tasks.Queue() if deleted is None else deleted
         self.hosted: dict[TopicIdPartition, Hosted] = {}
         """What is read of each partition; for others to look at."""
         self._by_target: dict[int, dict[TopicIdPartition, Hosted]] = {}
@@ -90,7 +92,7 @@ class MetadataConsumer:
         fresh = [partition for partition in added if partition not in self.hosted]
         for partition in fresh:
             target = metadata_partition(partition.topic_id, partition.partition, self._count)
-            hosted = Hosted(RemoteLogMetadataCache(partition, self._overlap), target, self.on_deletion)
+            hosted = Hosted(RemoteLogMetadataCache(partition, self._overlap), target, self._deleted)
             self.hosted[partition] = hosted
             self._by_target.setdefault(target, {})[partition] = hosted
             position = self._positions.pop(target, None)

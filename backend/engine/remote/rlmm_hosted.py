@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,8 +24,8 @@ class Hosted:
 
     cache: RemoteLogMetadataCache
     metadata_partition: int
-    # Told that the partition's topic is deleted.
-    on_deletion: Callable[[TopicIdPartition], None]
+    # Gets the partition when the metadata topic says that its topic is deleted.
+    deleted: tasks.Queue[TopicIdPartition]
     applied_offset: int = -1
     # Whether the files have been looked at, and whether the cache came from there.
     looked_up: bool = False
@@ -51,7 +50,7 @@ class Hosted:
         if isinstance(event, PartitionDelete):
             if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
                 self.cache = self.cache.empty()
-            self.on_deletion(event.topic_id_partition)
+            self.deleted.put_nowait(event.topic_id_partition)
             return
         outcome = self.cache.apply(event)
         if outcome is not Outcome.APPLIED and self.is_ready:

@@ -163,7 +163,7 @@ class RoleChanges:
             self._remote.stop(chosen, delete_remote=delete_remote, topic_deleted=topic_deleted)
 
     def _drop(self, partition: Partition, error: ErrorCode) -> None:
-        self._fetchers.unfollow(partition.topic_id_partition)
+        self._fetchers.remove_partition(partition.topic_id_partition)
         self._hosted.remove(partition)
         self._log_dir_moves.stop(partition)
         partition.close(error)
@@ -258,7 +258,7 @@ class RoleChanges:
         """True when it leads under a new epoch."""
         tip = assigned.tip
         if not partition.is_leader:
-            self._fetchers.unfollow(tip)
+            self._fetchers.remove_partition(tip)
         new_epoch = partition.become_leader(assigned.registration)
         if new_epoch:
             _log.debug(
@@ -297,7 +297,7 @@ class RoleChanges:
         before = partition.leader
         new_epoch = partition.become_follower(assigned.registration)
         if new_epoch or before != partition.leader:
-            self._fetchers.follow(partition)
+            self._fetchers.add_partition(partition)
         else:
             self._fetchers.note_isr(partition)
         return False

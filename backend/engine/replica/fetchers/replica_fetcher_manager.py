@@ -25,7 +25,7 @@ class ReplicaFetcherManager:
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._stopping: set[tasks.Task[None]] = set()
 
-    def follow(self, partition: Partition) -> None:
+    def add_partition(self, partition: Partition) -> None:
         """Fetches the partition from its leader, and begins again when it did already; without a leader from nobody."""
         self._remove(partition.topic_id_partition, but=partition.leader)
         address = self._address_of(partition.leader)
@@ -39,7 +39,7 @@ class ReplicaFetcherManager:
             fetcher.start()
         fetcher.add(partition)
 
-    def unfollow(self, tip: TopicIdPartition) -> None:
+    def remove_partition(self, tip: TopicIdPartition) -> None:
         """Fetches the partition no longer."""
         self._remove(tip)
 
@@ -73,7 +73,7 @@ class ReplicaFetcherManager:
                 self._end(leader)
         for partition in partitions:
             if not partition.is_leader and partition.leader != NO_LEADER and partition.leader not in self._fetchers:
-                self.follow(partition)
+                self.add_partition(partition)
 
     def stop_idle(self) -> None:
         """Ends fetchers that have nothing left to fetch."""

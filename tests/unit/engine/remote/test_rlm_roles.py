@@ -318,7 +318,7 @@ def test_a_deleted_topics_leader_leaves_its_segments_to_the_partition_remover_wh
             await broker.manager.stop_partitions([TIP], delete_remote=True, topic_deleted=True)
             assert len(objects(tmp_path)) == 10
             broker.metadata.on_partition_leadership_changes([TIP], ())
-            inline = RemoteLogManager(broker.tier, deletes_inline=True)
+            inline = RemoteLogManager(broker.tier, None)
             await inline.stop_partitions([TIP], delete_remote=True, topic_deleted=True)
             assert objects(tmp_path) == []
             assert [state for _, state in last_states(broker)] == [DELETE_FINISHED, DELETE_FINISHED]

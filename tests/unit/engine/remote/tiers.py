@@ -113,8 +113,7 @@ async def tier_broker(
         events=sink,
         meters=RemoteMeters(),
     )
-    manager = RemoteLogManager(tier)
-    metadata.on_deletion = manager.end_deleted
+    manager = RemoteLogManager(tier, metadata.deleted)
     await manager.start()
     metadata.on_partition_leadership_changes(partitions, ())
     try:
