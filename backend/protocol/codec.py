@@ -73,12 +73,12 @@ def decode(
     if buffer.__class__ is not bytes and not cls.HAS_RECORDS:
         buffer = bytes(buffer)
     try:
-        found: tuple[M, int]
+        decoded: tuple[M, int]
         if elements_max is None:
-            found = decoder(buffer, offset, len(buffer))
+            decoded = decoder(buffer, offset, len(buffer))
         else:
-            found = decoder(buffer, offset, len(buffer), elements_max)
-        return found
+            decoded = decoder(buffer, offset, len(buffer), elements_max)
+        return decoded
     except DecodeError as error:
         raise error.__class__(f"{cls.NAME} v{version} of {len(buffer) - offset} bytes: {error}") from None
     except (StructError, IndexError) as error:

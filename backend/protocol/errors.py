@@ -227,10 +227,10 @@ def error_code(code: int) -> ErrorCode:
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
     """The exception for a code received from a peer; an unknown number is kept in the message."""
-    known = error_code(code)
-    if known != code:
+    name = error_code(code)
+    if name != code:
         message = f"error code {code}, which Kafka 4.3 does not define" + (f": {message}" if message else "")
-    return KafkaError(known, message or "")
+    return KafkaError(name, message or "")
 
 
 class DecodeError(ValueError):

@@ -54,8 +54,8 @@ def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
 
 
 def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Settled:
-    found = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
-    return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in found if text is not None}
+    refusals = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
+    return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in refusals if text is not None}
 
 
 class AlterConfigsServices(Protocol):
@@ -85,22 +85,22 @@ def _unusable_stores(services: AlterConfigsServices, after: Mapping[str, str]) -
 def _store_refusals(
     services: AlterConfigsServices, resources: Sequence[_Incremental | _Whole], *, whole: bool
 ) -> _Settled:
-    found: _Settled = {}
+    refusals: _Settled = {}
     for index, resource in enumerate(resources):
         if resource.resource_type != BROKER_RESOURCE or resource.resource_name != str(services.node_id):
             continue
         current = dict(services.metadata.image.config(BROKER_RESOURCE, resource.resource_name))
-        if not any(is_store_setting(name) for name in (*current, *(one.name for one in resource.configs))):
+        if not any(is_store_setting(name) for name in (*current, *(config.name for config in resource.configs))):
             continue
         after = {} if whole else current
-        for one in resource.configs:
-            if one.value is None:
-                after.pop(one.name, None)
+        for config in resource.configs:
+            if config.value is None:
+                after.pop(config.name, None)
             else:
-                after[one.name] = one.value
+                after[config.name] = config.value
         if (reason := _unusable_stores(services, after)) is not None:
-            found[index] = (ErrorCode.INVALID_REQUEST, reason)
-    return found
+            refusals[index] = (ErrorCode.INVALID_REQUEST, reason)
+    return refusals
 
 
 def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> _Settled:
@@ -119,10 +119,13 @@ def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> 
 
 
 def _in_order(
-    resources: Sequence[_Incremental | _Whole], settled: _Settled, told: Sequence[A], answer: Callable[..., A]
+    resources: Sequence[_Incremental | _Whole],
+    settled: _Settled,
+    controller_results: Sequence[A],
+    answer: Callable[..., A],
 ) -> list[A]:
     """The controller's results and those of this broker, in the order of the request."""
-    answers = iter(told)
+    answers = iter(controller_results)
     return [
         answer(
             error_code=settled[index][0],
@@ -142,15 +145,17 @@ async def incremental_on_broker(
     """The controller's answers and this broker's refusals; then this broker knows the new values."""
     refused = _refusals(request.resources, services.node_id) | _logger_changes(request, services.node_id)
     refused |= _store_refusals(services, request.resources, whole=False)
-    passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
-    told = m.IncrementalAlterConfigsResponse()
+    passed_on = [resource for index, resource in enumerate(request.resources) if index not in refused]
+    response = m.IncrementalAlterConfigsResponse()
     if passed_on:
         smaller = m.IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-        told = await forward(services, context, smaller, m.IncrementalAlterConfigsResponse)
+        response = await forward(services, context, smaller, m.IncrementalAlterConfigsResponse)
         if not request.validate_only:
-            await caught_up(services, _shows(smaller, told))
-    told.responses = _in_order(request.resources, refused, told.responses, m.IncrementalAlterConfigsResponse.Responses)
-    return told
+            await caught_up(services, _shows(smaller, response))
+    response.responses = _in_order(
+        request.resources, refused, response.responses, m.IncrementalAlterConfigsResponse.Responses
+    )
+    return response
 
 
 def _shows(
@@ -159,10 +164,10 @@ def _shows(
     expected: list[tuple[int, str, str, str | None]] = []
     for resource, answer in zip(request.resources, response.responses, strict=False):
         if not answer.error_code:
-            for one in resource.configs:
-                if one.config_operation in (SET, DELETE):
-                    value = one.value if one.config_operation == SET else None
-                    expected.append((resource.resource_type, resource.resource_name, one.name, value))
+            for config in resource.configs:
+                if config.config_operation in (SET, DELETE):
+                    value = config.value if config.config_operation == SET else None
+                    expected.append((resource.resource_type, resource.resource_name, config.name, value))
     return lambda image: all(image.config(kind, name).get(key) == value for kind, name, key, value in expected)
 
 
@@ -172,13 +177,13 @@ async def whole_on_broker(
     """The same for the older request."""
     refused = _refusals(request.resources, services.node_id)
     refused |= _store_refusals(services, request.resources, whole=True)
-    passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
-    told = m.AlterConfigsResponse()
+    passed_on = [resource for index, resource in enumerate(request.resources) if index not in refused]
+    response = m.AlterConfigsResponse()
     if passed_on:
         smaller = m.AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-        told = await forward(services, context, smaller, m.AlterConfigsResponse)
-    told.responses = _in_order(request.resources, refused, told.responses, m.AlterConfigsResponse.Responses)
-    return told
+        response = await forward(services, context, smaller, m.AlterConfigsResponse)
+    response.responses = _in_order(request.resources, refused, response.responses, m.AlterConfigsResponse.Responses)
+    return response
 
 
 async def incremental_on_controller(
@@ -202,8 +207,13 @@ def _all_refused(
     resources: Sequence[_Incremental | _Whole], code: int, message: str, answer: Callable[..., A]
 ) -> list[A]:
     return [
-        answer(resource_type=one.resource_type, resource_name=one.resource_name, error_code=code, error_message=message)
-        for one in resources
+        answer(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=code,
+            error_message=message,
+        )
+        for resource in resources
     ]
 
 

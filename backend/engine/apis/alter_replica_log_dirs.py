@@ -40,14 +40,14 @@ def alter_replica_log_dirs(
     For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation. What
     is asked for twice goes where it was asked for last, and is answered once, as in Kafka.
     """
-    wanted: dict[TopicPartition, str] = {}
-    for one in request.dirs:
-        for topic in one.topics:
+    directories: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
             for some in in_parts(topic.partitions, INDEXES_PER_STEP):
-                wanted.update((TopicPartition(topic.name, index), one.path) for index in some)
+                directories.update((TopicPartition(topic.name, index), directory.path) for index in some)
                 yield
     results: dict[str, _Results] = {}
-    for partition, path in wanted.items():
+    for partition, path in directories.items():
         rows = results.setdefault(partition.topic, _Results(topic_name=partition.topic)).partitions
         error = _move(services, partition, path)
         rows.append(_Results.Partitions(partition_index=partition.partition, error_code=error))
@@ -59,15 +59,15 @@ def _move(services: AlterReplicaLogDirsServices, partition: TopicPartition, path
     replicas, logs = services.replica_manager, services.log_manager
     try:
         target = logs.dir_at(path)
-        found = replicas.find(partition.topic, partition.partition)
-        if isinstance(found, ErrorCode):
-            if found is ErrorCode.KAFKA_STORAGE_ERROR:
-                return found
+        hosted = replicas.find(partition.topic, partition.partition)
+        if isinstance(hosted, ErrorCode):
+            if hosted is ErrorCode.KAFKA_STORAGE_ERROR:
+                return hosted
             if len(logs.preferred_dirs) < PREFERRED_MAX:
                 logs.preferred_dirs[partition] = target.path
-            unknown = found is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return found if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
-        replicas.log_dir_moves.move(found, path)
+            unknown = hosted is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return hosted if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas.log_dir_moves.move(hosted, path)
     except KafkaError as error:
         return error.code
     return NONE

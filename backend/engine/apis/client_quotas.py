@@ -126,10 +126,10 @@ async def alter_on_broker(
 
 
 def _shows(request: m.AlterClientQuotasRequest, answer: m.AlterClientQuotasResponse, image: MetadataImage) -> bool:
-    for entry, told in zip(request.entries, answer.entries, strict=False):
-        if told.error_code:
+    for entry, result in zip(request.entries, answer.entries, strict=False):
+        if result.error_code:
             continue
-        entity = quota_entity((one.entity_type, one.entity_name) for one in entry.entity)
+        entity = quota_entity((part.entity_type, part.entity_name) for part in entry.entity)
         values: Mapping[str, float] = image.client_quotas.get(entity, {})
         if any(values.get(op.key) != (None if op.remove else op.value) for op in entry.ops):
             return False
@@ -155,9 +155,9 @@ def alter_on_error(
             entry(
                 error_code=code,
                 error_message=message,
-                entity=[entry.Entity(entity_type=e.entity_type, entity_name=e.entity_name) for e in one.entity],
+                entity=[entry.Entity(entity_type=e.entity_type, entity_name=e.entity_name) for e in requested.entity],
             )
-            for one in request.entries
+            for requested in request.entries
         ]
     )
 

@@ -129,7 +129,7 @@ def _event(
 ) -> ConsumerHeartbeat:
     owned = None
     if request.topic_partitions is not None:
-        owned = frozenset((bytes(one.topic_id), at) for one in request.topic_partitions for at in one.partitions)
+        owned = frozenset((bytes(topic.topic_id), at) for topic in request.topic_partitions for at in topic.partitions)
     topics = request.subscribed_topic_names
     return ConsumerHeartbeat(
         now_ms=services.ports.clock.monotonic_ms(),
@@ -175,8 +175,8 @@ def _describe(services: ConsumerGroupsServices, group_id: str, version: int) -> 
     coordinator = services.group_coordinator
     group = coordinator.describe_consumers(group_id)
     if group is None:
-        known = coordinator.describe(group_id) is not None
-        text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
+        exists = coordinator.describe(group_id) is not None
+        text = f"Group {group_id} is not a consumer group." if exists else f"Group {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
     topics = coordinator.consumers.topics
     return _Described(

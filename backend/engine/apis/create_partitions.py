@@ -65,9 +65,9 @@ async def on_broker(
     return response
 
 
-def _new_partitions(image: MetadataImage, wanted: m.CreatePartitionsRequest.Topics) -> int:
-    topic = image.topic(wanted.name)
-    return 0 if topic is None else max(0, wanted.count - len(topic.partitions))
+def _new_partitions(image: MetadataImage, topic_request: m.CreatePartitionsRequest.Topics) -> int:
+    topic = image.topic(topic_request.name)
+    return 0 if topic is None else max(0, topic_request.count - len(topic.partitions))
 
 
 async def on_controller(

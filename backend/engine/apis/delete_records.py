@@ -41,11 +41,11 @@ def delete_records(
     rows: list[_Answers.Partitions] = []
     required: list[tuple[int, Partition, int]] = []
     response = m.DeleteRecordsResponse()
-    wanted: dict[str, dict[int, int]] = {}
+    targets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        wanted.setdefault(topic.name, {}).update((part.partition_index, part.offset) for part in topic.partitions)
+        targets.setdefault(topic.name, {}).update((part.partition_index, part.offset) for part in topic.partitions)
         yield
-    for name, offsets in wanted.items():
+    for name, offsets in targets.items():
         answers = _Answers(name=name)
         response.topics.append(answers)
         for index, offset in offsets.items():

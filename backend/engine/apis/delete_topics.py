@@ -45,13 +45,13 @@ async def on_broker(
 ) -> m.DeleteTopicsResponse:
     """The controller's answer, once this broker has let go of the topics too."""
     before = services.metadata.image
-    wanted = ((key, _partitions(before, key)) for key in _keys(request, context.api_version))
-    admission = admit(services, context, wanted, strict_since=STRICT_SINCE)
+    counts = ((key, _partitions(before, key)) for key in _keys(request, context.api_version))
+    admission = admit(services, context, counts, strict_since=STRICT_SINCE)
     response = m.DeleteTopicsResponse()
     refused: list[m.DeleteTopicsResponse.Responses] = []
     if admission.refused:
         everything = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).responses
-        refused = [one for one in everything if (one.name, bytes(one.topic_id)) in admission.refused]
+        refused = [named for named in everything if (named.name, bytes(named.topic_id)) in admission.refused]
         request.topics = [t for t in request.topics if (t.name, bytes(t.topic_id)) not in admission.refused]
         request.topic_names = [name for name in request.topic_names if (name, NO_ID) not in admission.refused]
     if request.topics or request.topic_names or not refused:
@@ -89,12 +89,12 @@ def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: s
     """Every topic with the error."""
     answer = m.DeleteTopicsResponse.Responses
     if version >= FIRST_BY_ID:
-        asked = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
+        topics = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
     else:
-        asked = [(name, NO_ID) for name in request.topic_names]
+        topics = [(name, NO_ID) for name in request.topic_names]
     return m.DeleteTopicsResponse(
         responses=[
-            answer(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in asked
+            answer(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in topics
         ]
     )
 

@@ -23,17 +23,17 @@ _NAMES: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 _Node = m.DescribeClusterResponse.Brokers
 
 
-def refusal(asked: int, served: int, version: int) -> m.DescribeClusterResponse | None:
+def refusal(endpoint_type: int, served: int, version: int) -> m.DescribeClusterResponse | None:
     """The answer to a request for nodes that this listener does not list, or None."""
-    if asked == served:
+    if endpoint_type == served:
         return None
-    if asked not in _NAMES:
-        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    if endpoint_type not in _NAMES:
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
     else:
         code = ErrorCode.INVALID_REQUEST if version == 0 else ErrorCode.MISMATCHED_ENDPOINT_TYPE
         text = (
             f"The request was sent to an endpoint of type {_NAMES[served]}, but we wanted an endpoint of type"
-            f" {_NAMES[asked]}"
+            f" {_NAMES[endpoint_type]}"
         )
     return m.DescribeClusterResponse(error_code=code, error_message=text)
 

@@ -96,33 +96,33 @@ def describe_configs(
         keys = frozenset(resource.configuration_keys or ())
         if keys and resource.resource_type == TOPIC_RESOURCE:
             keys = keys.intersection(TOPIC_SETTINGS) or NO_SETTING
-        asked = (resource.resource_type, resource.resource_name, keys)
-        if asked in seen:
+        cache_key = (resource.resource_type, resource.resource_name, keys)
+        if cache_key in seen:
             continue
-        seen.add(asked)
+        seen.add(cache_key)
         answer = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
         response.results.append(answer)
-        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+        names = None if resource.configuration_keys is None else set(resource.configuration_keys)
         try:
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
                 levels = describe_loggers(resource.resource_name, services.node_id)
-                answer.configs = [one for one in levels if not wanted or one.name in wanted]
+                answer.configs = [level for level in levels if not names or level.name in names]
                 continue
             if resource.resource_type == TOPIC_RESOURCE:
                 answer.configs = _topic_entries(
-                    services, image, resource.resource_name, wanted or TOPIC_SETTINGS.keys(), request, inherited
+                    services, image, resource.resource_name, names or TOPIC_SETTINGS.keys(), request, inherited
                 )
                 sizes.update((id(entry), _size(entry)) for entry in inherited.values() if id(entry) not in sizes)
                 room.take(sum(sizes.get(id(entry)) or _size(entry) for entry in answer.configs))
                 continue
-            found = _settings(services, image, resource.resource_type, resource.resource_name)
+            settings = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
             continue
         answer.configs = [
             _entry(_KINDS[resource.resource_type], resolved, read_only, request)
-            for resolved, read_only in found
-            if not wanted or resolved.setting.name in wanted
+            for resolved, read_only in settings
+            if not names or resolved.setting.name in names
         ]
         room.take(sum(map(_size, answer.configs)))
     return response
@@ -157,7 +157,7 @@ def _topic_entries(
     services: DescribeConfigsServices,
     image: MetadataImage,
     name: str,
-    wanted: Collection[str],
+    names: Collection[str],
     request: m.DescribeConfigsRequest,
     inherited: dict[str, _Config],
 ) -> list[_Config]:
@@ -172,7 +172,7 @@ def _topic_entries(
     own = image.topic_config(name)
     entries = []
     for setting in TOPIC_SETTINGS.values():
-        if setting.name not in wanted:
+        if setting.name not in names:
             continue
         entry = None if setting.name in own else inherited.get(setting.name)
         if entry is None:
@@ -229,12 +229,12 @@ def _broker_settings(services: DescribeConfigsServices, image: MetadataImage) ->
 
 def _cluster_settings(cluster: Mapping[str, str]) -> list[tuple[ResolvedSetting, bool]]:
     """Only what has been set cluster-wide."""
-    found = []
+    settings = []
     for name, value in sorted(cluster.items()):
         place = ConfigSynonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         setting = BROKER_SETTINGS.get(name) or _unknown(name)
-        found.append((ResolvedSetting(setting, value, place.source, (place,)), False))
-    return found
+        settings.append((ResolvedSetting(setting, value, place.source, (place,)), False))
+    return settings
 
 
 def _unknown(name: str) -> Setting:
@@ -244,7 +244,7 @@ def _unknown(name: str) -> Setting:
 
 def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
     setting = resolved.setting
-    known = setting.name in _TABLES[kind]
+    has_type = setting.name in _TABLES[kind]
     hidden = setting.sensitive
     return _Config(
         name=setting.name,
@@ -253,10 +253,10 @@ def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, reques
         config_source=resolved.source,
         is_sensitive=hidden,
         synonyms=[
-            _Config.Synonyms(name=one.name, value=None if hidden else one.value, source=one.source)
-            for one in (resolved.synonyms if request.include_synonyms else ())
+            _Config.Synonyms(name=synonym.name, value=None if hidden else synonym.value, source=synonym.source)
+            for synonym in (resolved.synonyms if request.include_synonyms else ())
         ],
-        config_type=setting.type if known else ConfigType.UNKNOWN,
+        config_type=setting.type if has_type else ConfigType.UNKNOWN,
         documentation=documentation_of(kind, setting) if request.include_documentation else None,
     )
 
@@ -264,8 +264,8 @@ def _entry(kind: SettingKind, resolved: ResolvedSetting, read_only: bool, reques
 def _size(entry: _Config) -> int:
     """About as many bytes as it is answered with."""
     size = ENTRY_BYTES + len(entry.name) + len(entry.value or "") + len(entry.documentation or "")
-    for one in entry.synonyms:
-        size += ENTRY_BYTES + len(one.name) + len(one.value or "")
+    for synonym in entry.synonyms:
+        size += ENTRY_BYTES + len(synonym.name) + len(synonym.value or "")
     return size
 
 
@@ -274,9 +274,12 @@ def on_error(request: m.DescribeConfigsRequest, version: int, code: int, message
     return m.DescribeConfigsResponse(
         results=[
             _Result(
-                resource_type=one.resource_type, resource_name=one.resource_name, error_code=code, error_message=message
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=code,
+                error_message=message,
             )
-            for one in request.resources
+            for resource in request.resources
         ]
     )
 

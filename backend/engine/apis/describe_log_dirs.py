@@ -46,15 +46,15 @@ def describe_log_dirs(
     answer about all has, in tagged fields that Kafka has not, the folders that are kept although nobody uses them, and
     the reasons why logs are offline, with files as they lie in the directory.
     """
-    wanted = None
+    partitions = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        partitions = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     manager = services.log_manager
-    results = [_result(services, log_dir, wanted) for log_dir in manager.dirs]
+    results = [_result(services, log_dir, partitions) for log_dir in manager.dirs]
     return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.left_out])
 
 
-def _result(services: DescribeLogDirsServices, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> _Result:
+def _result(services: DescribeLogDirsServices, log_dir: LogDir, partitions: set[tuple[str, int]] | None) -> _Result:
     manager, disk = services.log_manager, services.ports.disk
     try:
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
@@ -75,17 +75,17 @@ def _result(services: DescribeLogDirsServices, log_dir: LogDir, wanted: set[tupl
             listed.append((partition, _future_row(future.log, current)))
     topics: dict[str, _Result.Topics] = {}
     for partition, row in listed:
-        if wanted is None or (partition.topic, partition.partition) in wanted:
+        if partitions is None or (partition.topic, partition.partition) in partitions:
             topics.setdefault(partition.topic, _Result.Topics(name=partition.topic)).partitions.append(row)
     return _Result(
         log_dir=log_dir.path,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        set_aside=[_Result.SetAside(**one._asdict()) for one in manager.set_aside_in(log_dir)]
-        if wanted is None
+        set_aside=[_Result.SetAside(**kept._asdict()) for kept in manager.set_aside_in(log_dir)]
+        if partitions is None
         else [],
-        offline_logs=_offline_logs(services, log_dir) if wanted is None else [],
+        offline_logs=_offline_logs(services, log_dir) if partitions is None else [],
     )
 
 
@@ -93,11 +93,11 @@ def _offline_logs(services: DescribeLogDirsServices, log_dir: LogDir) -> list[_R
     manager = services.log_manager
     return [
         _Result.OfflineLogs(
-            topic=one.topic,
-            partition_index=one.partition,
-            reason=(manager.offline_reason(one) or "").replace(f"{log_dir.path}/", "")[:REASON_CHARS_MAX],
+            topic=log.topic,
+            partition_index=log.partition,
+            reason=(manager.offline_reason(log) or "").replace(f"{log_dir.path}/", "")[:REASON_CHARS_MAX],
         )
-        for one in manager.offline_in(log_dir)
+        for log in manager.offline_in(log_dir)
     ]
 
 

@@ -49,27 +49,27 @@ def on_controller(
     if controller is None:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {services.node_id} has no controller role")
     response = m.DescribeQuorumResponse(error_message="")
-    for asked in request.topics:
-        topic = _Topic(topic_name=asked.topic_name)
+    for requested in request.topics:
+        topic = _Topic(topic_name=requested.topic_name)
         response.topics.append(topic)
-        for partition in asked.partitions:
+        for partition in requested.partitions:
             yield
-            if asked.topic_name == CLUSTER_METADATA and partition.partition_index == 0:
+            if requested.topic_name == CLUSTER_METADATA and partition.partition_index == 0:
                 topic.partitions.append(_describe(controller, services.ports.clock.time_ms()))
             else:
                 topic.partitions.append(
                     _Partition(
                         partition_index=partition.partition_index,
                         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        error_message=f"{asked.topic_name}-{partition.partition_index} has no quorum",
+                        error_message=f"{requested.topic_name}-{partition.partition_index} has no quorum",
                     )
                 )
     response.nodes = [
         m.DescribeQuorumResponse.Nodes(
             node_id=node.id,
             listeners=[
-                m.DescribeQuorumResponse.Nodes.Listeners(name=one.name, host=one.host, port=one.port)
-                for one in node.endpoints
+                m.DescribeQuorumResponse.Nodes.Listeners(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in node.endpoints
             ],
         )
         for node in sorted(controller.image.controllers.values(), key=lambda node: node.id)
@@ -98,13 +98,13 @@ def _describe(controller: Controller, now_ms: int) -> _Partition:
         current_voters=[_voter(raft, voter, now_ms) for voter in raft.voters],
         observers=[
             _Partition.Observers(
-                replica_id=one.replica_id,
-                replica_directory_id=one.directory_id,
-                log_end_offset=one.log_end_offset,
-                last_fetch_timestamp=one.last_fetch_ms,
-                last_caught_up_timestamp=one.last_caught_up_ms,
+                replica_id=observer.replica_id,
+                replica_directory_id=observer.directory_id,
+                log_end_offset=observer.log_end_offset,
+                last_fetch_timestamp=observer.last_fetch_ms,
+                last_caught_up_timestamp=observer.last_caught_up_ms,
             )
-            for one in raft.observers.current(now_ms)
+            for observer in raft.observers.current(now_ms)
         ],
     )
 

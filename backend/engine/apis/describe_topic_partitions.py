@@ -86,10 +86,10 @@ def _describe_partition(
     image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
 ) -> _Topic.Partitions:
     led = has_listener(image, partition.leader, listener_name)
-    known = partition.leader in image.brokers
+    is_registered = partition.leader in image.brokers
     return _Topic.Partitions(
         error_code=(
-            ErrorCode.NONE if led else ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+            ErrorCode.NONE if led else ErrorCode.LISTENER_NOT_FOUND if is_registered else ErrorCode.LEADER_NOT_AVAILABLE
         ),
         partition_index=index,
         leader_id=partition.leader if led else -1,

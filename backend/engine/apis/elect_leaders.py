@@ -50,11 +50,11 @@ async def on_controller(
 ) -> m.ElectLeadersResponse:
     """See `controller.commands.elections`. An unclean election takes the best log: live replicas are asked first."""
     controller, ends = services.controller, services.log_ends
-    known: LogEndsByPartition = {}
+    log_ends: LogEndsByPartition = {}
     if ends is not None and controller is not None and controller.is_active:
         image = controller.image
-        known = await ends.ask(image, logs_of_live_replicas(image, leaderless_in_request(image, request)))
-    command = partial(elect_leaders, request=request, config=services.config, log_ends=known)
+        log_ends = await ends.ask(image, logs_of_live_replicas(image, leaderless_in_request(image, request)))
+    command = partial(elect_leaders, request=request, config=services.config, log_ends=log_ends)
     return await carried_out(services, "elect leaders", command, by_worker=True)
 
 

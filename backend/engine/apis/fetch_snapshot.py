@@ -46,14 +46,14 @@ async def fetch_snapshot(
     refused = _refusal(services, request)
     if refused is not None:
         return m.FetchSnapshotResponse(error_code=refused)
-    topic, asked = request.topics[0], request.topics[0].partitions[0]
+    topic, requested = request.topics[0], request.topics[0].partitions[0]
     if request.replica_id in controller.raft.voters:
         await controller.raft.voter_heard(request.replica_id)
-    known = topic.name == TOPIC and asked.partition == 0
+    exists = topic.name == TOPIC and requested.partition == 0
     answer = (
-        await _answer(services, controller.raft, asked, request.max_bytes)
-        if known
-        else _Answer(index=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unaligned_records=b"")
+        await _answer(services, controller.raft, requested, request.max_bytes)
+        if exists
+        else _Answer(index=requested.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unaligned_records=b"")
     )
     response = m.FetchSnapshotResponse(topics=[_Topic(name=topic.name, partitions=[answer])])
     if context.api_version >= 1:
@@ -73,16 +73,16 @@ def _refusal(services: FetchSnapshotServices, request: m.FetchSnapshotRequest) -
     return None
 
 
-async def _answer(services: FetchSnapshotServices, raft: RaftNode, asked: _Asked, max_bytes: int) -> _Answer:
-    snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+async def _answer(services: FetchSnapshotServices, raft: RaftNode, requested: _Asked, max_bytes: int) -> _Answer:
+    snapshot_id = SnapshotId(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
     answer = _Answer(
         index=0,
         snapshot_id=_Answer.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
         current_leader=_Answer.CurrentLeader(leader_id=raft.leader_id, leader_epoch=raft.epoch),
         unaligned_records=b"",
     )
-    if asked.current_leader_epoch != raft.epoch:
-        older = asked.current_leader_epoch < raft.epoch
+    if requested.current_leader_epoch != raft.epoch:
+        older = requested.current_leader_epoch < raft.epoch
         answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
         return answer
     if not raft.is_leader:
@@ -92,7 +92,7 @@ async def _answer(services: FetchSnapshotServices, raft: RaftNode, asked: _Asked
     if (snapshot_id.end_offset, snapshot_id.epoch) == BOOTSTRAP_ID or snapshot_id not in files.ids:
         answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return answer
-    position, limit = asked.position, min(max_bytes, RESPONSE_BYTES_MAX)
+    position, limit = requested.position, min(max_bytes, RESPONSE_BYTES_MAX)
     try:
         size = files.size(snapshot_id)
         if not 0 <= position < size:

@@ -68,19 +68,19 @@ def find_coordinator(
 ) -> Steps[m.FindCoordinatorResponse]:
     """The coordinator of each key, with its address on the listener that was asked."""
     keys = request.coordinator_keys if context.api_version >= FIRST_BATCHED else [request.key]
-    found = []
+    coordinators = []
     for key in keys:
-        found.append(_find(services, context, key, request.key_type))
+        coordinators.append(_find(services, context, key, request.key_type))
         yield
     if context.api_version >= FIRST_BATCHED:
-        return m.FindCoordinatorResponse(coordinators=found)
-    one = found[0]
+        return m.FindCoordinatorResponse(coordinators=coordinators)
+    coordinator = coordinators[0]
     return m.FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=TEXTS[ErrorCode(one.error_code)],
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=TEXTS[ErrorCode(coordinator.error_code)],
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

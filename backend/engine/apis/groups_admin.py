@@ -49,14 +49,16 @@ def describe_groups(
     response = m.DescribeGroupsResponse()
     room = ResponseBudget()
     for group_id in dict.fromkeys(request.groups):
-        one = _describe(services, context, group_id)
+        described = _describe(services, context, group_id)
         try:
             # Members say of themselves as much as a request may have.
-            room.take(sum(len(member.member_metadata) + len(member.member_assignment) for member in one.members))
+            room.take(sum(len(member.member_metadata) + len(member.member_assignment) for member in described.members))
         except KafkaError as refused:
-            one = _Described(group_id=group_id, error_code=refused.code, error_message=refused.message)
-        one.authorized_operations = operations if one.error_code == ErrorCode.NONE else authorized_operations.NOT_ASKED
-        response.groups.append(one)
+            described = _Described(group_id=group_id, error_code=refused.code, error_message=refused.message)
+        described.authorized_operations = (
+            operations if described.error_code == ErrorCode.NONE else authorized_operations.NOT_ASKED
+        )
+        response.groups.append(described)
         yield
     return response
 
@@ -149,24 +151,24 @@ async def offset_delete(
     """Removes offsets of topics that the group's members do not subscribe to (KIP-496)."""
     image = services.metadata.image
     time_slice = services.time_slicer.time_slice()
-    wanted: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for topic in request.topics:
-        for one in topic.partitions:
-            if image.partition(topic.name, one.partition_index) is not None:
-                wanted[TopicPartition(topic.name, one.partition_index)] = None
+        for partition in topic.partitions:
+            if image.partition(topic.name, partition.partition_index) is not None:
+                partitions[TopicPartition(topic.name, partition.partition_index)] = None
             await time_slice.step()
     try:
-        codes = await services.group_coordinator.offsets.delete(request.group_id, list(wanted))
+        codes = await services.group_coordinator.offsets.delete(request.group_id, list(partitions))
     except KafkaError as refused:
         return m.OffsetDeleteResponse(error_code=refused.code)
     response = m.OffsetDeleteResponse()
     for topic in request.topics:
         answer = _Deleted(name=topic.name)
         response.topics.append(answer)
-        for one in topic.partitions:
-            key = TopicPartition(topic.name, one.partition_index)
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
             code = codes.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            answer.partitions.append(_Deleted.Partitions(partition_index=one.partition_index, error_code=code))
+            answer.partitions.append(_Deleted.Partitions(partition_index=partition.partition_index, error_code=code))
             await time_slice.step()
     return response
 

@@ -45,7 +45,7 @@ def list_config_resources(
         if kind not in supported:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unexpected resource type {kind}.")
     image = services.metadata.image
-    brokers = [str(one.id) for one in image.alive_brokers() if one.endpoint(context.listener_name) is not None]
+    brokers = [str(broker.id) for broker in image.alive_brokers() if broker.endpoint(context.listener_name) is not None]
     names: dict[int, list[str]] = {
         GROUP_RESOURCE: sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE),
         CLIENT_METRICS_RESOURCE: sorted(name for kind, name in image.configs if kind == CLIENT_METRICS_RESOURCE),

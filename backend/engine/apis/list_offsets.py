@@ -85,8 +85,8 @@ def list_offsets(
             answered.set_result(response)
 
     timeout_ms = request.timeout_ms if request.timeout_ms > 0 else None
-    asked = [(partition, query) for _, partition, query in searches]
-    services.replica_manager.search_offsets(asked, timeout_ms, answer)
+    queries = [(partition, query) for _, partition, query in searches]
+    services.replica_manager.search_offsets(queries, timeout_ms, answer)
     return answered
 
 
@@ -137,9 +137,9 @@ def _answer(
     return None
 
 
-def _fill(row: _Row, found: OffsetResult) -> None:
+def _fill(row: _Row, result: OffsetResult) -> None:
     row.error_code = ErrorCode.NONE
-    row.offset, row.timestamp, row.leader_epoch = found.offset, found.timestamp, found.leader_epoch
+    row.offset, row.timestamp, row.leader_epoch = result.offset, result.timestamp, result.leader_epoch
 
 
 def _refuse(row: _Row, error: KafkaError, version: int) -> None:

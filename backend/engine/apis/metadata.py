@@ -78,8 +78,8 @@ def metadata(
             yield
     else:
         response.topics = yield from _asked_topics(services, context, request, image)
-    for told in response.topics:
-        told.topic_authorized_operations = operations
+    for topic_row in response.topics:
+        topic_row.topic_authorized_operations = operations
     return response
 
 
@@ -90,8 +90,8 @@ def _asked_topics(
     missing: list[str] = []
     # Each once, as in Kafka: an id is asked for whatever name comes with it.
     named = ((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
-    asked = dict.fromkeys((topic_id, name if topic_id == ZERO_UUID else None) for topic_id, name in named)
-    for topic_id, name in asked:
+    topics = dict.fromkeys((topic_id, name if topic_id == ZERO_UUID else None) for topic_id, name in named)
+    for topic_id, name in topics:
         yield
         if topic_id != ZERO_UUID or name is None:
             answers.append(_by_id(image, topic_id, context))
@@ -154,8 +154,8 @@ def _describe_partition(
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     leader = partition.leader
     if not has_listener(image, leader, listener_name):
-        known = leader in image.brokers and version >= FIRST_LISTENER_NOT_FOUND
-        error = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+        leader_registered = leader in image.brokers and version >= FIRST_LISTENER_NOT_FOUND
+        error = ErrorCode.LISTENER_NOT_FOUND if leader_registered else ErrorCode.LEADER_NOT_AVAILABLE
         leader = -1
     return _Partition(
         error_code=error,

@@ -53,22 +53,22 @@ async def offset_commit(
     expire_ms = (
         BY_BROKER if request.retention_time_ms == BY_BROKER else min(now_ms + request.retention_time_ms, FOR_EVER)
     )
-    for asked in request.topics:
-        answer = _Topic(topic_id=bytes(asked.topic_id), name=asked.name)
+    for topic_request in request.topics:
+        answer = _Topic(topic_id=bytes(topic_request.topic_id), name=topic_request.name)
         response.topics.append(answer)
-        topic, error = _topic(services, context, asked)
+        topic, error = _topic(services, context, topic_request)
         await time_slice.step()
-        for one in asked.partitions:
+        for partition in topic_request.partitions:
             await time_slice.step()
-            row = _Topic.Partitions(partition_index=one.partition_index, error_code=error)
+            row = _Topic.Partitions(partition_index=partition.partition_index, error_code=error)
             answer.partitions.append(row)
             if topic is None:
                 continue
-            if one.partition_index not in topic.partitions:
+            if partition.partition_index not in topic.partitions:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            key = TopicPartition(topic.name, one.partition_index)
-            offsets[key] = _committed(one, topic, now_ms, expire_ms)
+            key = TopicPartition(topic.name, partition.partition_index)
+            offsets[key] = _committed(partition, topic, now_ms, expire_ms)
             rows.append((key, row))
     if not rows:
         return response
@@ -92,21 +92,21 @@ async def offset_commit(
 
 
 def _topic(
-    services: OffsetCommitServices, context: RequestContext, asked: m.OffsetCommitRequest.Topics
+    services: OffsetCommitServices, context: RequestContext, topic_request: m.OffsetCommitRequest.Topics
 ) -> tuple[TopicImage | None, ErrorCode]:
     image = services.metadata.image
     if context.api_version >= FIRST_BY_ID:
-        found = image.topics.get(bytes(asked.topic_id))
-        return found, ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_ID
-    found = image.topic(asked.name)
-    return found, ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = image.topics.get(bytes(topic_request.topic_id))
+        return topic, ErrorCode.NONE if topic is not None else ErrorCode.UNKNOWN_TOPIC_ID
+    topic = image.topic(topic_request.name)
+    return topic, ErrorCode.NONE if topic is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _committed(one: _Request, topic: TopicImage, now_ms: int, expire_ms: int) -> CommittedOffset:
+def _committed(partition: _Request, topic: TopicImage, now_ms: int, expire_ms: int) -> CommittedOffset:
     return CommittedOffset(
-        one.committed_offset,
-        one.committed_leader_epoch,
-        one.committed_metadata or "",
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
         now_ms,
         expire_ms,
         topic.id,

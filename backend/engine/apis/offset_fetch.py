@@ -76,11 +76,11 @@ def _single(
         offsets, error = {}, refused.code
         if context.api_version >= FIRST_TOP_LEVEL_ERROR:
             return m.OffsetFetchResponse(error_code=error)
-    asked = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
+    topics = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
     ids = services.metadata.image.topic_ids
     response = m.OffsetFetchResponse()
     room = ResponseBudget()
-    for name, each in _all(offsets) if request.topics is None else asked:
+    for name, each in _all(offsets) if request.topics is None else topics:
         answer = _Topic(name=name)
         response.topics.append(answer)
         for at in each:
@@ -95,30 +95,30 @@ def _single(
 
 
 def _all(offsets: Offsets) -> list[tuple[str, list[int]]]:
-    found: dict[str, list[int]] = {}
+    indexes_by_topic: dict[str, list[int]] = {}
     for partition in sorted(offsets):
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return list(found.items())
+        indexes_by_topic.setdefault(partition.topic, []).append(partition.partition)
+    return list(indexes_by_topic.items())
 
 
 def _found(offsets: Offsets, topic: str, index: int, ids: Mapping[str, bytes]) -> CommittedOffset | None:
-    found = offsets.get(TopicPartition(topic, index))
+    committed = offsets.get(TopicPartition(topic, index))
     # An offset that was committed for a deleted topic of the same name says nothing about this one.
-    if found is not None and found.topic_id not in (ZERO_UUID, ids.get(topic, found.topic_id)):
+    if committed is not None and committed.topic_id not in (ZERO_UUID, ids.get(topic, committed.topic_id)):
         return None
-    return found
+    return committed
 
 
-def _row(kind: type[_PartitionRow], found: CommittedOffset | None, index: int, error: ErrorCode) -> _PartitionRow:
-    if found is None:
+def _row(kind: type[_PartitionRow], committed: CommittedOffset | None, index: int, error: ErrorCode) -> _PartitionRow:
+    if committed is None:
         return kind(
             partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="", error_code=error
         )
     return kind(
         partition_index=index,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
     )
 
 
@@ -133,20 +133,22 @@ def _unstable(kind: type[_PartitionRow], index: int) -> _PartitionRow:
 def _group(
     services: OffsetFetchServices,
     context: RequestContext,
-    asked: m.OffsetFetchRequest.Groups,
+    group_request: m.OffsetFetchRequest.Groups,
     stable: bool,
     room: ResponseBudget,
 ) -> Steps[_Group]:
     unstable: Collection[TopicPartition] = ()
     try:
-        offsets = services.group_coordinator.offsets.of(asked.group_id, asked.member_id, asked.member_epoch)
+        offsets = services.group_coordinator.offsets.of(
+            group_request.group_id, group_request.member_id, group_request.member_epoch
+        )
         if stable:
-            unstable = services.group_coordinator.offsets.unstable_partitions(asked.group_id)
+            unstable = services.group_coordinator.offsets.unstable_partitions(group_request.group_id)
     except KafkaError as refused:
-        return _Group(group_id=asked.group_id, error_code=refused.code)
+        return _Group(group_id=group_request.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID
-    answer = _Group(group_id=asked.group_id)
-    for topic_id, name, indexes in _wanted(services, asked, offsets, by_id):
+    answer = _Group(group_id=group_request.group_id)
+    for topic_id, name, indexes in _wanted(services, group_request, offsets, by_id):
         error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         rows = []
         for at in indexes:
@@ -163,18 +165,21 @@ def _group(
 
 
 def _wanted(
-    services: OffsetFetchServices, asked: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
+    services: OffsetFetchServices, group_request: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
 ) -> list[tuple[bytes, str | None, list[int]]]:
     """(topic id, name, partitions); no name for an id that there is not."""
     image = services.metadata.image
-    if asked.topics is None:
+    if group_request.topics is None:
         # A topic that is gone has no id to answer with.
         everything = [(name, at) for name, at in _all(offsets) if not by_id or name in image.topic_ids]
         return [(image.topic_ids.get(name, ZERO_UUID), name, at) for name, at in everything]
     if not by_id:
-        return [(ZERO_UUID, topic.name, topic.partition_indexes) for topic in asked.topics]
-    topics = [(bytes(topic.topic_id), topic.partition_indexes) for topic in asked.topics]
-    return [(topic_id, found.name if (found := image.topics.get(topic_id)) else None, at) for topic_id, at in topics]
+        return [(ZERO_UUID, topic.name, topic.partition_indexes) for topic in group_request.topics]
+    topics = [(bytes(topic.topic_id), topic.partition_indexes) for topic in group_request.topics]
+    return [
+        (topic_id, topic_image.name if (topic_image := image.topics.get(topic_id)) else None, at)
+        for topic_id, at in topics
+    ]
 
 
 def on_error(request: m.OffsetFetchRequest, version: int, code: int, message: str) -> m.OffsetFetchResponse:

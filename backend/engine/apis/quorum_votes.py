@@ -42,10 +42,10 @@ def _asked(services: QuorumVotesServices, request: Any) -> tuple[Controller, Any
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
-    asked = request.topics[0].partitions[0]
-    if request.topics[0].topic_name != TOPIC or asked.partition_index != 0:
+    requested = request.topics[0].partitions[0]
+    if request.topics[0].topic_name != TOPIC or requested.partition_index != 0:
         return ErrorCode.INVALID_REQUEST
-    return controller, asked
+    return controller, requested
 
 
 async def _stepped(raft: RaftNode, change: Callable[[RaftState, Now], tuple[RaftState, ErrorCode]]) -> ErrorCode:
@@ -72,27 +72,27 @@ def _answer(response: type[R], controller: Controller, context: RequestContext, 
     if context.api_version >= 1 and raft.leader_id >= 0:
         host, port = controller.leader_address(context.listener_name)
         made.node_endpoints = [kind.NodeEndpoints(node_id=raft.leader_id, host=host, port=port)]  # type: ignore[attr-defined]  # as above
-    found: R = made
-    return found
+    typed: R = made
+    return typed
 
 
 async def vote(services: QuorumVotesServices, context: RequestContext, request: m.VoteRequest) -> m.VoteResponse:
     """Whether this node votes for the candidate; the promise is on its disk before the answer goes out."""
-    found = _asked(services, request)
-    if isinstance(found, ErrorCode):
-        return m.VoteResponse(error_code=found)
-    controller, asked = found
-    raft, wanted = controller.raft, request.voter_id
-    if context.api_version >= 1 and wanted not in (-1, services.node_id):
+    target = _asked(services, request)
+    if isinstance(target, ErrorCode):
+        return m.VoteResponse(error_code=target)
+    controller, requested = target
+    raft, voter_id = controller.raft, request.voter_id
+    if context.api_version >= 1 and voter_id not in (-1, services.node_id):
         return _answer(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
-    if min(asked.last_offset, asked.last_offset_epoch, asked.replica_epoch) < 0:
+    if min(requested.last_offset, requested.last_offset_epoch, requested.replica_epoch) < 0:
         return m.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
     question = ReceivedVote(
-        asked.replica_id,
-        asked.replica_epoch,
-        LogEnd(asked.last_offset_epoch, asked.last_offset),
-        context.api_version >= 2 and asked.pre_vote,
-        bytes(asked.voter_directory_id) if context.api_version >= 1 else NO_DIRECTORY,
+        requested.replica_id,
+        requested.replica_epoch,
+        LogEnd(requested.last_offset_epoch, requested.last_offset),
+        context.api_version >= 2 and requested.pre_vote,
+        bytes(requested.voter_directory_id) if context.api_version >= 1 else NO_DIRECTORY,
     )
     granted: list[bool] = []
 
@@ -109,14 +109,15 @@ async def begin(
     services: QuorumVotesServices, context: RequestContext, request: m.BeginQuorumEpochRequest
 ) -> m.BeginQuorumEpochResponse:
     """A leader introduces itself."""
-    found = _asked(services, request)
-    if isinstance(found, ErrorCode):
-        return m.BeginQuorumEpochResponse(error_code=found)
-    controller, asked = found
+    target = _asked(services, request)
+    if isinstance(target, ErrorCode):
+        return m.BeginQuorumEpochResponse(error_code=target)
+    controller, requested = target
     if context.api_version >= 1 and request.voter_id not in (-1, services.node_id):
         return _answer(m.BeginQuorumEpochResponse, controller, context, ErrorCode.INVALID_VOTER_KEY)
     code = await _stepped(
-        controller.raft, lambda state, now: q.handle_begin_quorum_epoch(state, asked.leader_id, asked.leader_epoch, now)
+        controller.raft,
+        lambda state, now: q.handle_begin_quorum_epoch(state, requested.leader_id, requested.leader_epoch, now),
     )
     return _answer(m.BeginQuorumEpochResponse, controller, context, code)
 
@@ -125,18 +126,20 @@ async def end(
     services: QuorumVotesServices, context: RequestContext, request: m.EndQuorumEpochRequest
 ) -> m.EndQuorumEpochResponse:
     """A leader has resigned."""
-    found = _asked(services, request)
-    if isinstance(found, ErrorCode):
-        return m.EndQuorumEpochResponse(error_code=found)
-    controller, asked = found
+    target = _asked(services, request)
+    if isinstance(target, ErrorCode):
+        return m.EndQuorumEpochResponse(error_code=target)
+    controller, requested = target
     preferred = (
-        tuple(one.candidate_id for one in asked.preferred_candidates)
+        tuple(candidate.candidate_id for candidate in requested.preferred_candidates)
         if context.api_version >= 1
-        else tuple(asked.preferred_successors)
+        else tuple(requested.preferred_successors)
     )
     code = await _stepped(
         controller.raft,
-        lambda state, now: q.handle_end_quorum_epoch(state, asked.leader_id, asked.leader_epoch, preferred, now),
+        lambda state, now: q.handle_end_quorum_epoch(
+            state, requested.leader_id, requested.leader_epoch, preferred, now
+        ),
     )
     return _answer(m.EndQuorumEpochResponse, controller, context, code)
 

@@ -95,16 +95,16 @@ def _no_voter(what: str, voter_id: int, directory_id: bytes) -> KafkaError | Non
     return KafkaError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
 
 
-def _no_endpoint(wanted: str, told: Iterable[m.AddRaftVoterRequest.Listeners]) -> KafkaError | None:
+def _no_endpoint(listener_name: str, listeners: Iterable[m.AddRaftVoterRequest.Listeners]) -> KafkaError | None:
     """A voter must be reachable where the others look for voters: at the first of the controllers' listeners."""
-    endpoints = {one.name.upper(): f"{one.host}/<unresolved>:{one.port}" for one in told}
-    if wanted in endpoints:
+    endpoints = {listener.name.upper(): f"{listener.host}/<unresolved>:{listener.port}" for listener in listeners}
+    if listener_name in endpoints:
         return None
     shown = ", ".join(f"ListenerName({name})={address}" for name, address in endpoints.items())
     return KafkaError(
         ErrorCode.INVALID_REQUEST,
         f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}})) for the default listener"
-        f" ListenerName({wanted})",
+        f" ListenerName({listener_name})",
     )
 
 

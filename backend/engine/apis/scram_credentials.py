@@ -42,9 +42,11 @@ def describe(
 ) -> Steps[m.DescribeUserScramCredentialsResponse]:
     """Mechanisms and iterations of the users asked for, or of all."""
     image = image_of(services, context)
-    asked = Counter(one.name for one in request.users or ()) or Counter({user for _, user in image.scram})
+    user_counts = Counter(user_name.name for user_name in request.users or ()) or Counter(
+        {user for _, user in image.scram}
+    )
     response = m.DescribeUserScramCredentialsResponse()
-    for user, times in asked.items():
+    for user, times in user_counts.items():
         response.results.append(_described(image, user, times))
         yield
     return response
@@ -58,18 +60,18 @@ def _described(image: MetadataImage, user: str, times: int) -> m.DescribeUserScr
             error_code=ErrorCode.DUPLICATE_RESOURCE,
             error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
         )
-    found = [
-        result.CredentialInfos(mechanism=mechanism, iterations=known.iterations)
+    infos = [
+        result.CredentialInfos(mechanism=mechanism, iterations=stored.iterations)
         for mechanism in MECHANISM_TYPES.values()
-        if (known := image.scram.get((mechanism, user))) is not None
+        if (stored := image.scram.get((mechanism, user))) is not None
     ]
-    if not found:
+    if not infos:
         return result(
             user=user,
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
             error_message=f"Attempt to describe a user credential that does not exist: {user}",
         )
-    return result(user=user, credential_infos=found)
+    return result(user=user, credential_infos=infos)
 
 
 def describe_on_error(
@@ -84,10 +86,10 @@ async def alter_on_broker(
 ) -> m.AlterUserScramCredentialsResponse:
     """The controller's answer, once this broker lets the users in (or out)."""
     before = services.metadata.image.scram
-    told = await forward(services, context, request, m.AlterUserScramCredentialsResponse)
-    changed = {one.user for one in told.results if not one.error_code}
-    there = {(one.mechanism, one.name) for one in request.upsertions if one.name in changed}
-    gone = {(one.mechanism, one.name) for one in request.deletions if one.name in changed}
+    response = await forward(services, context, request, m.AlterUserScramCredentialsResponse)
+    changed = {change.user for change in response.results if not change.error_code}
+    there = {(change.mechanism, change.name) for change in request.upsertions if change.name in changed}
+    gone = {(change.mechanism, change.name) for change in request.deletions if change.name in changed}
     await caught_up(
         services,
         lambda image: (
@@ -95,7 +97,7 @@ async def alter_on_broker(
             and all(key not in image.scram for key in gone)
         ),
     )
-    return told
+    return response
 
 
 async def alter_on_controller(
@@ -111,7 +113,9 @@ def alter_on_error(
 ) -> m.AlterUserScramCredentialsResponse:
     """Every user with the error."""
     response = m.AlterUserScramCredentialsResponse
-    users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
+    users = dict.fromkeys(
+        [*(change.name for change in request.deletions), *(change.name for change in request.upsertions)]
+    )
     return response(results=[response.Results(user=user, error_code=code, error_message=message) for user in users])
 
 

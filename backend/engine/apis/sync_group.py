@@ -41,7 +41,7 @@ def sync_group(
             generation=request.generation_id,
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+            assignments={assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments},
         )
     except KafkaError as error:
         return _response(SyncResult(_told(error.code)))

@@ -69,15 +69,17 @@ async def add_partitions_to_txn(
         answers: list[_Answer] = []
         time_slice = services.time_slicer.time_slice()
         for some in in_parts(request.transactions, TRANSACTIONS_AT_A_TIME):
-            answers += await tasks.gather(_add_or_verify(services, one) for one in some)
+            answers += await tasks.gather(_add_or_verify(services, transaction) for transaction in some)
             await time_slice.step()
         return m.AddPartitionsToTxnResponse(results_by_transaction=answers)
-    asked = [TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+    partitions = [
+        TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions
+    ]
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    codes = _unknown(services, asked)
+    codes = _unknown(services, partitions)
     if not codes:
         transactional_id = request.v3_and_below_transactional_id
-        codes = await _add(services, transactional_id, producer, asked, OLD_VERSION, context.api_version)
+        codes = await _add(services, transactional_id, producer, partitions, OLD_VERSION, context.api_version)
     results = [
         _OldAnswer(
             name=topic.name,
@@ -93,27 +95,27 @@ async def add_partitions_to_txn(
     return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _add_or_verify(services: TransactionsServices, asked: _Asked) -> _Answer:
+async def _add_or_verify(services: TransactionsServices, transaction: _Asked) -> _Answer:
     time_slice = services.time_slicer.time_slice()
     partitions: list[TopicPartition] = []
-    for topic in asked.topics:
+    for topic in transaction.topics:
         for some in in_parts(topic.partitions, INDEXES_PER_STEP):
             partitions += [TopicPartition(topic.name, index) for index in some]
             await time_slice.step()
     partitions = list(dict.fromkeys(partitions))
-    producer = Producer(asked.producer_id, asked.producer_epoch)
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
     codes = _unknown(services, partitions)
-    if not codes and asked.verify_only:
-        codes = _verify(services, asked.transactional_id, producer, partitions)
+    if not codes and transaction.verify_only:
+        codes = _verify(services, transaction.transactional_id, producer, partitions)
     elif not codes:
-        codes = await _add(services, asked.transactional_id, producer, partitions, BUMPING_VERSION, FIRST_BATCHED)
-    answer = _Answer(transactional_id=asked.transactional_id)
+        codes = await _add(services, transaction.transactional_id, producer, partitions, BUMPING_VERSION, FIRST_BATCHED)
+    answer = _Answer(transactional_id=transaction.transactional_id)
     row = _Answer.TopicResults.ResultsByPartition
-    for topic in asked.topics:
-        told = _Answer.TopicResults(name=topic.name)
-        answer.topic_results.append(told)
+    for topic in transaction.topics:
+        topic_result = _Answer.TopicResults(name=topic.name)
+        answer.topic_results.append(topic_result)
         for some in in_parts(topic.partitions, INDEXES_PER_STEP):
-            told.results_by_partition += [
+            topic_result.results_by_partition += [
                 row(partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)])
                 for index in some
             ]
@@ -124,11 +126,11 @@ async def _add_or_verify(services: TransactionsServices, asked: _Asked) -> _Answ
 def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -> ErrorCodes:
     """All or nothing: when some do not exist the others are not attempted. Empty when all exist."""
     image = services.metadata.image
-    missing = {one for one in partitions if image.partition(one.topic, one.partition) is None}
+    missing = {partition for partition in partitions if image.partition(partition.topic, partition.partition) is None}
     if not missing:
         return {}
     unknown, skipped = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return {one: unknown if one in missing else skipped for one in partitions}
+    return {partition: unknown if partition in missing else skipped for partition in partitions}
 
 
 def _verify(
@@ -181,12 +183,12 @@ async def add_offsets_to_txn(
 
 async def _offsets_topic(services: TransactionsServices) -> TopicImage | None:
     """Made if it is not there: a producer looks for the group's coordinator, which makes it too, only after this."""
-    found = services.metadata.image.topic(OFFSETS_TOPIC)
-    if found is None:
+    topic = services.metadata.image.topic(OFFSETS_TOPIC)
+    if topic is None:
         create_in_background(services, [OFFSETS_TOPIC])
         await caught_up(services, lambda image: image.topic(OFFSETS_TOPIC) is not None)
-        found = services.metadata.image.topic(OFFSETS_TOPIC)
-    return found
+        topic = services.metadata.image.topic(OFFSETS_TOPIC)
+    return topic
 
 
 async def end_txn(

@@ -63,19 +63,21 @@ def _describe(services: TransactionsAdminServices, transactional_id: str) -> _De
     if not transactional_id:
         return _Described(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
     try:
-        found = services.transaction_coordinator.describe(transactional_id)
+        transaction = services.transaction_coordinator.describe(transactional_id)
     except KafkaError as refused:
         return _Described(transactional_id=transactional_id, error_code=refused.code)
-    if found is None:
+    if transaction is None:
         return _Described(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     return _Described(
         transactional_id=transactional_id,
-        transaction_state=found.state.text,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.started_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.epoch,
-        topics=[_Described.Topics(topic=name, partitions=indexes) for name, indexes in by_topic(found.partitions)],
+        transaction_state=transaction.state.text,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[
+            _Described.Topics(topic=name, partitions=indexes) for name, indexes in by_topic(transaction.partitions)
+        ],
     )
 
 
@@ -93,36 +95,40 @@ async def list_transactions(
         frozenset(request.producer_id_filters), frozenset(request.state_filters), request.duration_filter, now_ms
     )
     time_slice = services.time_slicer.time_slice()
-    wanted = []
-    for one in everything:
-        if filters.pass_(one):
-            wanted.append(one)
+    selected = []
+    for transaction in everything:
+        if filters.pass_(transaction):
+            selected.append(transaction)
         await time_slice.step()
     if request.transactional_id_pattern:
         try:
-            wanted = await _named(wanted, request.transactional_id_pattern)
+            selected = await _named(selected, request.transactional_id_pattern)
         except RegexError:
             return m.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     listed = [
-        _Listed(transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.text)
-        for one in wanted
+        _Listed(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.text,
+        )
+        for transaction in selected
     ]
     return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 
 async def _named(transactions: list[Transaction], pattern: str) -> list[Transaction]:
     """The transactions whose whole id matches. Raises RegexError."""
-    alphabet = LEGAL.union(*(one.transactional_id for one in transactions))
+    alphabet = LEGAL.union(*(transaction.transactional_id for transaction in transactions))
     if len(alphabet) > ALPHABET_MAX:
         raise RegexError(f"the ids are made of more than {ALPHABET_MAX} characters")
     regex = TopicRegex(pattern, alphabet)
-    found = []
-    for count, one in enumerate(transactions, 1):
-        if regex.matches(one.transactional_id):
-            found.append(one)
+    matching = []
+    for count, transaction in enumerate(transactions, 1):
+        if regex.matches(transaction.transactional_id):
+            matching.append(transaction)
         if count % MATCHES_PER_TURN == 0:
             await tasks.sleep_ms(0)
-    return found
+    return matching
 
 
 class _Filters(NamedTuple):
@@ -145,12 +151,12 @@ def describe_producers(
     services: TransactionsAdminServices, context: RequestContext, request: m.DescribeProducersRequest
 ) -> Steps[m.DescribeProducersResponse]:
     """The active producers of partitions led here, each partition once."""
-    asked: dict[str, dict[int, None]] = {}
+    indexes_by_topic: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        indexes_by_topic.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         yield
     response = m.DescribeProducersResponse()
-    for name, indexes in asked.items():
+    for name, indexes in indexes_by_topic.items():
         answer = _Producers(name=name)
         response.topics.append(answer)
         for index in indexes:
@@ -166,7 +172,7 @@ def _producers(services: TransactionsAdminServices, topic: str, index: int) -> _
     except KafkaError as refused:
         return _Producers.Partitions(partition_index=index, error_code=refused.code, error_message=refused.message)
     return _Producers.Partitions(
-        partition_index=index, active_producers=[_active(one) for one in partition.log.producer_state.producers]
+        partition_index=index, active_producers=[_active(entry) for entry in partition.log.producer_state.producers]
     )
 
 

@@ -47,22 +47,22 @@ async def txn_offset_commit(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
-    for asked in request.topics:
-        answer = _Topic(name=asked.name)
+    for topic_request in request.topics:
+        answer = _Topic(name=topic_request.name)
         response.topics.append(answer)
-        topic = services.metadata.image.topic(asked.name)
+        topic = services.metadata.image.topic(topic_request.name)
         await time_slice.step()
-        for one in asked.partitions:
+        for partition in topic_request.partitions:
             await time_slice.step()
-            row = _Topic.Partitions(partition_index=one.partition_index)
+            row = _Topic.Partitions(partition_index=partition.partition_index)
             answer.partitions.append(row)
-            if topic is None or one.partition_index not in topic.partitions:
+            if topic is None or partition.partition_index not in topic.partitions:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            key = TopicPartition(asked.name, one.partition_index)
-            metadata = one.committed_metadata or ""
+            key = TopicPartition(topic_request.name, partition.partition_index)
+            metadata = partition.committed_metadata or ""
             offsets[key] = CommittedOffset(
-                one.committed_offset, one.committed_leader_epoch, metadata, now_ms, topic_id=topic.id
+                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, topic_id=topic.id
             )
             rows.append((key, row))
     codes = await _commit(services, context, request, offsets) if rows else {}

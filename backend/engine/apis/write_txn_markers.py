@@ -50,20 +50,20 @@ async def write_txn_markers(
 ) -> m.WriteTxnMarkersResponse:
     """Answers once the in-sync replicas have the markers: one code for each partition that a producer wrote to."""
     time_slice = services.time_slicer.time_slice()
-    told: dict[int, dict[str, dict[int, int]]] = {}
+    results: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
-        of_producer = told.setdefault(marker.producer_id, {})
-        asked: dict[TopicPartition, None] = {}
+        of_producer = results.setdefault(marker.producer_id, {})
+        partitions: dict[TopicPartition, None] = {}
         for topic in marker.topics:
-            asked.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partition_indexes))
+            partitions.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partition_indexes))
             await time_slice.step()
-        for some in in_parts(asked, MARKERS_AT_A_TIME):
+        for some in in_parts(partitions, MARKERS_AT_A_TIME):
             codes = await tasks.gather([_write(services, marker, partition) for partition in some])
             for partition, code in zip(some, codes, strict=True):
                 of_producer.setdefault(partition.topic, {})[partition.partition] = code
             await time_slice.step()
     markers = []
-    for producer_id, topics in told.items():
+    for producer_id, topics in results.items():
         markers.append(_answer(producer_id, topics))
         await time_slice.step()
     return m.WriteTxnMarkersResponse(markers=markers)

@@ -26,7 +26,7 @@ def is_from_standby(answer: Message) -> bool:
         return True
     # The metadata log's own requests (Fetch, FetchSnapshot, DescribeQuorum) have one partition.
     partitions = getattr(first, "partitions", None) or ()
-    return any(getattr(one, "error_code", 0) in _NOT_LEADER for one in partitions[:1])
+    return any(getattr(row, "error_code", 0) in _NOT_LEADER for row in partitions[:1])
 
 
 class ControllerChannel(Protocol):

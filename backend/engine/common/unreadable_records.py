@@ -40,7 +40,7 @@ class UnreadableRecords:
     @property
     def counts(self) -> dict[str, int]:
         """The number by topic; a batch counts once."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for (topic, _), (count, _) in self._known.copy().items():
-            found[topic] = found.get(topic, 0) + count
-        return found
+            totals[topic] = totals.get(topic, 0) + count
+        return totals

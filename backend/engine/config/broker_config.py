@@ -353,7 +353,7 @@ class BrokerConfig:
                 continue
         if not usable:
             return self
-        current = {one.name: getattr(self, one.name) for one in fields(self)}
+        current = {field.name: getattr(self, field.name) for field in fields(self)}
         return BrokerConfig(**{**current, **usable})
 
     def prefixed(self, prefix: str) -> dict[str, str]:
@@ -390,12 +390,12 @@ def _field_name(name: str) -> str:
 
 def _table() -> dict[str, Setting]:
     table = {}
-    for one in fields(BrokerConfig):
-        if one.name == "originals":
+    for declared in fields(BrokerConfig):
+        if declared.name == "originals":
             continue
-        name = one.name.replace("_", ".")
-        default: Any = one.default
-        table[name] = Setting(name=name, default=default, **one.metadata)
+        name = declared.name.replace("_", ".")
+        default: Any = declared.default
+        table[name] = Setting(name=name, default=default, **declared.metadata)
     return dict(sorted(table.items()))
 
 

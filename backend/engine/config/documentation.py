@@ -22,8 +22,8 @@ def documentation_of(kind: SettingKind, setting: Setting) -> str | None:
 
 @cache
 def _texts() -> dict[tuple[str, str], str]:
-    found = {}
+    texts = {}
     for line in files(__package__).joinpath("documentation.tsv").read_text(encoding="utf-8").splitlines():
         kind, name, text = line.split("\t")
-        found[kind, name] = text
-    return found
+        texts[kind, name] = text
+    return texts

@@ -37,13 +37,13 @@ class LoginModule:
 
 def parse_jaas(setting: str, text: str) -> LoginModule:
     """The module of a setting's text. ConfigError, which shows nothing of the text: it holds passwords."""
-    found = _MODULE.fullmatch(text)
-    if found is None or found[2].lower() not in _FLAGS:
+    match = _MODULE.fullmatch(text)
+    if match is None or match[2].lower() not in _FLAGS:
         raise ConfigError(
             f'{setting} is not of the form MODULE required username="..." password="...";, with one module'
         )
     options = {
         name: re.sub(r"\\(.)", r"\1", quoted) if bare == "" else bare
-        for name, quoted, bare in _OPTIONS.findall(found[3])
+        for name, quoted, bare in _OPTIONS.findall(match[3])
     }
-    return LoginModule(found[1], options)
+    return LoginModule(match[1], options)

@@ -152,22 +152,22 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: str) -> Tls
 def sasl_server_settings(config: BrokerConfig, listener_name: str) -> SaslServerSettings:
     """The mechanisms and users of a SASL listener. ConfigError."""
     prefix = _prefix(listener_name)
-    mechanisms = tuple(one.upper() for one in _value(config, prefix, "sasl.enabled.mechanisms"))
+    mechanisms = tuple(mechanism.upper() for mechanism in _value(config, prefix, "sasl.enabled.mechanisms"))
     if not mechanisms:
         raise ConfigError(f"Listener {listener_name} has no mechanism; set sasl.enabled.mechanisms")
-    for one in mechanisms:
-        _check_mechanism("sasl.enabled.mechanisms", listener_name, one)
+    for mechanism in mechanisms:
+        _check_mechanism("sasl.enabled.mechanisms", listener_name, mechanism)
     users = _module(config, listener_name, PLAIN).users if PLAIN in mechanisms else {}
     return SaslServerSettings(
-        mechanisms, users, {one: max(0, _max_reauth_ms(config, prefix, one)) for one in mechanisms}
+        mechanisms, users, {mechanism: max(0, _max_reauth_ms(config, prefix, mechanism)) for mechanism in mechanisms}
     )
 
 
 def _max_reauth_ms(config: BrokerConfig, prefix: str, mechanism: str) -> int:
     name = "connections.max.reauth.ms"
     of_mechanism = f"{prefix}{mechanism.lower()}."
-    found: int = _value(config, of_mechanism if of_mechanism + name in config.originals else prefix, name)
-    return found
+    limit_ms: int = _value(config, of_mechanism if of_mechanism + name in config.originals else prefix, name)
+    return limit_ms
 
 
 def _check_mechanism(setting: str, listener_name: str, mechanism: str) -> None:

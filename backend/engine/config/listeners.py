@@ -36,23 +36,25 @@ class ListenerAddress:
 def parse_listeners(setting: str, texts: tuple[str, ...], protocols: str) -> tuple[ListenerAddress, ...]:
     """The listeners of a setting such as ``listeners``. Raises ConfigError."""
     by_name = _protocols(protocols)
-    found = []
+    addresses = []
     for text in texts:
         name, separator, address = text.partition("://")
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.isdigit() or int(port) > 65_535:
             raise ConfigError(f"{setting} holds {text!r}, which is not of the form NAME://host:port")
         # A controller's listener needs no entry: Kafka maps it to PLAINTEXT when nothing else is said.
-        found.append(ListenerAddress(name.upper(), host.strip("[]"), int(port), by_name.get(name.upper(), "PLAINTEXT")))
-    names = [listener.name for listener in found]
+        addresses.append(
+            ListenerAddress(name.upper(), host.strip("[]"), int(port), by_name.get(name.upper(), "PLAINTEXT"))
+        )
+    names = [listener.name for listener in addresses]
     if len(set(names)) < len(names):
         raise ConfigError(f"{setting} names a listener twice: {', '.join(texts)}")
-    return tuple(found)
+    return tuple(addresses)
 
 
 def _protocols(text: str) -> dict[str, str]:
     """listener.security.protocol.map: listener name → protocol. ConfigError."""
-    found = {}
+    protocols = {}
     for pair in text.replace(" ", "").split(","):
         name, colon, protocol = pair.partition(":")
         if not colon:
@@ -62,8 +64,8 @@ def _protocols(text: str) -> dict[str, str]:
                 f"listener.security.protocol.map gives {name} the protocol {protocol!r}; choose from"
                 f" {', '.join(SECURITY_PROTOCOL_IDS)}"
             )
-        found[name.upper()] = protocol.upper()
-    return found
+        protocols[name.upper()] = protocol.upper()
+    return protocols
 
 
 def security_protocol(config: BrokerConfig, listener_name: str) -> str:
@@ -107,7 +109,7 @@ def inter_broker_listener_name(config: BrokerConfig) -> str:
 
 def controller_addresses(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
     """(host, port) of every controller the settings name. Raises ConfigError."""
-    found = []
+    addresses = []
     for setting, texts in (
         ("controller.quorum.voters", config.controller_quorum_voters),
         ("controller.quorum.bootstrap.servers", config.controller_quorum_bootstrap_servers),
@@ -116,22 +118,22 @@ def controller_addresses(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
             host, colon, port = text.rpartition("@")[2].rpartition(":")
             if not colon or not port.isdigit():
                 raise ConfigError(f"{setting} holds {text!r}, which does not end in host:port")
-            found.append((host.strip("[]"), int(port)))
-    return tuple(dict.fromkeys(found))
+            addresses.append((host.strip("[]"), int(port)))
+    return tuple(dict.fromkeys(addresses))
 
 
 def voter_addresses(config: BrokerConfig) -> dict[int, tuple[str, int]]:
     """Node id → (host, port) of the metadata quorum's voters. Raises ConfigError."""
-    found: dict[int, tuple[str, int]] = {}
+    addresses: dict[int, tuple[str, int]] = {}
     for text in config.controller_quorum_voters:
         node, at, address = text.partition("@")
         host, colon, port = address.rpartition(":")
         if not at or not node.strip().isdigit() or not colon or not port.isdigit():
             raise ConfigError(f"controller.quorum.voters holds {text!r}, which is not of the form id@host:port")
-        if int(node) in found:
+        if int(node) in addresses:
             raise ConfigError(f"controller.quorum.voters names node {int(node)} twice; give every node its own id")
-        found[int(node)] = (host.strip("[]"), int(port))
-    return found
+        addresses[int(node)] = (host.strip("[]"), int(port))
+    return addresses
 
 
 def _check_voters(config: BrokerConfig) -> None:
@@ -204,9 +206,11 @@ def _check_broker(config: BrokerConfig) -> None:
     names = [listener.name for listener in broker_listeners(config)]
     if not names:
         raise ConfigError("A node with the broker role needs a listener beside those of controller.listener.names")
-    wanted = inter_broker_listener_name(config)
-    if wanted not in names:
-        raise ConfigError(f"inter.broker.listener.name is {wanted}, which is none of the listeners {', '.join(names)}")
+    listener_name = inter_broker_listener_name(config)
+    if listener_name not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name is {listener_name}, which is none of the listeners {', '.join(names)}"
+        )
 
 
 def _check_exposure(config: BrokerConfig, listener: ListenerAddress) -> None:
@@ -220,8 +224,8 @@ def _check_exposure(config: BrokerConfig, listener: ListenerAddress) -> None:
     advertised = parse_listeners(
         "advertised.listeners", config.advertised_listeners or (), config.listener_security_protocol_map
     )
-    told = next((one.host for one in advertised if one.name == listener.name), listener.host)
-    if told in _EVERYWHERE and listener.name not in controller_listener_names(config):
+    advertised_host = next((address.host for address in advertised if address.name == listener.name), listener.host)
+    if advertised_host in _EVERYWHERE and listener.name not in controller_listener_names(config):
         raise ConfigError(
             f"Listener {listener.text} listens everywhere, which no client can connect to; name its address in"
             " advertised.listeners"

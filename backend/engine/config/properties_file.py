@@ -12,7 +12,7 @@ _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 def parse_properties(text: str) -> dict[str, str]:
     """Name → value; a later line wins."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     pending = ""
     for raw in text.splitlines():
         line = pending + raw.strip()
@@ -23,12 +23,12 @@ def parse_properties(text: str) -> dict[str, str]:
             pending = line[:-1]
             continue
         cut = min((position for position in (line.find("="), line.find(":")) if position >= 0), default=len(line))
-        found[line[:cut].strip()] = _ESCAPED.sub(_unescaped, line[cut + 1 :].strip())
-    return found
+        properties[line[:cut].strip()] = _ESCAPED.sub(_unescaped, line[cut + 1 :].strip())
+    return properties
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return _LETTERS.get(found[1], found[1])
+def _unescaped(match: re.Match[str]) -> str:
+    return _LETTERS.get(match[1], match[1])
 
 
 def format_properties(values: Mapping[str, str]) -> str:

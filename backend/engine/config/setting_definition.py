@@ -165,11 +165,11 @@ def resolve_topic(
         shown += places
     behind: list[ConfigSynonym] = []
     for position, (name, factor) in enumerate(setting.synonyms):
-        for found in _broker_places(broker_settings[name], name, broker, cluster, static):
-            behind.append(found)
+        for broker_place in _broker_places(broker_settings[name], name, broker, cluster, static):
+            behind.append(broker_place)
             # The default of the first synonym counts only; a later one counts once somebody has set it.
-            if found.source is not ConfigSource.DEFAULT_CONFIG or position == 0:
-                places.append(ConfigSynonym(name, _scaled(found.value, factor), found.source))
+            if broker_place.source is not ConfigSource.DEFAULT_CONFIG or position == 0:
+                places.append(ConfigSynonym(name, _scaled(broker_place.value, factor), broker_place.source))
     places.sort(key=lambda place: place.source is ConfigSource.DEFAULT_CONFIG)
     behind.sort(key=lambda place: place.source)
     # Kafka shows them from the first one under the main name on (ConfigHelper.configSynonyms), as they were written.

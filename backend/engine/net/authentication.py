@@ -250,10 +250,10 @@ class _Plain:
             raise _Refused("no name", "Authentication failed: username not specified")
         if not password:
             raise _Refused("no password", "Authentication failed: password not specified")
-        known = self._users.get(name.decode(errors="replace"))
+        stored = self._users.get(name.decode(errors="replace"))
         # An unknown name takes as long as a wrong password.
-        equal = hmac.compare_digest((known or "").encode(), password)
-        if known is None or not equal:
+        equal = hmac.compare_digest((stored or "").encode(), password)
+        if stored is None or not equal:
             raise _Refused("wrong name or password", "Authentication failed: Invalid username or password")
         if authorization_id not in (b"", name):
             raise _Refused("another authorization id", _OTHER_IDENTITY)
@@ -278,13 +278,13 @@ class _Scram:
     def evaluate(self, token: bytes) -> bytes:
         if self._exchange is None:
             first = ClientFirst.parse(token)
-            known = self._credentials(self._mechanism, first.username)
-            if known is None:
+            stored = self._credentials(self._mechanism, first.username)
+            if stored is None:
                 raise _Refused("no such user")
             if first.authorization_id not in ("", first.username):
                 raise _Refused("another authorization id", _OTHER_IDENTITY)
             self._name = first.username
-            self._exchange = ScramServer(self._mechanism, first, known, self._nonce)
+            self._exchange = ScramServer(self._mechanism, first, stored, self._nonce)
             return self._exchange.first_message
         last = self._exchange.finish(token)
         self.user = self._name

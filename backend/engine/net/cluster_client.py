@@ -50,11 +50,11 @@ class ClusterClient:
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} has no listener {self._listener_name}"
             )
-        found = self._peers.get(broker_id)
-        if found is not None and (found.host, found.port) == (endpoint.host, endpoint.port):
-            return found
-        if found is not None:
-            found.close()
+        client = self._peers.get(broker_id)
+        if client is not None and (client.host, client.port) == (endpoint.host, endpoint.port):
+            return client
+        if client is not None:
+            client.close()
         made = PeerClient(self._ports, endpoint.host, endpoint.port, client_id=self._client_id, security=self._security)
         self._peers[broker_id] = made
         return made

@@ -94,7 +94,7 @@ class EventPublisher:
             _log.info("Broker %d stops with %d events unpublished", self._broker_id, len(self._queue))
 
     async def _create_topic(self) -> None:
-        told = ""
+        last_error = ""
         while True:
             try:
                 await ensure_topic(
@@ -109,9 +109,9 @@ class EventPublisher:
             except KafkaError as error:
                 # Expected while the other brokers of a new cluster have not registered yet, and for ever where there
                 # are fewer than it has replicas: logged once.
-                if error.message != told:
-                    told = error.message
-                    _log.info("Broker %d cannot create %s yet: %s", self._broker_id, EVENTS_TOPIC, told)
+                if error.message != last_error:
+                    last_error = error.message
+                    _log.info("Broker %d cannot create %s yet: %s", self._broker_id, EVENTS_TOPIC, last_error)
                 await tasks.sleep_ms(RETRY_MS)
 
     async def _publish_batch(self) -> None:

@@ -49,9 +49,9 @@ async def ensure_topic(
     answer = cast(
         m.CreateTopicsResponse, await channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=timeout_ms + 1000)
     )
-    told = answer.topics[0]
-    if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        raise KafkaError(error_code(told.error_code), f"Creating topic {name} was refused: {told.error_message}")
+    result = answer.topics[0]
+    if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        raise KafkaError(error_code(result.error_code), f"Creating topic {name} was refused: {result.error_message}")
     if not await metadata.wait_for(lambda image: image.topic(name) is not None, timeout_ms):
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Topic {name} did not appear in this broker's metadata")
     created = metadata.image.topic(name)

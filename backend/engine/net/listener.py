@@ -218,9 +218,9 @@ class Listener:
             connection.resume_reading()
         excess = self._slots.total - limits.total
         if excess > 0 and self.address.name != self._slots.protected:
-            oldest = heapq.nsmallest(excess, self._connections.values(), key=lambda one: one.last_active_ms)
-            for one in oldest:
-                one.close()
+            oldest = heapq.nsmallest(excess, self._connections.values(), key=lambda accepted: accepted.last_active_ms)
+            for accepted in oldest:
+                accepted.close()
 
     def _too_soon_ms(self, services: Services, connection: Connection) -> int:
         """Above 0: its address has made its connections for now; this one is closed after that time (KIP-612)."""

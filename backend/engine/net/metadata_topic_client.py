@@ -85,19 +85,22 @@ class MetadataTopicClient:
 
     async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
         by_leader: dict[int, list[int]] = {}
-        for one in partitions:
+        for partition in partitions:
             try:
-                by_leader.setdefault(self._produce_client.leader(METADATA_TOPIC, one), []).append(one)
+                by_leader.setdefault(self._produce_client.leader(METADATA_TOPIC, partition), []).append(partition)
             except KafkaError as error:
-                _log.debug("Offsets of %s-%d are not known: %s", METADATA_TOPIC, one, error)
+                _log.debug("Offsets of %s-%d are not known: %s", METADATA_TOPIC, partition, error)
         # The high watermark is asked for after the log start, so that a range is never empty by mistake.
         starts = await self._listed(by_leader, EARLIEST)
         ends = await self._listed(by_leader, LATEST)
-        return {one: OffsetRange(starts[one], max(starts[one], ends[one])) for one in starts.keys() & ends.keys()}
+        return {
+            partition: OffsetRange(starts[partition], max(starts[partition], ends[partition]))
+            for partition in starts.keys() & ends.keys()
+        }
 
     async def _listed(self, by_leader: Mapping[int, Sequence[int]], timestamp: int) -> dict[int, int]:
         topics = m.ListOffsetsRequest.Topics
-        asked = [
+        requests = [
             self._produce_client.send_to_broker(
                 leader,
                 m.ListOffsetsRequest(
@@ -106,8 +109,8 @@ class MetadataTopicClient:
                         topics(
                             name=METADATA_TOPIC,
                             partitions=[
-                                topics.Partitions(partition_index=one, current_leader_epoch=-1, timestamp=timestamp)
-                                for one in partitions
+                                topics.Partitions(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
+                                for index in partitions
                             ],
                         )
                     ],
@@ -118,39 +121,43 @@ class MetadataTopicClient:
             )
             for leader, partitions in by_leader.items()
         ]
-        found: dict[int, int] = {}
-        for answer in await tasks.gather_settled(asked):
+        offsets: dict[int, int] = {}
+        for answer in await tasks.gather_settled(requests):
             if isinstance(answer, (KafkaError, DecodeError)):
                 _log.info("A broker did not tell offsets of %s: %s", METADATA_TOPIC, answer)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 for topic in cast(m.ListOffsetsResponse, answer).topics:
-                    found.update(
-                        (told.partition_index, told.offset) for told in topic.partitions if not told.error_code
-                    )
-        return found
+                    offsets.update((row.partition_index, row.offset) for row in topic.partitions if not row.error_code)
+        return offsets
 
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
         max_wait_ms = min(max_wait_ms, self._settings.fetch_max_wait_ms)
         by_leader: dict[int, dict[int, int]] = {}
-        for one, position in positions.items():
+        for partition, position in positions.items():
             try:
-                by_leader.setdefault(self._fetch_client.leader(METADATA_TOPIC, one), {})[one] = position
+                by_leader.setdefault(self._fetch_client.leader(METADATA_TOPIC, partition), {})[partition] = position
             except KafkaError as error:
-                _log.debug("%s-%d is not read for now: %s", METADATA_TOPIC, one, error)
-        for leader, wanted in by_leader.items():
+                _log.debug("%s-%d is not read for now: %s", METADATA_TOPIC, partition, error)
+        for leader, leader_positions in by_leader.items():
             if leader not in self._polls:
-                poll = tasks.start(self._poll(leader, wanted, max_wait_ms), name=f"{METADATA_TOPIC} from {leader}")
-                self._polls[leader] = (wanted, poll)
+                poll = tasks.start(
+                    self._poll(leader, leader_positions, max_wait_ms), name=f"{METADATA_TOPIC} from {leader}"
+                )
+                self._polls[leader] = (leader_positions, poll)
         if not self._polls:
             await tasks.sleep_ms(max_wait_ms)
             return []
         await tasks.first(poll for _, poll in self._polls.values())
         fetched: list[FetchedPartition] = []
         for leader in [leader for leader, (_, poll) in self._polls.items() if poll.done()]:
-            asked, poll = self._polls.pop(leader)
-            fetched.extend(one for one in poll.result() if positions.get(one.partition) == asked[one.partition])
+            poll_positions, poll = self._polls.pop(leader)
+            fetched.extend(
+                partition
+                for partition in poll.result()
+                if positions.get(partition.partition) == poll_positions[partition.partition]
+            )
         return fetched
 
     async def _poll(self, leader: int, positions: Mapping[int, int], max_wait_ms: int) -> list[FetchedPartition]:
@@ -168,15 +175,15 @@ class MetadataTopicClient:
             return []
         work = partial(fetched_partitions, cast(m.FetchResponse, answer), dict(positions))
         fetched = await self._ports.workers.run(work)
-        for one in fetched:
-            for batch in one.unreadable:
+        for partition in fetched:
+            for batch in partition.unreadable:
                 self._unreadable.note(
-                    METADATA_TOPIC, one.partition, batch.first_offset, batch.reason, last_offset=batch.last_offset
+                    METADATA_TOPIC, partition.partition, batch.first_offset, batch.reason, last_offset=batch.last_offset
                 )
-        if any(one.error.retriable for one in fetched):
+        if any(partition.error.retriable for partition in fetched):
             # Leadership moved and the metadata does not show it yet.
             await tasks.sleep_ms(min(max_wait_ms, 100))
-        return [one for one in fetched if not one.error.retriable]
+        return [partition for partition in fetched if not partition.error.retriable]
 
     async def close(self) -> None:
         for _, poll in self._polls.values():
@@ -203,14 +210,14 @@ def fetch_request(
                 topic=METADATA_TOPIC,
                 partitions=[
                     topics.Partitions(
-                        partition=one,
+                        partition=index,
                         current_leader_epoch=-1,
                         fetch_offset=position,
                         last_fetched_epoch=-1,
                         log_start_offset=-1,
                         partition_max_bytes=settings.partition_fetch_bytes,
                     )
-                    for one, position in positions.items()
+                    for index, position in positions.items()
                 ],
             )
         ],
@@ -221,27 +228,27 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
     """Partitions of an answer that hold something new: records, or an error. Runs on a worker thread."""
     from backend.engine.remote.metadata_runs import read_usual  # with numpy: only once there is something to read
 
-    found = []
+    partitions = []
     for topic in answer.responses:
-        for told in topic.partitions:
-            position = positions.get(told.partition_index)
+        for row in topic.partitions:
+            position = positions.get(row.partition_index)
             if position is None:
                 continue
-            if told.error_code:
-                found.append(FetchedPartition(told.partition_index, position, error=error_code(told.error_code)))
+            if row.error_code:
+                partitions.append(FetchedPartition(row.partition_index, position, error=error_code(row.error_code)))
                 continue
-            if not told.records:
+            if not row.records:
                 continue
-            buffer = cast(memoryview, told.records)
+            buffer = cast(memoryview, row.records)
             usual = read_usual(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
             if usual is None:
-                one = records_of(told.partition_index, buffer, position)
+                partition = records_of(row.partition_index, buffer, position)
             else:
                 next_offset, records, plan = usual
-                one = FetchedPartition(told.partition_index, next_offset, records, plan=plan)
-            if one.next_offset > position or one.error is not ErrorCode.NONE:
-                found.append(one)
-    return found
+                partition = FetchedPartition(row.partition_index, next_offset, records, plan=plan)
+            if partition.next_offset > position or partition.error is not ErrorCode.NONE:
+                partitions.append(partition)
+    return partitions
 
 
 def records_of(partition: int, buffer: memoryview, position: int) -> FetchedPartition:
@@ -260,11 +267,15 @@ def records_of(partition: int, buffer: memoryview, position: int) -> FetchedPart
             if header.is_control:
                 continue
             try:
-                found = list(iter_records(buffer, start))
+                batch_records = list(iter_records(buffer, start))
             except DecodeError as error:
                 unreadable.append(UnreadableBatch(header.base_offset, header.last_offset, str(error)))
                 continue
-            records += [MetadataRecord(one.offset, one.timestamp, one.value) for one in found if one.offset >= position]
+            records += [
+                MetadataRecord(record.offset, record.timestamp, record.value)
+                for record in batch_records
+                if record.offset >= position
+            ]
     except DecodeError:
         if next_offset == position:
             return FetchedPartition(partition, position, error=ErrorCode.CORRUPT_MESSAGE)

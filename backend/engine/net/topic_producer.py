@@ -116,11 +116,11 @@ class TopicProducer:
                 self._topic, partition, request, PRODUCE_VERSION, timeout_ms=self._request_timeout_ms + 1000
             ),
         )
-        told = answer.responses[0].partition_responses[0]
-        if told.error_code != ErrorCode.NONE:
-            code = error_code(told.error_code)
-            raise KafkaError(code, f"Appending to {self._topic}-{partition} failed: {told.error_message or code.text}")
-        return told.base_offset
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code != ErrorCode.NONE:
+            code = error_code(row.error_code)
+            raise KafkaError(code, f"Appending to {self._topic}-{partition} failed: {row.error_message or code.text}")
+        return row.base_offset
 
 
 def _may_retry(error: KafkaError) -> bool:

@@ -1,4 +1,4 @@
-"""The engine's only way to the outside world: time, chance, disk, network, threads, object store.
+"""The engine's only way to the outside world: time, randomness, disk, network, threads, object store.
 
 Every other engine package takes a :class:`Ports` and imports nothing of the operating system,
 so that a simulator can run the engine unchanged on virtual ones.

@@ -70,17 +70,17 @@ class FrameBuffers:
     def _make_room(self, wanting: UnfinishedFrame, size: int) -> None:
         by_host: Counter[str] = Counter()
         slow: list[tuple[float, UnfinishedFrame]] = []
-        for one in self._frames:
-            by_host[one.host] += one.held_bytes
-            expected_s = one.expected_s()
-            if one is not wanting and expected_s > USEFUL_S:
-                slow.append((expected_s, one))
-        slow.sort(key=lambda found: (by_host[found[1].host], found[0]), reverse=True)
+        for frame in self._frames:
+            by_host[frame.host] += frame.held_bytes
+            expected_s = frame.expected_s()
+            if frame is not wanting and expected_s > USEFUL_S:
+                slow.append((expected_s, frame))
+        slow.sort(key=lambda candidate: (by_host[candidate[1].host], candidate[0]), reverse=True)
         enough = self.held_bytes - max(size, ROOM_BYTES_MIN)
-        for _, one in slow:
+        for _, frame in slow:
             if self.held_bytes <= enough:
                 return
-            one.make_room()
+            frame.make_room()
 
 
 def buffers_for(frame_bytes_max: int) -> FrameBuffers:

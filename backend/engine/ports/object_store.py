@@ -120,10 +120,10 @@ class ObstoreObjectStore:
             obstore.delete(self._store, key)
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        objects: list[tuple[str, int]] = []
         for page in obstore.list(self._store, prefix):
-            found.extend((meta["path"], int(meta["size"])) for meta in page)
-        return found
+            objects.extend((meta["path"], int(meta["size"])) for meta in page)
+        return objects
 
 
 # Keys that obstore escapes, so that a file has another name than its key, stay with obstore.

@@ -63,8 +63,8 @@ def run_until_signalled(program: Callable[[Ended], Awaitable[int]]) -> int:
     async def main() -> int:
         ended = Ended()
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(one, ended.set)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, ended.set)
         loop.add_signal_handler(WHOLE_CLUSTER_ENDS, ended.of_whole_cluster)
         answer_liveness(loop)
         return await program(ended)

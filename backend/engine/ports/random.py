@@ -1,4 +1,4 @@
-"""Chance: ids and jitter."""
+"""Randomness: ids and jitter."""
 
 from __future__ import annotations
 

@@ -118,12 +118,12 @@ class SocketConnection:
             self._loop.call_soon(self._deliver_corked)
 
     def _update_reading(self) -> None:
-        wanted = not (self._closed or self._closing or self._paused_by_output or self._paused_by_owner)
-        if wanted and not self._reading:
+        reads = not (self._closed or self._closing or self._paused_by_output or self._paused_by_owner)
+        if reads and not self._reading:
             self._loop.add_reader(self._fd, self._on_readable)
-        elif self._reading and not wanted:
+        elif self._reading and not reads:
             self._loop.remove_reader(self._fd)
-        self._reading = wanted
+        self._reading = reads
 
     def _on_readable(self) -> None:
         try:

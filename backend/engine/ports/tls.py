@@ -164,7 +164,7 @@ def _key_and_chain(store: KeyStore) -> str:
         raise TlsSettingsError(f"{store.location} holds no private key with its certificate")
     key = held.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     chain = [held.cert, *held.additional_certs]
-    return (key + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain)).decode()
+    return (key + b"".join(certificate.certificate.public_bytes(Encoding.PEM) for certificate in chain)).decode()
 
 
 def _certificates(store: KeyStore) -> str:
@@ -176,10 +176,10 @@ def _certificates(store: KeyStore) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     held = _pkcs12(store, data)
-    found = [one for one in (held.cert, *held.additional_certs) if one is not None]
-    if not found:
+    certificates = [certificate for certificate in (held.cert, *held.additional_certs) if certificate is not None]
+    if not certificates:
         raise TlsSettingsError(f"{store.location} holds no certificate")
-    return b"".join(one.certificate.public_bytes(Encoding.PEM) for one in found).decode()
+    return b"".join(certificate.certificate.public_bytes(Encoding.PEM) for certificate in certificates).decode()
 
 
 def _read(store: KeyStore) -> bytes:
@@ -209,12 +209,12 @@ def _pkcs12(store: KeyStore, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
 
 def _pem(text: str, name: str) -> str:
     """PEM as OpenSSL reads it: a property's value may have lost its line ends (Kafka's PemStore allows that)."""
-    found = []
+    blocks = []
     for kind, body in _PEM.findall(text):
         # The older format of encrypted keys has headers, which need their lines.
         plain = "".join(body.split())
         lines = body.strip().splitlines() if ":" in body else re.findall(f".{{1,{_PEM_LINE}}}", plain)
-        found.append("\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]))
-    if not found:
+        blocks.append("\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]))
+    if not blocks:
         raise TlsSettingsError(f"{name} holds no PEM text (-----BEGIN ...-----)")
-    return "".join(found)
+    return "".join(blocks)

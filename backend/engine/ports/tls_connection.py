@@ -91,12 +91,12 @@ class TlsConnection(SocketConnection):
         if not self._shaking:
             self._begin()
 
-    def _watch_writable(self, wanted: bool) -> None:
-        if wanted and not self._writing:
+    def _watch_writable(self, watches: bool) -> None:
+        if watches and not self._writing:
             self._loop.add_writer(self._fd, self._on_writable)
-        elif self._writing and not wanted:
+        elif self._writing and not watches:
             self._loop.remove_writer(self._fd)
-        self._writing = wanted
+        self._writing = watches
 
     def _begin(self) -> None:
         if self._timer is not None:
@@ -126,10 +126,10 @@ class TlsConnection(SocketConnection):
             self._loop.call_soon(self._read_decrypted)
 
     def _receive_into(self, room: memoryview) -> int:
-        total, wanted = 0, min(len(room), READ_BYTES_MAX)
-        while total < wanted:
+        total, bytes_max = 0, min(len(room), READ_BYTES_MAX)
+        while total < bytes_max:
             try:
-                count = self._tls.recv_into(room[total:wanted])
+                count = self._tls.recv_into(room[total:bytes_max])
             except ssl.SSLWantReadError:
                 if total:
                     return total

@@ -28,9 +28,9 @@ def __dir__() -> list[str]:
 
 def message_class(name: str) -> type[Message]:
     """The class of a message by its name; KeyError when Kafka 4.3 has none of that name."""
-    found = globals().get(name)
-    if isinstance(found, type) and issubclass(found, Message):
-        return found
+    cls = globals().get(name)
+    if isinstance(cls, type) and issubclass(cls, Message):
+        return cls
     if name not in names():
         raise KeyError(name)
     return __getattr__(name)

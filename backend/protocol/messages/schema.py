@@ -149,10 +149,10 @@ def _field(row: Mapping[str, Any], owner: str, path: str) -> Field:
 
 @cache
 def _extensions() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    found: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads(
+    extensions: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads(
         files(__package__).joinpath(EXTENSIONS).read_text(encoding="utf-8")
     )
-    return found
+    return extensions
 
 
 @cache
@@ -190,9 +190,9 @@ def names(group: str | None = None, kind: str | None = None) -> tuple[str, ...]:
 @cache
 def by_key(group: str, kind: str) -> Mapping[int, str]:
     """Message name of each key of a group and kind (of coordinator records: of their key)."""
-    found: dict[int, str] = {}
+    by_number: dict[int, str] = {}
     for name in names(group, kind):
         key = _rows()[name].get("key")
         if key is not None:
-            found.setdefault(key, name)
-    return found
+            by_number.setdefault(key, name)
+    return by_number

@@ -125,7 +125,7 @@ def voters(directories: Mapping[int, bytes], *, timestamp_ms: int, base_offset: 
 def voter_directories(value: Buffer) -> dict[int, bytes]:
     """Voter → directory id, from a VotersRecord's value. DecodeError."""
     message = codec.decode(m.VotersRecord, 0, value)[0]
-    return {one.voter_id: bytes(one.voter_directory_id) for one in message.voters}
+    return {voter.voter_id: bytes(voter.voter_directory_id) for voter in message.voters}
 
 
 def snapshot_header(

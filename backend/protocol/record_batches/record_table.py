@@ -55,8 +55,10 @@ def rows_alike(
         table = table[:rows]
     delta_ms = _varints(table, layout.delta_ms)
     consecutive = _varints(table, layout.offset_delta) == np.arange(first, first + rows)
-    found = RecordsSummary(int(delta_ms.min()), int(delta_ms.max()), summary.has_null_key, bool(consecutive.all()))
-    return rows, position + rows * stride, found
+    rows_summary = RecordsSummary(
+        int(delta_ms.min()), int(delta_ms.max()), summary.has_null_key, bool(consecutive.all())
+    )
+    return rows, position + rows * stride, rows_summary
 
 
 def _varints(table: ByteColumn, columns: range) -> IntColumn:

@@ -41,8 +41,8 @@ def tail_field(tail: bytes) -> tuple[str, str, tuple[int, ...]]:
 
 def ends_with(rows: NDArray[Any], tail: bytes) -> NDArray[np.bool_]:
     """A mask of the rows that have this tail in a field that is as long or longer."""
-    found: NDArray[np.bool_] = (rows["tail"][:, : len(tail)] == np.frombuffer(tail, np.uint8)).all(axis=1)
-    return found
+    mask: NDArray[np.bool_] = (rows["tail"][:, : len(tail)] == np.frombuffer(tail, np.uint8)).all(axis=1)
+    return mask
 
 
 def is_canonical_segment(rows: NDArray[Any]) -> NDArray[np.bool_]:

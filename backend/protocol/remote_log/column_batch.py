@@ -97,10 +97,10 @@ def framed(data: bytes, position: int) -> RecordPositions | None:
         return None
     sizes = headers["length"].astype(np.int64) + LOG_OVERHEAD_BYTES
     one_each = bool((counts == 1).all())
-    found = begins + HEADER_BYTES if one_each else _records(data, starts, sizes.tolist(), counts.tolist())
-    if found is None:
+    record_starts = begins + HEADER_BYTES if one_each else _records(data, starts, sizes.tolist(), counts.tolist())
+    if record_starts is None:
         return None
-    at, batch = found, np.repeat(np.arange(len(starts)), counts)
+    at, batch = record_starts, np.repeat(np.arange(len(starts)), counts)
     # length, attributes, timestamp delta, offset delta, null key, length of the value, value, no headers
     size, at, ok = _varints(padded, at)
     end = at + size
@@ -180,12 +180,12 @@ def _batches(data: bytes) -> list[int] | None:
 
 def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> IntColumn | None:
     """The starts of records: the only columns that have to be found one after the other."""
-    found: list[int] = []
+    starts_of_records: list[int] = []
     try:
         for start, size, count in zip(starts, sizes, counts, strict=True):
             at = start + HEADER_BYTES
             for _ in range(count):
-                found.append(at)
+                starts_of_records.append(at)
                 byte = data[at]
                 if byte < 128:
                     at += 1 + (byte >> 1)
@@ -197,7 +197,7 @@ def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]
                 return None
     except IndexError:
         return None
-    return np.array(found, dtype=np.int64)
+    return np.array(starts_of_records, dtype=np.int64)
 
 
 def _padded(data: bytes) -> NDArray[np.uint8]:
@@ -214,7 +214,7 @@ def _rows(padded: NDArray[np.uint8], at: IntColumn, kind: np.dtype[Any]) -> NDAr
 
 def _varints(padded: NDArray[np.uint8], at: IntColumn) -> tuple[IntColumn, IntColumn, FlagColumn]:
     """The zig-zag varints at these places, where each ends, and whether it has three bytes at most."""
-    first, second, third = (padded[at + one].astype(np.int64) for one in range(3))
+    first, second, third = (padded[at + index].astype(np.int64) for index in range(3))
     has_two = first >= 128
     has_three = has_two & (second >= 128)
     raw = (first & 127) | np.where(has_two, (second & 127) << 7, 0) | np.where(has_three, third << 14, 0)

@@ -39,75 +39,75 @@ def _check(start_offset: int, end_offset: int, epochs_count: int) -> None:
         )
 
 
-def _segment(found: m.RemoteLogSegmentMetadataRecord) -> SegmentMetadata:
-    _check(found.start_offset, found.end_offset, len(found.segment_leader_epochs))
-    partition = found.remote_log_segment_id.topic_id_partition
+def _segment(record: m.RemoteLogSegmentMetadataRecord) -> SegmentMetadata:
+    _check(record.start_offset, record.end_offset, len(record.segment_leader_epochs))
+    partition = record.remote_log_segment_id.topic_id_partition
     return SegmentMetadata(
         topic_id_partition=TopicIdPartition(partition.name, partition.id, partition.partition),
-        segment_id=found.remote_log_segment_id.id,
-        start_offset=found.start_offset,
-        end_offset=found.end_offset,
-        broker_id=found.broker_id,
-        max_timestamp_ms=found.max_timestamp_ms,
-        event_timestamp_ms=found.event_timestamp_ms,
-        segment_leader_epochs=tuple((entry.leader_epoch, entry.offset) for entry in found.segment_leader_epochs),
-        segment_size_bytes=found.segment_size_in_bytes,
-        custom_metadata=found.custom_metadata,
-        state=segment_state(found.remote_log_segment_state),
-        txn_index_empty=found.txn_index_empty,
+        segment_id=record.remote_log_segment_id.id,
+        start_offset=record.start_offset,
+        end_offset=record.end_offset,
+        broker_id=record.broker_id,
+        max_timestamp_ms=record.max_timestamp_ms,
+        event_timestamp_ms=record.event_timestamp_ms,
+        segment_leader_epochs=tuple((entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs),
+        segment_size_bytes=record.segment_size_in_bytes,
+        custom_metadata=record.custom_metadata,
+        state=segment_state(record.remote_log_segment_state),
+        txn_index_empty=record.txn_index_empty,
     )
 
 
-def _snapshot(found: m.RemoteLogSegmentMetadataSnapshotRecord) -> SegmentSnapshot:
-    _check(found.start_offset, found.end_offset, len(found.segment_leader_epochs))
+def _snapshot(record: m.RemoteLogSegmentMetadataSnapshotRecord) -> SegmentSnapshot:
+    _check(record.start_offset, record.end_offset, len(record.segment_leader_epochs))
     return SegmentSnapshot(
-        segment_id=found.segment_id,
-        start_offset=found.start_offset,
-        end_offset=found.end_offset,
-        broker_id=found.broker_id,
-        max_timestamp_ms=found.max_timestamp_ms,
-        event_timestamp_ms=found.event_timestamp_ms,
-        segment_leader_epochs=tuple((entry.leader_epoch, entry.offset) for entry in found.segment_leader_epochs),
-        segment_size_bytes=found.segment_size_in_bytes,
-        custom_metadata=found.custom_metadata,
-        state=segment_state(found.remote_log_segment_state),
-        txn_index_empty=found.txn_index_empty,
+        segment_id=record.segment_id,
+        start_offset=record.start_offset,
+        end_offset=record.end_offset,
+        broker_id=record.broker_id,
+        max_timestamp_ms=record.max_timestamp_ms,
+        event_timestamp_ms=record.event_timestamp_ms,
+        segment_leader_epochs=tuple((entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs),
+        segment_size_bytes=record.segment_size_in_bytes,
+        custom_metadata=record.custom_metadata,
+        state=segment_state(record.remote_log_segment_state),
+        txn_index_empty=record.txn_index_empty,
     )
 
 
-def _update(found: m.RemoteLogSegmentMetadataUpdateRecord) -> SegmentUpdate:
-    partition = found.remote_log_segment_id.topic_id_partition
+def _update(record: m.RemoteLogSegmentMetadataUpdateRecord) -> SegmentUpdate:
+    partition = record.remote_log_segment_id.topic_id_partition
     return SegmentUpdate(
         topic_id_partition=TopicIdPartition(partition.name, partition.id, partition.partition),
-        segment_id=found.remote_log_segment_id.id,
-        broker_id=found.broker_id,
-        event_timestamp_ms=found.event_timestamp_ms,
-        custom_metadata=found.custom_metadata,
-        state=segment_state(found.remote_log_segment_state),
+        segment_id=record.remote_log_segment_id.id,
+        broker_id=record.broker_id,
+        event_timestamp_ms=record.event_timestamp_ms,
+        custom_metadata=record.custom_metadata,
+        state=segment_state(record.remote_log_segment_state),
     )
 
 
-def _delete(found: m.RemotePartitionDeleteMetadataRecord) -> PartitionDelete:
-    partition = found.topic_id_partition
+def _delete(record: m.RemotePartitionDeleteMetadataRecord) -> PartitionDelete:
+    partition = record.topic_id_partition
     return PartitionDelete(
         topic_id_partition=TopicIdPartition(partition.name, partition.id, partition.partition),
-        broker_id=found.broker_id,
-        event_timestamp_ms=found.event_timestamp_ms,
-        state=delete_state(found.remote_partition_delete_state),
+        broker_id=record.broker_id,
+        event_timestamp_ms=record.event_timestamp_ms,
+        state=delete_state(record.remote_partition_delete_state),
     )
 
 
-def _from_message(found: m.Message) -> RemoteLogMetadata:
-    match found:
+def _from_message(record: m.Message) -> RemoteLogMetadata:
+    match record:
         case m.RemoteLogSegmentMetadataRecord():
-            return _segment(found)
+            return _segment(record)
         case m.RemoteLogSegmentMetadataUpdateRecord():
-            return _update(found)
+            return _update(record)
         case m.RemotePartitionDeleteMetadataRecord():
-            return _delete(found)
+            return _delete(record)
         case m.RemoteLogSegmentMetadataSnapshotRecord():
-            return _snapshot(found)
-    raise AssertionError(found)
+            return _snapshot(record)
+    raise AssertionError(record)
 
 
 def decode_by_table(value: bytes) -> RemoteLogMetadata:
@@ -122,7 +122,7 @@ def decode_by_table(value: bytes) -> RemoteLogMetadata:
             raise Unreadable(UnreadableReason.RECORD_KEY, f"record key {key} is unknown")
         if version != RECORD_VERSION:
             raise Unreadable(UnreadableReason.RECORD_VERSION, f"version {version} of record key {key} is unknown")
-        found, end = codec.decode(m.record_class("remote-log-metadata", key), version, value, position)
+        record, end = codec.decode(m.record_class("remote-log-metadata", key), version, value, position)
     except Unreadable:
         raise
     except IndexError as error:
@@ -131,4 +131,4 @@ def decode_by_table(value: bytes) -> RemoteLogMetadata:
         raise Unreadable(UnreadableReason.MALFORMED, str(error)) from error
     if end != len(value):
         raise Unreadable(UnreadableReason.TRAILING_BYTES, f"{len(value) - end} bytes follow the end of the record")
-    return _from_message(found)
+    return _from_message(record)

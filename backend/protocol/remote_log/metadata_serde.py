@@ -156,10 +156,10 @@ def _read_partition(value: bytes) -> tuple[TopicIdPartition, int]:
     end = 3 + size + _PARTITION.size
     if not 0 < size <= _ONE_BYTE_MAX or end > len(value):
         raise _NotCanonical
-    found = partition_of(value[4:end])
-    if found is None:
+    partition = partition_of(value[4:end])
+    if partition is None:
         raise _NotCanonical
-    return found, end
+    return partition, end
 
 
 def _read_segment(value: bytes) -> SegmentMetadata:

@@ -74,22 +74,22 @@ def fetch(
     by_id = version >= TOPIC_IDS_SINCE
     params = _params(services, context, request)
     now_ms = services.ports.clock.monotonic_ms()
-    asked = services.fetch_sessions.context(request, version, now_ms=now_ms)
+    fetch_context = services.fetch_sessions.context(request, version, now_ms=now_ms)
     replicas = services.replica_manager
     find = replicas.find_by_id if by_id else replicas.find
     # `by_id` has chosen both the question and its kind of name.
-    wanted: list[PartitionRequest] = [
+    requests: list[PartitionRequest] = [
         (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]  # as said
-        for entry in asked.entries
+        for entry in fetch_context.entries
     ]
 
     def waits(waiting: DelayedFetch) -> None:
-        if asked.session is not None:
-            asked.session.begin_wait(asked, waiting)
+        if fetch_context.session is not None:
+            fetch_context.session.begin_wait(fetch_context, waiting)
 
-    respond = partial(_respond, services, context, params, asked, wanted)
-    more_may_join = asked.session is not None and bool(asked.session.idle)
-    return replicas.reads.fetch(params, wanted, respond, waits, more_may_join=more_may_join)
+    respond = partial(_respond, services, context, params, fetch_context, requests)
+    more_may_join = fetch_context.session is not None and bool(fetch_context.session.idle)
+    return replicas.reads.fetch(params, requests, respond, waits, more_may_join=more_may_join)
 
 
 def _params(services: FetchServices, context: RequestContext, request: m.FetchRequest) -> FetchParams:
@@ -118,26 +118,26 @@ def _respond(
     services: FetchServices,
     context: RequestContext,
     params: FetchParams,
-    asked: FetchContext,
-    wanted: Sequence[PartitionRequest],
-    found: list[FetchData],
+    fetch_context: FetchContext,
+    requests: Sequence[PartitionRequest],
+    results: list[FetchData],
 ) -> m.FetchResponse:
     version = context.api_version
     if services.metadata.image.client_quotas and not params.from_follower:
-        throttled = _throttled(services, context, asked, found)
+        throttled = _throttled(services, context, fetch_context, results)
         if throttled is not None:
             return throttled
     session_id, pairs = services.fetch_sessions.answer(
-        asked,
-        found,
+        fetch_context,
+        results,
         slots=services.config.max_incremental_fetch_session_cache_slots,
         replica_id=params.replica_id,
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         random=services.ports.random,
         now_ms=services.ports.clock.monotonic_ms(),
     )
-    if asked.session is not None and params.from_follower:
-        asked.session.park_idle(asked, wanted, found, params)
+    if fetch_context.session is not None and params.from_follower:
+        fetch_context.session.park_idle(fetch_context, requests, results, params)
     response = m.FetchResponse(session_id=session_id, responses=_topics(pairs))
     _count(services, params, pairs)
     if version >= LEADER_HINT_SINCE:
@@ -146,15 +146,15 @@ def _respond(
 
 
 def _throttled(
-    services: FetchServices, context: RequestContext, asked: FetchContext, found: list[FetchData]
+    services: FetchServices, context: RequestContext, fetch_context: FetchContext, results: list[FetchData]
 ) -> m.FetchResponse | None:
     """An empty answer instead of one that would take more than the client's quota; its session stays as it is."""
     quotas, image = services.client_quotas, services.metadata.image
     now_ms = services.ports.clock.monotonic_ms()
-    session = asked.session
+    session = fetch_context.session
     size = RESPONSE_BYTES + sum(
         PARTITION_BYTES + len(data.records)
-        for entry, data in zip(asked.entries, found, strict=True)
+        for entry, data in zip(fetch_context.entries, results, strict=True)
         if session is None or entry.has_changed(data, remember=False)
     )
     user, client_id = context.user, context.client_id
@@ -189,8 +189,8 @@ def _row(entry: CachedPartition, data: FetchData) -> _Row:
         aborted_transactions=None
         if aborted is None and data.error not in _LOOKUP_ERRORS
         else [
-            _Row.AbortedTransactions(producer_id=one.producer_id, first_offset=one.first_offset)
-            for one in aborted or ()
+            _Row.AbortedTransactions(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            for transaction in aborted or ()
         ],
         preferred_read_replica=data.preferred_replica,
         records=data.records,

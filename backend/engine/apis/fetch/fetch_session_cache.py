@@ -89,10 +89,10 @@ class FetchSession:
         """Nothing waits now."""
         self.waiting = self.waiting_context = None
 
-    def park_idle(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
+    def park_idle(self, context: FetchContext, requests: Sequence[PartitionRequest], results: Sequence[FetchData],
                  params: FetchParams) -> None:  # fmt: skip
         """Parks those partitions of an answer of which the follower has, and knows, everything."""
-        for entry, (partition, spec), data in zip(context.entries, wanted, found, strict=True):
+        for entry, (partition, spec), data in zip(context.entries, requests, results, strict=True):
             if data.is_empty and isinstance(partition, Partition) and partition.is_idle_for(params, spec):
                 key = _key(entry, self.uses_topic_ids)
                 if self.entries.pop(key, None) is not None:
@@ -111,10 +111,10 @@ class FetchSession:
 
     def unpark(self, key: FetchKey) -> None:
         """The client changes its request for the partition, idle or not."""
-        found = self.idle.get(key)
-        if found is not None:
-            del found[1].delayed.watchers[self]
-            self.on_partition_change(found[1], key)
+        parked = self.idle.get(key)
+        if parked is not None:
+            del parked[1].delayed.watchers[self]
+            self.on_partition_change(parked[1], key)
 
     def end(self) -> None:
         """The session is used no more."""
@@ -186,7 +186,7 @@ class FetchSessionCache:
     def answer(
         self,
         context: FetchContext,
-        found: Sequence[FetchData],
+        results: Sequence[FetchData],
         *,
         slots: int,
         replica_id: int,
@@ -195,7 +195,7 @@ class FetchSessionCache:
         now_ms: float,
     ) -> tuple[int, list[tuple[CachedPartition, FetchData]]]:
         """The session id to answer with, and the partitions that belong into the answer."""
-        pairs = list(zip(context.entries, found, strict=True))
+        pairs = list(zip(context.entries, results, strict=True))
         session = context.session
         if session is None:
             if not context.wants_session or not pairs:
@@ -267,14 +267,14 @@ def _update(session: FetchSession, request: m.FetchRequest, version: int) -> Non
     """Takes over what the request changes."""
     for key, entry in _entries(request, version).items():
         session.unpark(key)
-        known = session.entries.get(key)
-        if known is None:
+        cached = session.entries.get(key)
+        if cached is None:
             session.entries[key] = entry
         else:
-            known.spec = entry.spec
+            cached.spec = entry.spec
             if session.of_follower:
                 # The follower may have dropped the answer to an earlier request, with the watermarks in it.
-                known.sent_high_watermark = known.sent_log_start_offset = -1
+                cached.sent_high_watermark = cached.sent_log_start_offset = -1
     by_id = version >= TOPIC_IDS_SINCE
     for topic in request.forgotten_topics_data:
         name: Hashable = topic.topic_id if by_id else topic.topic

@@ -41,16 +41,16 @@ async def fetch_metadata_log(
     if controller is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
     raft, log, version = controller.raft, controller.log, context.api_version
-    asked = requested_partition(request, version, services.cluster_id)
-    if isinstance(asked, ErrorCode):
-        return m.FetchResponse(error_code=asked)
+    requested = requested_partition(request, version, services.cluster_id)
+    if isinstance(requested, ErrorCode):
+        return m.FetchResponse(error_code=requested)
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     if replica_id == services.node_id and replica_id in raft.voters:
         return m.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    answer = decide(asked, raft.view(), log.end_offset_for_epoch)
+    answer = decide(requested, raft.view(), log.end_offset_for_epoch)
     if has_records(answer):
-        offset, epoch = asked.fetch_offset, raft.epoch
-        directory_id = bytes(asked.replica_directory_id)
+        offset, epoch = requested.fetch_offset, raft.epoch
+        directory_id = bytes(requested.replica_directory_id)
         fetched = raft.voter_fetch(replica_id, offset, directory_id)
         now_ms = services.ports.clock.time_ms()
         if replica_id in raft.voters:
@@ -60,15 +60,17 @@ async def fetch_metadata_log(
             raft.voter_seen(replica_id, directory_id, offset, now_ms)
         else:
             raft.observers.note(replica_id, directory_id, offset, log.high_watermark, now_ms)
-        known = asked.high_watermark if version >= HIGH_WATERMARK_SINCE and votes else log.high_watermark
+        known_watermark = requested.high_watermark if version >= HIGH_WATERMARK_SINCE and votes else log.high_watermark
 
         def news() -> bool:
             if not raft.leads(epoch):
                 return True
-            return (votes and (log.end_offset > offset or log.high_watermark > known)) or log.high_watermark > offset
+            return (
+                votes and (log.end_offset > offset or log.high_watermark > known_watermark)
+            ) or log.high_watermark > offset
 
         await log.wait_until(news, request.max_wait_ms)
-        answer = decide(asked, raft.view(), log.end_offset_for_epoch)
+        answer = decide(requested, raft.view(), log.end_offset_for_epoch)
         up_to = log.end_offset if votes else log.high_watermark
         if has_records(answer) and up_to > offset:
             answer.records = log.read(offset, min(request.max_bytes, RESPONSE_BYTES_MAX), up_to)

@@ -27,7 +27,7 @@ from backend.engine.apis.produce.produce_append import (
     may_be_large,
 )
 from backend.engine.apis.produce.produce_verification import ProduceQueue
-from backend.engine.apis.produce_repeats import without_repeats
+from backend.engine.apis.produce.repeated_partitions import without_repeats
 from backend.engine.apis.support.leader_hint import leader_hint
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier

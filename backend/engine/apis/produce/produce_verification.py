@@ -60,10 +60,10 @@ class ProduceVerificationServices(Protocol):
 
 def first_batches(services: ProduceVerificationServices, request: m.ProduceRequest, *, by_id: bool) -> list[FirstBatch]:
     """The batches of a transactional request that must be confirmed, without those that are refused anyway."""
-    found = []
+    batches = []
     for topic in request.topic_data:
-        known = services.metadata.image.topics.get(topic.topic_id) if by_id else None
-        name = topic.name if known is None else known.name
+        topic_image = services.metadata.image.topics.get(topic.topic_id) if by_id else None
+        name = topic.name if topic_image is None else topic_image.name
         for part in topic.partition_data:
             partition = services.replica_manager.find(name, part.index)
             if not isinstance(partition, Partition) or not partition.is_leader:
@@ -72,8 +72,8 @@ def first_batches(services: ProduceVerificationServices, request: m.ProduceReque
             if header is None:
                 continue
             if not partition.log.producer_state.has_open_transaction(header.producer_id, header.producer_epoch):
-                found.append(FirstBatch(partition.topic_partition, partition, header))
-    return found
+                batches.append(FirstBatch(partition.topic_partition, partition, header))
+    return batches
 
 
 def _transactional_header(part: m.ProduceRequest.TopicData.PartitionData) -> BatchHeader | None:
@@ -94,29 +94,31 @@ async def confirm(
 
     The append must follow without a pause.
     """
-    errors = {one.topic_partition: error for one in batches if (error := _stale_epoch(one)) is not None}
-    batches = [one for one in batches if one.topic_partition not in errors]
+    errors = {batch.topic_partition: error for batch in batches if (error := _stale_epoch(batch)) is not None}
+    batches = [batch for batch in batches if batch.topic_partition not in errors]
     if not batches:
         return errors
-    producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in batches}
+    producers = {Producer(batch.header.producer_id, batch.header.producer_epoch) for batch in batches}
     if len(producers) > 1:
         refused = KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
-        return errors | {one.topic_partition: refused for one in batches}
+        return errors | {batch.topic_partition: refused for batch in batches}
     add = version >= ADDED_BY_LEADER_SINCE
     now_ms = services.ports.clock.time_ms()
     begun = [
-        (one, one.partition.log.producer_state.verifications.begin(one.header, bumps_epoch=add, now_ms=now_ms))
-        for one in batches
+        (batch, batch.partition.log.producer_state.verifications.begin(batch.header, bumps_epoch=add, now_ms=now_ms))
+        for batch in batches
     ]
-    asked = tuple(one.topic_partition for one in batches)
-    codes = await services.transaction_verifier.ask(VerificationRequest(transactional_id, producers.pop(), asked, add))
-    for one, verification in begun:
-        error = _error(codes.get(one.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR), version)
-        error = error or _ended_meanwhile(one, verification)
+    partitions = tuple(batch.topic_partition for batch in batches)
+    codes = await services.transaction_verifier.ask(
+        VerificationRequest(transactional_id, producers.pop(), partitions, add)
+    )
+    for batch, verification in begun:
+        error = _error(codes.get(batch.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR), version)
+        error = error or _ended_meanwhile(batch, verification)
         if error is not None:
-            errors[one.topic_partition] = error
+            errors[batch.topic_partition] = error
     return errors
 
 
@@ -148,8 +150,8 @@ def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaErro
     if producers.has_open_transaction(header.producer_id, header.producer_epoch):
         return None
     try:
-        known = producers.check_epoch(header)
-        producers.verifications.check(header, verification, knows_producer=known is not None and bool(known.batches))
+        entry = producers.check_epoch(header)
+        producers.verifications.check(header, verification, knows_producer=entry is not None and bool(entry.batches))
     except KafkaError as error:
         return error
     return None

@@ -49,7 +49,7 @@ class Admission(Generic[K]):
 def admit(
     services: ControllerMutationQuotaServices,
     context: RequestContext,
-    wanted: Iterable[tuple[K, int]],
+    partition_counts: Iterable[tuple[K, int]],
     *,
     strict_since: int,
 ) -> Admission[K]:
@@ -58,7 +58,7 @@ def admit(
     From version `strict_since` on what is too much is refused; clients of older versions do not know that error, so
     theirs goes on and they wait.
     """
-    admission: Admission[K] = Admission(services, context, dict(wanted), set())
+    admission: Admission[K] = Admission(services, context, dict(partition_counts), set())
     if not services.metadata.image.client_quotas:
         return admission
     strict = context.api_version >= strict_since

@@ -40,8 +40,10 @@ def describe_loggers(name: str, node_id: int) -> list[_Config]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if name != str(node_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
-    own = sorted(one for one in list(logging.root.manager.loggerDict) if one.partition(".")[0] == OWN)
-    return [_entry(ROOT, logging.root), *(_entry(one, logging.getLogger(one)) for one in own)]
+    own = sorted(
+        logger_name for logger_name in list(logging.root.manager.loggerDict) if logger_name.partition(".")[0] == OWN
+    )
+    return [_entry(ROOT, logging.root), *(_entry(logger_name, logging.getLogger(logger_name)) for logger_name in own)]
 
 
 def _entry(name: str, logger: logging.Logger) -> _Config:

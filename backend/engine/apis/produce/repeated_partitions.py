@@ -1,4 +1,7 @@
-"""What a Produce names twice. Kafka's broker keeps what it was sent by partition, so the last records of each count."""
+"""Partitions that a Produce names twice: the last records of each count.
+
+Kafka: `KafkaApis.handleProduceRequest` keeps the records in a map by partition.
+"""
 
 from __future__ import annotations
 
