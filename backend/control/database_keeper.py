@@ -111,8 +111,8 @@ class DatabaseKeeper:
         migrate.upgrade(self._database.url)
 
     def _bring_back(self, file: Path) -> restoring.Restored | None:
-        found = file_identity(file)
-        if found is None and self._lost_s is not None:
+        identity = file_identity(file)
+        if identity is None and self._lost_s is not None:
             left_s = self._lost_s + PUT_BACK_S - time.monotonic()
             if left_s > 0 or not file.parent.is_dir():
                 when = (
@@ -121,10 +121,10 @@ class DatabaseKeeper:
                     else "so was its folder"
                 )
                 raise StoreError(f"The database file {file} was moved or deleted while it was in use: {when}.")
-        if found is None and self._held is not None:
+        if identity is None and self._held is not None:
             with suppress(StoreError):
                 return restoring.rescue(self._held, file, now_ms())
-        if None not in (found, self._identity) and found != self._identity:
+        if None not in (identity, self._identity) and identity != self._identity:
             return self._replaced(file)
         return restoring.restore(file, now_ms(), thorough=self._database.suspect)
 

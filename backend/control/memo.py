@@ -23,8 +23,8 @@ class Memo(Generic[KeyT, ValueT]):
 
     def value(self, key: KeyT, make: Callable[[*Ts], ValueT], *arguments: *Ts) -> ValueT:
         """``make(*arguments)``, which must depend on nothing else; one function for a key."""
-        known = self._last.get(key)
-        value = known[1] if known is not None and known[0] == arguments else make(*arguments)
+        last = self._last.get(key)
+        value = last[1] if last is not None and last[0] == arguments else make(*arguments)
         # The arguments of now: next time they may be the same objects.
         self._now[key] = arguments, value
         return value

@@ -39,14 +39,14 @@ class Notice:
 
 def notices(changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int) -> list[Notice]:
     """Notices of findings that are not muted, in the order opened, changed, closed."""
-    found = [_notice(NoticeEvent.OPENED, at_ms, candidate) for candidate in changes.opened]
-    found += [
+    result = [_notice(NoticeEvent.OPENED, at_ms, candidate) for candidate in changes.opened]
+    result += [
         _notice(NoticeEvent.CHANGED, at_ms, candidate)
         for finding, candidate in changes.kept
         if finding.severity != candidate.severity
     ]
-    found += [_notice(NoticeEvent.CLOSED, at_ms, finding) for finding in changes.closed]
-    return [notice for notice in found if muted_until_ms.get((notice.slug, notice.object), 0) <= at_ms]
+    result += [_notice(NoticeEvent.CLOSED, at_ms, finding) for finding in changes.closed]
+    return [notice for notice in result if muted_until_ms.get((notice.slug, notice.object), 0) <= at_ms]
 
 
 def open_counts(

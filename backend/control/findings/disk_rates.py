@@ -19,7 +19,7 @@ DiskHistory = Mapping[Volume, tuple[tuple[int, int], ...]]
 
 def remember(history: DiskHistory, brokers: Iterable[BrokerRow], at_ms: int) -> DiskHistory:
     """The history with this round; volumes that are not there any more are forgotten."""
-    found: dict[Volume, tuple[tuple[int, int], ...]] = {}
+    result: dict[Volume, tuple[tuple[int, int], ...]] = {}
     for broker in brokers:
         for directory in broker.log_dirs or []:
             volume = broker.broker_id, str(directory.get("path"))
@@ -32,15 +32,15 @@ def remember(history: DiskHistory, brokers: Iterable[BrokerRow], at_ms: int) -> 
                 and (not points or at_ms - points[-1][0] >= POINT_MS)
             ):
                 points = (*points, (at_ms, total - usable))
-            found[volume] = tuple(point for point in points if at_ms - point[0] <= WINDOW_MS)
-    return found
+            result[volume] = tuple(point for point in points if at_ms - point[0] <= WINDOW_MS)
+    return result
 
 
 def rates(history: DiskHistory) -> dict[Volume, float]:
     """Bytes an hour by volume, for those that were watched for ten minutes."""
-    found = {}
+    result = {}
     for volume, points in history.items():
         if len(points) >= 2 and points[-1][0] - points[0][0] >= SPAN_MS_MIN:
             (first_ms, first), (last_ms, last) = points[0], points[-1]
-            found[volume] = (last - first) * 3_600_000 / (last_ms - first_ms)
-    return found
+            result[volume] = (last - first) * 3_600_000 / (last_ms - first_ms)
+    return result

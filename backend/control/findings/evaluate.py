@@ -41,15 +41,15 @@ def candidates(context: FindingContext, rules: Iterable[FindingRule] = RULES) ->
 
     Of more than that, the worst stay.
     """
-    found: dict[FindingKey, Candidate] = {}
+    result: dict[FindingKey, Candidate] = {}
     for rule in rules:
         for candidate in map(_as_stored, rule(context)):
-            found.setdefault(candidate.key, candidate)
-    if len(found) <= OBJECTS_MAX:
-        return found
+            result.setdefault(candidate.key, candidate)
+    if len(result) <= OBJECTS_MAX:
+        return result
     per_slug: Counter[str] = Counter()
     kept = {}
-    for key, candidate in sorted(found.items(), key=lambda item: SEVERITIES.index(item[1].severity)):
+    for key, candidate in sorted(result.items(), key=lambda item: SEVERITIES.index(item[1].severity)):
         per_slug[candidate.slug] += 1
         if per_slug[candidate.slug] <= OBJECTS_MAX:
             kept[key] = candidate
@@ -58,9 +58,9 @@ def candidates(context: FindingContext, rules: Iterable[FindingRule] = RULES) ->
 
 def _as_stored(candidate: Candidate) -> Candidate:
     """With the names as they come back from the database, with which it is compared."""
-    told = (candidate.object, candidate.sentence, candidate.action)
+    current = (candidate.object, candidate.sentence, candidate.action)
     stored = (storable_key(candidate.object), storable(candidate.sentence), storable(candidate.action))
-    if told == stored:
+    if current == stored:
         return candidate
     return replace(candidate, object=stored[0], sentence=stored[1], action=stored[2])
 
@@ -72,20 +72,20 @@ def evaluate(
     rules: Iterable[FindingRule] = RULES,
 ) -> Changes:
     """Compares candidates with open findings; an open one stays open without waiting its `for_ms` again."""
-    found = candidates(context, rules)
-    known = {(finding.slug, finding.object): finding for finding in open_findings}
-    since = {key: waiting.get(key, context.at_ms) for key in found}
-    ripe = {key for key, c in found.items() if key in known or context.at_ms - since[key] >= c.for_ms}
-    superfluous = {(c.replaces, c.object) for key, c in found.items() if key in ripe and c.replaces}
-    shown = {key: c for key, c in found.items() if key in ripe and key not in superfluous}
+    current = candidates(context, rules)
+    open_by_key = {(finding.slug, finding.object): finding for finding in open_findings}
+    since = {key: waiting.get(key, context.at_ms) for key in current}
+    ripe = {key for key, c in current.items() if key in open_by_key or context.at_ms - since[key] >= c.for_ms}
+    superfluous = {(c.replaces, c.object) for key, c in current.items() if key in ripe and c.replaces}
+    shown = {key: c for key, c in current.items() if key in ripe and key not in superfluous}
     return Changes(
-        opened=[candidate for key, candidate in shown.items() if key not in known],
+        opened=[candidate for key, candidate in shown.items() if key not in open_by_key],
         kept=[
-            (known[key], candidate)
+            (open_by_key[key], candidate)
             for key, candidate in shown.items()
-            if key in known and _to_write(known[key], candidate, context.at_ms)
+            if key in open_by_key and _to_write(open_by_key[key], candidate, context.at_ms)
         ],
-        closed=[finding for key, finding in known.items() if key not in shown],
+        closed=[finding for key, finding in open_by_key.items() if key not in shown],
         waiting=since,
     )
 

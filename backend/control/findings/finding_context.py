@@ -28,7 +28,7 @@ FindingKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A rule says that this is so now. It becomes a finding once it has been so for `hold_ms`.
+    """A rule says that this is so now. It becomes a finding once it has been so for `for_ms`.
 
     `sentence` is the headline, `why` the evidence in words, `facts` the numbers behind it. `replaces` is the slug of a
     milder finding of the same object that this one makes superfluous.

@@ -163,8 +163,8 @@ class BrokerConnection:
         version = m.ApiVersionsRequest.MAX_VERSION
         answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            known = {key.api_key: key.max_version for key in answer.api_keys}
-            version = min(version, known.get(m.ApiVersionsRequest.API_KEY, 0))
+            versions = {key.api_key: key.max_version for key in answer.api_keys}
+            version = min(version, versions.get(m.ApiVersionsRequest.API_KEY, 0))
             answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
         if answer.error_code:
             raise error_for(answer.error_code, f"the broker at {self.address} refused to negotiate versions")

@@ -41,19 +41,19 @@ class ConnectionPool:
     async def get(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         """A usable connection. Raises BrokerUnavailable or UnsupportedByBroker."""
         key = (address, lane)
-        found = self._connections.get(key)
-        if found is not None and found.usable:
-            return found
+        result = self._connections.get(key)
+        if result is not None and result.usable:
+            return result
         async with self._opening.setdefault(key, asyncio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and found.usable:
-                return found
+            result = self._connections.get(key)
+            if result is not None and result.usable:
+                return result
             if self._closed:
                 raise BrokerUnavailable("This process is shutting down.")
-            if found is not None:
+            if result is not None:
                 # Broken: closed at once. At the end of its session: its last answers are waited for.
-                retiring = asyncio.create_task(found.retire(), name=f"gateway-retire-{address}")
-                self._retiring[retiring] = found
+                retiring = asyncio.create_task(result.retire(), name=f"gateway-retire-{address}")
+                self._retiring[retiring] = result
                 retiring.add_done_callback(self._retiring.pop)
                 self._connections.pop(key)
             self._connections[key] = opened = await self._open(address)

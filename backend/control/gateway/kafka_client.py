@@ -31,17 +31,17 @@ _log = logging.getLogger(__name__)
 
 def parse_bootstrap(text: str) -> tuple[BrokerAddress, ...]:
     """`host:port,host:port` as addresses. Raises ValueError with one sentence for anything else."""
-    found = []
+    result = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         host, separator, port = part.rpartition(":")
         if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(
                 f"{redact_url(part)!r} is not host:port; give the brokers as host:port, separated by commas."
             )
-        found.append(BrokerAddress(host.strip("[]"), int(port)))
-    if not found:
+        result.append(BrokerAddress(host.strip("[]"), int(port)))
+    if not result:
         raise ValueError("There is no bootstrap server; give the brokers as host:port, separated by commas.")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(result))
 
 
 class Gateway:

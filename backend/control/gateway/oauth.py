@@ -65,13 +65,13 @@ def token_source(properties: Mapping[str, str]) -> TokenSource:
 
 def extensions_of(properties: Mapping[str, str]) -> dict[str, str]:
     """SASL extensions (KIP-342): `sasl.oauthbearer.extensions=name=value,…`. Raises TokenError."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for part in filter(None, properties.get("sasl.oauthbearer.extensions", "").split(",")):
         name, equals, value = part.strip().partition("=")
         if not equals or not _NAME.fullmatch(name) or name == "auth" or not value.isprintable():
             raise TokenError("sasl.oauthbearer.extensions is not name=value,name=value, with names of letters.")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
@@ -139,15 +139,15 @@ class Unsecured:
     @classmethod
     def read(cls, text: str) -> Unsecured:
         """`principal=admin scope=a,b lifeSeconds=600`, separated by blanks. Raises TokenError."""
-        found = dict(part.split("=", 1) for part in text.split() if "=" in part)
-        unknown = set(found) - {"principal", "principalClaimName", "scope", "lifeSeconds"}
-        life = found.get("lifeSeconds", str(UNSECURED_LIFE_S))
-        if unknown or not found.get("principal") or not (life.isascii() and life.isdigit() and 0 < int(life) <= 10**8):
+        result = dict(part.split("=", 1) for part in text.split() if "=" in part)
+        unknown = set(result) - {"principal", "principalClaimName", "scope", "lifeSeconds"}
+        life = result.get("lifeSeconds", str(UNSECURED_LIFE_S))
+        if unknown or not result.get("principal") or not (life.isascii() and life.isdigit() and 0 < int(life) <= 10**8):
             raise TokenError(
                 "sasl.oauthbearer.config is principal=NAME, and may have principalClaimName, scope and lifeSeconds."
             )
-        scope = tuple(filter(None, found.get("scope", "").split(",")))
-        return cls(found["principal"], found.get("principalClaimName", "sub"), scope, int(life))
+        scope = tuple(filter(None, result.get("scope", "").split(",")))
+        return cls(result["principal"], result.get("principalClaimName", "sub"), scope, int(life))
 
     async def token(self) -> str:
         now_s = int(time.time())

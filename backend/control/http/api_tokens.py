@@ -73,10 +73,10 @@ def tokens_by_hash(connection: Connection, cluster_id: str) -> dict[str, KnownTo
 
 def add_token(connection: Connection, cluster_id: str, token: KnownToken) -> str:
     """Stores a new token and gives its text, which nobody can ask for again. Raises ValueError for a name in use."""
-    known = {one.name for one in tokens_by_hash(connection, cluster_id).values()} | {one.name for one in FIRST_START}
-    if token.name in known:
+    names = {one.name for one in tokens_by_hash(connection, cluster_id).values()} | {one.name for one in FIRST_START}
+    if token.name in names:
         raise ValueError(f"There is a token {token.name} already: withdraw it first, or choose another name.")
-    if len(known) >= TOKENS_MAX:
+    if len(names) >= TOKENS_MAX:
         raise ValueError(f"There are {TOKENS_MAX} tokens already: withdraw one first.")
     text = secrets.token_urlsafe(TOKEN_BYTES)
     row = {"name": token.name, "role": token.role.value, "hash": hash_of(text), "expires_ms": token.expires_ms}
@@ -87,8 +87,8 @@ def add_token(connection: Connection, cluster_id: str, token: KnownToken) -> str
 def withdraw_token(connection: Connection, cluster_id: str, name: str) -> bool:
     """Whether there was such a token. Those of the first start come back with the next one."""
     table = t.api_token
-    found = connection.execute(delete(table).where(table.c.cluster_id == cluster_id, table.c.name == name))
-    return found.rowcount > 0
+    result = connection.execute(delete(table).where(table.c.cluster_id == cluster_id, table.c.name == name))
+    return result.rowcount > 0
 
 
 class ApiTokens:
@@ -144,12 +144,12 @@ class ApiTokens:
 def _file_token(path: Path) -> str:
     """The token in the file; a new one when there is no file, or an empty one."""
     try:
-        found = path.read_text().strip()
+        result = path.read_text().strip()
     except FileNotFoundError:
-        found = ""
-    if found:
+        result = ""
+    if result:
         path.chmod(0o600)
-        return found
+        return result
     token = secrets.token_urlsafe(TOKEN_BYTES)
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)

@@ -39,14 +39,14 @@ class Authenticator:
         if scheme.lower() != "bearer" or not token.strip():
             raise _unauthenticated("Give a token: Authorization: Bearer …; the operator's is in run/operator.token.")
         address = request.client.host if request.client is not None else ""
-        known = await self._look_up(token.strip(), address)
-        if known.expires_ms is not None and known.expires_ms <= now_ms():
-            end = datetime.fromtimestamp(known.expires_ms / 1000, UTC)
+        token_row = await self._look_up(token.strip(), address)
+        if token_row.expires_ms is not None and token_row.expires_ms <= now_ms():
+            end = datetime.fromtimestamp(token_row.expires_ms / 1000, UTC)
             raise _unauthenticated(
-                f"The token {known.name} expired at {end:%Y-%m-%d %H:%M:%S} UTC: "
+                f"The token {token_row.name} expired at {end:%Y-%m-%d %H:%M:%S} UTC: "
                 f"have one made with `ebbline token add`."
             )
-        return _actor(known, request)
+        return _actor(token_row, request)
 
     async def _look_up(self, token: str, address: str) -> KnownToken:
         """The token. Raises Problem 401 for an unknown one, 429 when its address has tried too many."""
@@ -57,13 +57,13 @@ class Authenticator:
             retry = {"Retry-After": str(max(1, round(wait_s)))}
             text = "Too many tokens that are not known came from this address; wait a moment."
             raise Problem(429, "too-many-requests", text, headers=retry)
-        known = await self._tokens.find(hashed)
-        if known is None:
+        token_row = await self._tokens.find(hashed)
+        if token_row is None:
             self._guesses.unknown(hashed, address)
             self._metrics.count_unknown_token(looked_up=True)
             raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
         self._guesses.known(hashed, address)
-        return known
+        return token_row
 
 
 def _is_open(endpoint: ApiEndpoint, request: Request) -> bool:
@@ -71,12 +71,12 @@ def _is_open(endpoint: ApiEndpoint, request: Request) -> bool:
     return endpoint.access is Access.OPEN and (request.url.scheme != "https" or endpoint.path in PROBES)
 
 
-def _actor(known: KnownToken, request: Request) -> Actor:
-    if known.role is not TokenRole.APP:
-        return Actor(known.name, ActorRole(known.role.value))
+def _actor(token_row: KnownToken, request: Request) -> Actor:
+    if token_row.role is not TokenRole.APP:
+        return Actor(token_row.name, ActorRole(token_row.role.value))
     name, role = request.headers.get("x-ebbline-actor"), request.headers.get("x-ebbline-role")
     if name is None and role is None:
-        return Actor(known.name, ActorRole.VIEWER)  # the dashboard for nobody: it may look
+        return Actor(token_row.name, ActorRole.VIEWER)  # the dashboard for nobody: it may look
     if not name or len(name) > ACTOR_CHARS_MAX or not name.isprintable():
         raise Problem(400, "bad-actor", "X-Ebbline-Actor names a person with 1 to 100 printable characters.")
     if role not in tuple(ActorRole):

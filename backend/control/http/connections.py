@@ -66,10 +66,14 @@ class ApiProtocol(H11Protocol):
         self.transport.abort()
 
     def _close_longest_waiting(self) -> bool:
-        waiting = [one for one in self.connections if isinstance(one, ApiProtocol) and one is not self and one.waits]
+        waiting = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, ApiProtocol) and connection is not self and connection.waits
+        ]
         if not waiting:
             return False
-        min(waiting, key=lambda one: one.waits_since_s).abort()
+        min(waiting, key=lambda connection: connection.waits_since_s).abort()
         return True
 
 

@@ -60,8 +60,8 @@ def problem(data_dir: Path) -> str | None:
 
 def free_bytes(folder: Path) -> int:
     """Bytes that a process without privileges can still write."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize
 
 
 def _folders(data_dir: Path) -> Iterable[Path]:

@@ -84,13 +84,13 @@ class Dispatcher:
 
 
 def _query(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
         if len(values) > 1:
             raise Problem(422, "invalid-input", f"The query names {name[:60]} more than once.")
-        found[name] = values[0]
-    return found
+        result[name] = values[0]
+    return result
 
 
 def _validated(model: type[BaseModel] | None, values: dict[str, Any], where: str) -> Any:
@@ -123,27 +123,27 @@ async def _body(endpoint: ApiEndpoint, request: Request) -> Any:
 
 def _named_twice(data: bytes) -> str | None:
     """A key that stands twice in an object: readers do not agree which of them counts. Raises Problem for no JSON."""
-    found: list[str] = []
+    result: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
-            found.append(next(name for name, count in Counter(names).items() if count > 1))
+            result.append(next(name for name, count in Counter(names).items() if count > 1))
 
     try:
         # Numbers are not of interest, and those of thousands of digits are no numbers to Python.
         json.loads(data or b"{}", object_pairs_hook=note, parse_int=len)
     except (ValueError, RecursionError):
         raise Problem(422, "invalid-input", "The body is no JSON that every reader takes.") from None
-    return found[0] if found else None
+    return result[0] if result else None
 
 
 def _headers(endpoint: ApiEndpoint, request: Request) -> dict[str, str]:
-    found = {}
+    result = {}
     for name in endpoint.header_names:
         value = request.headers.get(name, "").strip()
         if not value:
             raise Problem(400, "missing-header", f"Give the header {name}.")
-        found[name] = value
+        result[name] = value
     given = ((name, request.headers.get(name, "").strip()) for name in endpoint.optional_header_names)
-    return found | {name: value for name, value in given if value}
+    return result | {name: value for name, value in given if value}

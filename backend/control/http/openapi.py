@@ -39,7 +39,7 @@ def document(endpoints: Iterable[ApiEndpoint], version: str) -> JsonObject:
 
 
 def _operation(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
-    found: JsonObject = {
+    result: JsonObject = {
         "operationId": endpoint.name.replace(" ", "_"),
         "summary": endpoint.summary,
         "description": (endpoint.handler.__doc__ or "").strip(),
@@ -50,8 +50,8 @@ def _operation(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
     }
     if endpoint.body_model is not None:
         schema = _schema(endpoint.body_model, schemas)
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return found
+        result["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return result
 
 
 def _responses(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
@@ -59,8 +59,8 @@ def _responses(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
         "description": "Success",
         "content": {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}},
     }
-    found: JsonObject = {str(endpoint.status): success}
-    found |= {str(status): success for status in endpoint.other_successes}
+    result: JsonObject = {str(endpoint.status): success}
+    result |= {str(status): success for status in endpoint.other_successes}
     statuses = {413, 421, 429, 500, *endpoint.problems}
     if endpoint.access is not Access.OPEN:
         statuses |= {400, 401, 503}
@@ -71,8 +71,8 @@ def _responses(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
     statuses.add(422)
     problem = _schema(ProblemAnswer, schemas)
     for status in sorted(statuses):
-        found.setdefault(str(status), {"description": "Problem", "content": {MEDIA_TYPE: {"schema": problem}}})
-    return found
+        result.setdefault(str(status), {"description": "Problem", "content": {MEDIA_TYPE: {"schema": problem}}})
+    return result
 
 
 def _parameters(endpoint: ApiEndpoint, schemas: JsonObject) -> Iterable[JsonObject]:

@@ -29,14 +29,14 @@ class PipelineMetrics:
     def collect(self) -> Iterator[Metric]:
         try:
             with reading(self._engine) as connection:
-                found = pipeline_status(connection, self._cluster_id, self._now_ms())
+                status = pipeline_status(connection, self._cluster_id, self._now_ms())
         except (DBAPIError, PoolTimeout):
             return
-        yield from _families(found)
+        yield from _families(status)
 
 
-def _families(found: PipelineStatus) -> Iterator[Metric]:
-    process = found.process
+def _families(status: PipelineStatus) -> Iterator[Metric]:
+    process = status.process
     yield _gauge(
         "ebbline_pipeline_up", "1 while the pipeline gives signs of life", float(bool(process and process.alive))
     )
@@ -45,18 +45,18 @@ def _families(found: PipelineStatus) -> Iterator[Metric]:
         for name in STATES:
             state.add_metric([name], float(process.state == name))
     yield state
-    yield _gauge("ebbline_pipeline_lag_records", "Records of the metadata topic not stored yet", found.lag_records)
-    yield _gauge("ebbline_pipeline_lag_seconds", "How long the oldest of them waits, at most", _s(found.lag_ms))
-    yield _gauge("ebbline_pipeline_offsets_read", "Offsets of the metadata topic that are behind", found.records_read)
-    yield _gauge("ebbline_pipeline_segments", "Segments in the ledger, deleted ones too", found.segments)
-    yield _gauge("ebbline_pipeline_quarantined_records", "Records that could not be read", found.quarantined_records)
-    yield _gauge("ebbline_pipeline_illegal_events", "Events that the ledger did not follow", found.illegal_events)
-    yield _gauge("ebbline_pipeline_batches_recent", "Transactions of the last five minutes", found.batches)
-    yield _gauge("ebbline_pipeline_records_recent", "Records stored in the last five minutes", found.batch_records)
+    yield _gauge("ebbline_pipeline_lag_records", "Records of the metadata topic not stored yet", status.lag_records)
+    yield _gauge("ebbline_pipeline_lag_seconds", "How long the oldest of them waits, at most", _s(status.lag_ms))
+    yield _gauge("ebbline_pipeline_offsets_read", "Offsets of the metadata topic that are behind", status.records_read)
+    yield _gauge("ebbline_pipeline_segments", "Segments in the ledger, deleted ones too", status.segments)
+    yield _gauge("ebbline_pipeline_quarantined_records", "Records that could not be read", status.quarantined_records)
+    yield _gauge("ebbline_pipeline_illegal_events", "Events that the ledger did not follow", status.illegal_events)
+    yield _gauge("ebbline_pipeline_batches_recent", "Transactions of the last five minutes", status.batches)
+    yield _gauge("ebbline_pipeline_records_recent", "Records stored in the last five minutes", status.batch_records)
     times = GaugeMetricFamily(
         "ebbline_pipeline_batch_seconds", "Time of a transaction in the last five minutes", labels=["quantile"]
     )
-    for quantile, value in (("0.5", found.batch_p50_ms), ("0.99", found.batch_p99_ms), ("1", found.batch_max_ms)):
+    for quantile, value in (("0.5", status.batch_p50_ms), ("0.99", status.batch_p99_ms), ("1", status.batch_max_ms)):
         if value is not None:
             times.add_metric([quantile], value / 1000)
     yield times

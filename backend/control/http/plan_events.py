@@ -69,11 +69,11 @@ class PlanEventStream:
 def _no_room(actor: Actor) -> str | None:
     if len(_open) >= STREAMS_MAX:
         return f"{STREAMS_MAX} callers are listening already"
-    if sum(one.actor == actor for one in _open) >= STREAMS_OF_ONE_MAX:
+    if sum(stream.actor == actor for stream in _open) >= STREAMS_OF_ONE_MAX:
         return f"{actor.name[:100]} is listening {STREAMS_OF_ONE_MAX} times already"
     if (
         actor.role is ActorRole.VIEWER
-        and sum(one.actor.role is ActorRole.VIEWER for one in _open) >= STREAMS_OF_VIEWERS_MAX
+        and sum(stream.actor.role is ActorRole.VIEWER for stream in _open) >= STREAMS_OF_VIEWERS_MAX
     ):
         return f"{STREAMS_OF_VIEWERS_MAX} viewers are listening already"
     return None

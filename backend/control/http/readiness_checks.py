@@ -44,12 +44,12 @@ class ReadinessChecks:
 
     async def checks(self) -> dict[str, str | None]:
         """Each check by name: None when it passes, else one sentence."""
-        found: dict[str, str | None] = {"cluster": self._cluster(), "database": await self._database_takes_writes()}
+        result: dict[str, str | None] = {"cluster": self._cluster(), "database": await self._database_takes_writes()}
         if self._disk is not None:
-            found["disk"] = await self._disk.check()
+            result["disk"] = await self._disk.check()
         if self._more is not None:
-            found.update(self._more())
-        return found
+            result.update(self._more())
+        return result
 
     @property
     def starting(self) -> bool:

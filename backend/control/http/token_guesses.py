@@ -89,9 +89,9 @@ class TokenGuesses:
 def network_of(address: str) -> str:
     """The IPv4 address, or the IPv6 network of 64 bits; what is neither, as it is."""
     try:
-        found = ipaddress.ip_address(address)
+        result = ipaddress.ip_address(address)
     except ValueError:
         return address[:60]
-    if found.version == 4:
-        return str(found)
-    return str(ipaddress.ip_network((int(found), _IPV6_PREFIX), strict=False))
+    if result.version == 4:
+        return str(result)
+    return str(ipaddress.ip_network((int(result), _IPV6_PREFIX), strict=False))

@@ -44,13 +44,13 @@ async def until(what: str, look: Callable[[], Awaitable[T | None]], timeout_s: f
     last = ""
     while time.monotonic() < deadline_s:
         try:
-            found = await look()
+            result = await look()
         except (KafkaError, BrokerUnavailable) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
-            found, last = None, f" (last answer: {error})"
-        if found is not None:
-            return found
+            result, last = None, f" (last answer: {error})"
+        if result is not None:
+            return result
         await asyncio.sleep(pause_s)
     raise LabFailed(f"After {timeout_s:.0f} s this was still waited for: {what}{last}.")
 

@@ -94,5 +94,5 @@ def _produced(partition: PartitionSample, last: PartitionSample | None) -> int |
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None

@@ -96,8 +96,8 @@ class DeleteRecords(SingleRequestKind[DeleteInputs]):
             bytes_ += _bytes(sizes.get(key), count)
             lines.append(f"{key}: [{grouped(starts[key])}, {grouped(below.offset)})")
         first = inputs.partitions[0]
-        one = f"{first.topic}-{first.partition}"
-        what = one if len(inputs.partitions) == 1 else f"{len(inputs.partitions)} partitions"
+        name = f"{first.topic}-{first.partition}"
+        what = name if len(inputs.partitions) == 1 else f"{len(inputs.partitions)} partitions"
         return Draft(
             object=what,
             changes=tuple(
@@ -185,15 +185,15 @@ async def _compacted(context: OperationContext, topics: set[str]) -> set[str]:
 async def _offsets(
     context: OperationContext, leaders: Mapping[TopicPartition, int], which: int
 ) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+    result: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
         own = [tp for tp, node in leaders.items() if node == leader]
         answers = await list_offsets(context.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
         for tp, answer in answers.items():
             if answer.error is not ErrorCode.NONE:
                 raise error_for(int(answer.error), f"{tp.topic}-{tp.partition} does not tell its offsets")
-            found[tp] = answer.offset
-    return found
+            result[tp] = answer.offset
+    return result
 
 
 def _bytes(row: partitions.PartitionRow | None, count: int) -> int:
@@ -212,26 +212,26 @@ def _bytes(row: partitions.PartitionRow | None, count: int) -> int:
 def _checks(
     inputs: DeleteInputs, starts: Mapping[str, int], ends: Mapping[str, int], seen: Mapping[str, JsonObject]
 ) -> list[PlanCheck]:
-    found = []
+    checks = []
     compacted = sorted({b.topic for b in inputs.partitions if not seen[f"{b.topic}-{b.partition}"]["deletes"]})
     if compacted:
         text = f"{', '.join(compacted[:5])}: of a compacted topic no records can be deleted by offset. Leave it out."
-        found.append(PlanCheck("policy", CheckOutcome.REFUSED, text))
+        checks.append(PlanCheck("policy", CheckOutcome.REFUSED, text))
     above = [b for b in inputs.partitions if b.offset > ends[f"{b.topic}-{b.partition}"]]
     if above:
         b = above[0]
         key = f"{b.topic}-{b.partition}"
         text = f"{key} ends at {grouped(ends[key])}: choose an offset up to there."
-        found.append(PlanCheck("range", CheckOutcome.REFUSED, text))
+        checks.append(PlanCheck("range", CheckOutcome.REFUSED, text))
     if all(b.offset <= starts[f"{b.topic}-{b.partition}"] for b in inputs.partitions):
-        found.append(
+        checks.append(
             PlanCheck("change", CheckOutcome.REFUSED, "The logs begin there already: there is nothing to delete.")
         )
     whole = [f"{b.topic}-{b.partition}" for b in inputs.partitions if b.offset == ends[f"{b.topic}-{b.partition}"]]
-    if whole and not found:
+    if whole and not checks:
         text = f"{', '.join(whole[:5])}: nothing is left; of a tiered topic a new replica may then not be able to join."
-        found.append(PlanCheck("whole-log", CheckOutcome.WARNING, text))
-    return found or [PlanCheck("change", CheckOutcome.OK, "There is something to delete.")]
+        checks.append(PlanCheck("whole-log", CheckOutcome.WARNING, text))
+    return checks or [PlanCheck("change", CheckOutcome.OK, "There is something to delete.")]
 
 
 def cli(inputs: DeleteInputs) -> list[str]:

@@ -78,11 +78,11 @@ def offline(context: FindingContext) -> Iterable[Candidate]:
         named, last = _who_may_lead(context, row)
         partition = TopicPartition(row.topic, row.partition)
         unusable = {
-            one: context.offline_logs[partition, one]
-            for one in row.replicas
-            if (partition, one) in context.offline_logs
+            replica: context.offline_logs[partition, replica]
+            for replica in row.replicas
+            if (partition, replica) in context.offline_logs
         }
-        damage = "".join(f" Broker {one} runs and cannot use its log: {why}." for one, why in unusable.items())
+        damage = "".join(f" Broker {replica} runs and cannot use its log: {why}." for replica, why in unusable.items())
         yield Candidate(
             slug="offline",
             object=name_of(row),
@@ -91,7 +91,7 @@ def offline(context: FindingContext) -> Iterable[Candidate]:
             why=f"Nobody can read or write it. {last}{damage}",
             action=f"{_return_of(context, named, unusable)}; an unclean election may lose records.",
             facts={"isr": list(row.isr), "replicas": list(row.replicas), "waits_for": sorted(named)}
-            | ({"unusable": {str(one): why for one, why in unusable.items()}} if unusable else {}),
+            | ({"unusable": {str(replica): why for replica, why in unusable.items()}} if unusable else {}),
             topic=row.topic,
             partition=row.partition,
         )
@@ -124,10 +124,10 @@ def _return_of(context: FindingContext, named: Collection[int], unusable: Collec
     """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
     one asked for, or are about to lead."""
     running = {broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced}
-    away = [one for one in named if one not in running]
+    away = [partition for partition in named if partition not in running]
     if away:
         return f"Start broker {ids(away)}"
-    damaged = [one for one in named if one in unusable]
+    damaged = [partition for partition in named if partition in unusable]
     if damaged:
         return (
             f"Delete nothing. Mend the disk of broker {ids(damaged)}, or put the file back from a copy of it, and start"
@@ -155,8 +155,8 @@ def without_elr(context: FindingContext) -> Iterable[Candidate]:
 
 def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:
     """A voter of the metadata quorum that lost its copy and does not count yet: the others are all there is."""
-    voters = [one for one in context.quorum_replicas if one.role == "voter"]
-    counted = sum(one.counted for one in voters)
+    voters = [replica for replica in context.quorum_replicas if replica.role == "voter"]
+    counted = sum(replica.counted for replica in voters)
     majority = len(voters) // 2 + 1
     for voter in voters:
         if voter.counted:
@@ -346,7 +346,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
         row.leader for row in context.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
     )
     for broker_id, partitions in sorted(unknowing.items()):
-        known = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
+        rates = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
         about: dict[str, Any] = {
             "object": f"broker {broker_id}",
             "facts": {"partitions": partitions},
@@ -356,7 +356,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
             slug="metadata-loading",
             severity=NOTICE,
             sentence=f"Broker {broker_id} reads the remote log's metadata",
-            why=f"{known}; until then it copies nothing and answers -1 for the latest tiered offset.",
+            why=f"{rates}; until then it copies nothing and answers -1 for the latest tiered offset.",
             action="Wait: the first look at the remote tier comes within one task interval (30 s).",
             **about,
         )
@@ -364,7 +364,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
             slug="metadata-failed",
             severity=CRITICAL,
             sentence=f"Broker {broker_id} does not get the remote log's metadata",
-            why=f"For more than {in_time(METADATA_FAILED_MS)}. {known}; it copies nothing.",
+            why=f"For more than {in_time(METADATA_FAILED_MS)}. {rates}; it copies nothing.",
             action=f"Look at its log for errors of {METADATA_TOPIC}; when the topic is in order, restart the broker.",
             for_ms=METADATA_FAILED_MS,
             replaces="metadata-loading",

@@ -121,12 +121,12 @@ def _shortened(error: str) -> str:
 
 def _failures(newest_first: Sequence[CopyEvent]) -> list[CopyEvent]:
     """The failures since the last copy that finished."""
-    found = []
+    result = []
     for event in newest_first:
         if event.outcome == "finished":
             break
-        found.append(event)
-    return found
+        result.append(event)
+    return result
 
 
 def slow_copies(context: FindingContext) -> Iterable[Candidate]:

@@ -33,14 +33,14 @@ class RemoteReads:
 def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample]) -> list[RemoteReads]:
     """Groups that will read from the remote tier next, with the amount."""
     tiered = {(row.topic, row.partition): row for row in partitions if row.tiered}
-    found = []
+    result = []
     for offset in offsets:
         row = tiered.get((offset.topic, offset.partition))
         if row is None or row.local_log_start_offset is None or row.log_start_offset is None:
             continue
         if row.log_start_offset <= offset.committed < row.local_log_start_offset:
             left = row.local_log_start_offset - offset.committed
-            found.append(
+            result.append(
                 RemoteReads(
                     offset.group,
                     offset.topic,
@@ -53,7 +53,7 @@ def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionS
                     offset.moved,
                 )
             )
-    return found
+    return result
 
 
 def _bytes(row: PartitionSample, offsets: int) -> int | None:
@@ -83,8 +83,8 @@ def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
 def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Candidate:
     sizes = [row.bytes_left for row in rows]
     left = sum(row.offsets_left for row in rows)
-    known = [size for size in sizes if size is not None]
-    much = f" ({in_bytes(sum(known))})" if len(known) == len(sizes) else ""
+    leaders = [size for size in sizes if size is not None]
+    much = f" ({in_bytes(sum(leaders))})" if len(leaders) == len(sizes) else ""
     why = f"It is below the local log of {count(len(rows), 'partition')}: {left} records{much} to read from there."
     if busy:
         why += f" {round(sum(busy.values()))} reads wait on broker {ids(busy)}."
@@ -100,7 +100,7 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
         facts={
             "group": group,
             "offsets_left": left,
-            "bytes_left": sum(known) if len(known) == len(sizes) else None,
+            "bytes_left": sum(leaders) if len(leaders) == len(sizes) else None,
             "partitions": [f"{row.topic}-{row.partition}" for row in rows[:20]],
             "reader_queue": round(sum(busy.values())) if busy else None,
             "source": "exact" if busy else "inferred",

@@ -104,15 +104,15 @@ class TopicSettings:
 
     async def ask(self, gateway: Gateway, topics: Sequence[str], *, lane: Lane = Lane.SAMPLE) -> dict[str, Entries]:
         """Settings by topic; a topic that is gone by now is left out. Raises GatewayError."""
-        found: dict[str, Entries] = {}
+        result: dict[str, Entries] = {}
         begins = range(0, len(topics), TOPICS_PER_REQUEST)
         self._last = {begin: self._last.get(begin) or LastAnswer() for begin in begins}
         for begin in begins:
             resources = [ConfigResource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
             request, last = _describe_request(resources, self._names), self._last[begin]
             answer = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane, last=last)
-            found |= last.made(answer, _by_topic)
-        return found
+            result |= last.made(answer, _by_topic)
+        return result
 
 
 async def describe_topics(

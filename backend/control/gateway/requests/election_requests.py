@@ -39,10 +39,10 @@ async def _elect(
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in partitions:
         by_topic[tp.topic].append(tp.partition)
-    wanted = m.ElectLeadersRequest.TopicPartitions
+    topics = m.ElectLeadersRequest.TopicPartitions
     request = m.ElectLeadersRequest(
         election_type=election_type,
-        topic_partitions=[wanted(topic=topic, partitions=found) for topic, found in by_topic.items()],
+        topic_partitions=[topics(topic=topic, partitions=found) for topic, found in by_topic.items()],
         timeout_ms=round(TIMEOUT_S * 1000),
     )
 

@@ -54,10 +54,10 @@ async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligibleAns
     )
     answer = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
     told = {
-        TopicPartition(topic.name or "", one.partition_index): EligibleReplicas(
-            tuple(one.eligible_leader_replicas or ()), tuple(one.last_known_elr or ())
+        TopicPartition(topic.name or "", partition.partition_index): EligibleReplicas(
+            tuple(partition.eligible_leader_replicas or ()), tuple(partition.last_known_elr or ())
         )
         for topic in answer.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     return EligibleAnswer(told, complete=answer.next_cursor is None)

@@ -27,8 +27,8 @@ async def fetch_features(gateway: Gateway) -> Mapping[str, FeatureLevel]:
     """By name: every feature that the broker supports or the cluster has. Raises GatewayError."""
     request = m.ApiVersionsRequest(client_software_name="ebbline", client_software_version="1")
     answer = await gateway.ask_any(request, m.ApiVersionsResponse)
-    supported = {one.name: one.max_version for one in answer.supported_features}
-    finalized = {one.name: one.max_version_level for one in answer.finalized_features}
+    supported = {feature.name: feature.max_version for feature in answer.supported_features}
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return {
         name: FeatureLevel(finalized.get(name, 0), supported.get(name, finalized.get(name, 0)))
         for name in sorted({*supported, *finalized})

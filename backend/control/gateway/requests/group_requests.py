@@ -37,12 +37,12 @@ class Committed:
 
 async def committed_offsets(gateway: Gateway, broker_ids: Iterable[int]) -> list[Committed]:
     """Of the groups that these brokers coordinate. Raises GatewayError, KafkaError."""
-    found: list[Committed] = []
+    result: list[Committed] = []
     for broker_id in broker_ids:
         groups = await _groups(gateway, broker_id)
         for at in range(0, len(groups), GROUPS_A_REQUEST):
-            found += await _offsets(gateway, broker_id, groups[at : at + GROUPS_A_REQUEST])
-    return found
+            result += await _offsets(gateway, broker_id, groups[at : at + GROUPS_A_REQUEST])
+    return result
 
 
 async def _groups(gateway: Gateway, broker_id: int) -> list[str]:

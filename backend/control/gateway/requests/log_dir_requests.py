@@ -64,7 +64,11 @@ class BrokerDisk:
     @property
     def offline_logs(self) -> dict[TopicPartition, str]:
         """Why logs cannot be used."""
-        return {one.partition: one.reason for directory in self.log_dirs for one in directory.offline_logs}
+        return {
+            offline_log.partition: offline_log.reason
+            for directory in self.log_dirs
+            for offline_log in directory.offline_logs
+        }
 
 
 async def describe_log_dirs(

@@ -108,14 +108,14 @@ async def list_offsets(
 
 
 def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
-    found: Answers = {}
+    result: Answers = {}
     for topic in answer.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
             told = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
             before = known.get(tp)
-            found[tp] = before if before is not None and before == told else told
-    return found
+            result[tp] = before if before is not None and before == told else told
+    return result
 
 
 def _request(timestamp: int, partitions: Iterable[TopicPartition], replica_id: int) -> m.ListOffsetsRequest:

@@ -61,12 +61,13 @@ async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
 
 
 def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> QuorumInfo:
-    voters = {one.replica_id: one for one in partition.current_voters}
-    joining = {one.replica_id: one for one in partition.observers if one.replica_id in voters}
+    voters = {replica.replica_id: replica for replica in partition.current_voters}
+    joining = {replica.replica_id: replica for replica in partition.observers if replica.replica_id in voters}
     replicas = [
-        _replica(joining.get(voter, one), "voter", counted=voter not in joining) for voter, one in voters.items()
+        _replica(joining.get(voter, replica), "voter", counted=voter not in joining)
+        for voter, replica in voters.items()
     ]
-    replicas += [_replica(one, "observer") for one in partition.observers if one.replica_id not in voters]
+    replicas += [_replica(replica, "observer") for replica in partition.observers if replica.replica_id not in voters]
     return QuorumInfo(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(replicas))
 
 

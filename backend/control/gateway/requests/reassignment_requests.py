@@ -52,8 +52,8 @@ async def alter_reassignments(
     topic_type = m.AlterPartitionReassignmentsRequest.Topics
     by_topic: dict[str, list[m.AlterPartitionReassignmentsRequest.Topics.Partitions]] = defaultdict(list)
     for tp, replicas in targets.items():
-        wanted = None if replicas is None else list(replicas)
-        by_topic[tp.topic].append(topic_type.Partitions(partition_index=tp.partition, replicas=wanted))
+        topics = None if replicas is None else list(replicas)
+        by_topic[tp.topic].append(topic_type.Partitions(partition_index=tp.partition, replicas=topics))
     request = m.AlterPartitionReassignmentsRequest(
         timeout_ms=round(TIMEOUT_S * 1000),
         topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],

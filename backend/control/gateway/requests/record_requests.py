@@ -74,17 +74,17 @@ async def fetch_records(
     )
     if answer.error_code:
         raise error_for(answer.error_code)
-    found: dict[TopicPartition, FetchedRecords] = {}
+    result: dict[TopicPartition, FetchedRecords] = {}
     for response in answer.responses:
         for p in response.partitions:
             tp = TopicPartition(topic, p.partition_index)
             if tp not in offsets:
                 continue
             if p.error_code:
-                found[tp] = FetchedRecords((), offsets[tp], error_code(p.error_code))
+                result[tp] = FetchedRecords((), offsets[tp], error_code(p.error_code))
             else:
-                found[tp] = _read(p.records or b"", offsets[tp])
-    return found
+                result[tp] = _read(p.records or b"", offsets[tp])
+    return result
 
 
 def _read(data: Any, offset: int) -> FetchedRecords:

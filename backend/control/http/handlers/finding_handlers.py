@@ -67,12 +67,12 @@ class FindingHandlers:
         body: AcknowledgeBody = call.body
         cluster_id, by, at_ms = self._cluster_id, call.actor.name, now_ms()
 
-        def change(connection: Connection, found: Finding) -> str | None:
-            if found.closed_ms is not None:
-                return f"Finding {found.id} is closed already: there is nothing to look after."
-            if found.acknowledged_ms is not None:
-                return f"Finding {found.id} was acknowledged by {found.acknowledged_by} already."
-            acknowledge_finding(connection, cluster_id, found.id, at_ms, by)
+        def change(connection: Connection, finding: Finding) -> str | None:
+            if finding.closed_ms is not None:
+                return f"Finding {finding.id} is closed already: there is nothing to look after."
+            if finding.acknowledged_ms is not None:
+                return f"Finding {finding.id} was acknowledged by {finding.acknowledged_by} already."
+            acknowledge_finding(connection, cluster_id, finding.id, at_ms, by)
             return None
 
         return await self._change(call, "acknowledge finding", change, body.reason)
@@ -83,8 +83,8 @@ class FindingHandlers:
         cluster_id = self._cluster_id
         until_ms = now_ms() + body.minutes * MINUTE_MS if body.minutes else None
 
-        def change(connection: Connection, found: Finding) -> None:
-            mute_findings(connection, cluster_id, found.slug, found.object, until_ms)
+        def change(connection: Connection, finding: Finding) -> None:
+            mute_findings(connection, cluster_id, finding.slug, finding.object, until_ms)
 
         return await self._change(call, "mute finding" if body.minutes else "unmute finding", change, body.reason)
 
@@ -114,10 +114,10 @@ class FindingHandlers:
             data_changed(connection, cluster_id, "backend")
             return after, refusal
 
-        found, refusal = await self._database.write(job)
+        finding, refusal = await self._database.write(job)
         if refusal is not None:
             raise Problem(409, "conflict", refusal)
-        return _answer(path, found)
+        return _answer(path, finding)
 
 
 def _diff(before: Finding, after: Finding) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _diff(before: Finding, after: Finding) -> dict[str, Any]:
     return {"finding_id": before.id, "changes": changes}
 
 
-def _answer(path: FindingPath, found: Finding | None) -> FindingAnswer:
-    if found is None:
+def _answer(path: FindingPath, finding: Finding | None) -> FindingAnswer:
+    if finding is None:
         raise Problem(404, "not-found", f"There is no finding {path.finding_id} of this cluster.")
-    return FindingAnswer(finding=found, runbook=runbook(found.slug))
+    return FindingAnswer(finding=finding, runbook=runbook(finding.slug))

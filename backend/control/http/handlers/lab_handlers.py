@@ -26,13 +26,13 @@ class LabHandlers:
     async def start_bootstrap(self, call: Call) -> HandlerResult:
         """Begins a race; 202 with the run, whose progress `get_bootstrap` gives."""
         body: BootstrapBody = call.body
-        asked = f"{in_bytes(body.size_bytes)}, {body.tiered_percent} % tiered"
+        inputs = f"{in_bytes(body.size_bytes)}, {body.tiered_percent} % tiered"
         try:
             run = await self._bootstrap_lab.start(body.size_bytes, body.tiered_percent)
         except OperationError as error:
             await self._audit(call, "start bootstrap race", AuditResult.REFUSED, str(error))
             raise
-        await self._audit(call, "start bootstrap race", AuditResult.ACCEPTED, asked)
+        await self._audit(call, "start bootstrap race", AuditResult.ACCEPTED, inputs)
         return HandlerResult(BootstrapAnswer(run=run), 202)
 
     async def get_bootstrap(self, call: Call) -> BootstrapAnswer:
@@ -63,13 +63,13 @@ class LabHandlers:
     async def inject(self, call: Call) -> HandlerResult:
         """Begins a scenario; 202, `get_faults` gives its progress."""
         body: FaultBody = call.body
-        asked = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
+        inputs = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
         try:
             self._fault_lab.inject(body.scenario, body.broker, call.actor.name)
         except OperationError as error:
-            await self._audit(call, "break", AuditResult.REFUSED, f"{asked}: {error}", "lab scenario")
+            await self._audit(call, "break", AuditResult.REFUSED, f"{inputs}: {error}", "lab scenario")
             raise
-        await self._audit(call, "break", AuditResult.ACCEPTED, asked, "lab scenario")
+        await self._audit(call, "break", AuditResult.ACCEPTED, inputs, "lab scenario")
         return HandlerResult(await self.get_faults(call), 202)
 
     async def clear(self, call: Call) -> HandlerResult:

@@ -57,7 +57,7 @@ class ReadHandlers:
                 overview.history(c, cluster_id, at_ms - 60_000, 60),
             )
         )
-        known, processes, data_version, history = rows
+        clusters, processes, data_version, history = rows
         return ClusterAnswer(
             cluster_id=cluster_id,
             name=settings.cluster_name,
@@ -68,7 +68,7 @@ class ReadHandlers:
             away_reason=state.away_reason,
             now_ms=at_ms,
             data_version=data_version,
-            cluster=next((row for row in known if row.cluster_id == cluster_id), None),
+            cluster=next((row for row in clusters if row.cluster_id == cluster_id), None),
             totals=history[-1] if history else None,
             processes=[
                 ProcessAnswer(
@@ -94,10 +94,10 @@ class ReadHandlers:
         """All registered brokers."""
         cluster_id = self._settings.cluster_id
         rows = await self._database.read(lambda c: overview.brokers(c, cluster_id))
-        known = self._observer.readers.numbers
+        numbers = self._observer.readers.numbers
         return BrokersAnswer(
             items=rows,
-            numbers=[known.get(row.broker_id, BrokerNumbers(row.broker_id, error=NOT_ASKED)) for row in rows],
+            numbers=[numbers.get(row.broker_id, BrokerNumbers(row.broker_id, error=NOT_ASKED)) for row in rows],
         )
 
     async def remote_readers(self, call: Call) -> ReadersAnswer:
@@ -140,7 +140,7 @@ class ReadHandlers:
                 404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet."
             )
         own = [segment for segment in segments if segment.topic_id == row.topic_id]
-        levels = {name: one.level for name, one in self._quorum.levels.items()}
+        levels = {name: feature.level for name, feature in self._quorum.levels.items()}
         copies = copies_of(
             None if topic is None else topic.config,
             levels or None,

@@ -241,9 +241,9 @@ class BootstrapLab:
 
     def _read_note(self) -> _Note | None:
         try:
-            found = json.loads(self._note_path.read_text())
-            flag = found["flag"]
-            return _Note(int(found["broker"]), None if flag is None else str(flag))
+            document = json.loads(self._note_path.read_text())
+            flag = document["flag"]
+            return _Note(int(document["broker"]), None if flag is None else str(flag))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

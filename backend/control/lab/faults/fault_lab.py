@@ -62,13 +62,13 @@ class FaultLab:
             raise Conflict(f"{BY_SLUG[self.run.slug].name} is not over yet: heal it first.")
         if self._busy():
             raise Conflict("A bootstrap race is running: wait for its end, or cancel it.")
-        wanted = self._target(machine, scenario, broker)
+        target = self._target(machine, scenario, broker)
         started_ms = now_ms()
         self.run = FaultRun(
-            slug, FaultState.BREAKING, wanted, by, started_ms, started_ms + scenario.heals_after_s * 1000
+            slug, FaultState.BREAKING, target, by, started_ms, started_ms + scenario.heals_after_s * 1000
         )
         self._heal = asyncio.Event()
-        self._task = asyncio.create_task(self._carry_out(machine, scenario, wanted), name=f"lab-{slug}")
+        self._task = asyncio.create_task(self._carry_out(machine, scenario, target), name=f"lab-{slug}")
         return self.run
 
     def _target(self, machine: FaultTarget, scenario: Scenario, broker: int | None) -> int | None:
@@ -82,10 +82,10 @@ class FaultLab:
             if broker is not None:
                 raise InvalidInput(f"{scenario.name} takes no broker.")
             return None
-        wanted = self.killable[-1] if broker is None else broker
-        if wanted not in self.killable:
-            raise InvalidInput(f"Broker {wanted} cannot be killed: choose one of {self.killable}.")
-        return wanted
+        target = self.killable[-1] if broker is None else broker
+        if target not in self.killable:
+            raise InvalidInput(f"Broker {target} cannot be killed: choose one of {self.killable}.")
+        return target
 
     def clear(self) -> FaultRun:
         """Begins to mend what is broken; returns at once. Raises Conflict when nothing is."""

@@ -150,7 +150,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
 
     async def without_leader() -> bool | None:
         view = await fetch_cluster(gateway)
-        alive = {one.broker_id for one in view.brokers}
+        alive = {broker.broker_id for broker in view.brokers}
         return (new in alive and old not in alive and (await topic.view()).leader < 0) or None
 
     await until(f"{UNCLEAN_TOPIC} is without a leader", without_leader, ELECTION_WAIT_S)

@@ -112,10 +112,10 @@ class ClusterFacts:
     def offline_logs(self) -> dict[tuple[TopicPartition, int], str]:
         """Why brokers cannot use their logs, by partition and broker; what silent ones cannot use is not known."""
         return {
-            (one.partition, broker_id): one.reason
+            (offline_log.partition, broker_id): offline_log.reason
             for broker_id, broker in self.brokers.items()
             for directory in broker.log_dirs or ()
-            for one in directory.offline_logs
+            for offline_log in directory.offline_logs
         }
 
 

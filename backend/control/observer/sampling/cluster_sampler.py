@@ -131,9 +131,9 @@ class ClusterSampler:
         try:
             for names in (leaderless, below - leaderless):
                 if names:
-                    found = await fetch_eligible(self._gateway, names)
-                    told |= found.told
-                    complete &= found.complete
+                    eligible = await fetch_eligible(self._gateway, names)
+                    told |= eligible.told
+                    complete &= eligible.complete
         except (GatewayError, KafkaError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %s", describe_failure(error))
             return EligibleAnswer(told, complete=False, cause=describe_failure(error))
@@ -148,18 +148,18 @@ class ClusterSampler:
     def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""
         alive = {b.broker_id: b for b in view.brokers}
-        found: dict[int, BrokerFacts] = {}
+        result: dict[int, BrokerFacts] = {}
         for broker_id, registered in sorted((self._registered | alive).items()):
             sample = samples.get(broker_id)
             if sample is None:
                 absent = f"Broker {broker_id} is registered, but not alive."
-                found[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
+                result[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
                 continue
             known = self._registered.get(broker_id)
             facts = BrokerMetadata(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
             log_dirs = sample.disk.log_dirs if sample.disk is not None else None
-            found[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
-        return found
+            result[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
+        return result
 
 
 def _partition(

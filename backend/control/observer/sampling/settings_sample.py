@@ -94,12 +94,12 @@ async def sample_topic_settings(gateway: Gateway, topics: Iterable[str], questio
 
 def by_resource(sample: SettingsSample) -> dict[Resource, Entries]:
     """Everything that answered."""
-    found: dict[Resource, Entries] = {
+    result: dict[Resource, Entries] = {
         ("broker", str(broker_id)): entries for broker_id, entries in sample.brokers.items()
     }
     if sample.cluster_default:
-        found["broker", CLUSTER_DEFAULT] = sample.cluster_default
-    return found | {("topic", topic): entries for topic, entries in sample.topics.items()}
+        result["broker", CLUSTER_DEFAULT] = sample.cluster_default
+    return result | {("topic", topic): entries for topic, entries in sample.topics.items()}
 
 
 def config_rows(cluster_id: str, resource: Resource, entries: Entries, at_ms: int) -> list[Row]:

@@ -136,8 +136,8 @@ class EngineEventReader:
         if not offsets:
             await asyncio.sleep(RETRY_S)
             return
-        found = await fetch_records(self._gateway, leader, partitions[0].topic_id, offsets, max_wait_ms=FETCH_WAIT_MS)
-        for tp, fetched in found.items():
+        records = await fetch_records(self._gateway, leader, partitions[0].topic_id, offsets, max_wait_ms=FETCH_WAIT_MS)
+        for tp, fetched in records.items():
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 del self._next[tp.partition]
             elif fetched.error is not ErrorCode.NONE:

@@ -166,10 +166,10 @@ class FindingWatch:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
         at_ms = seen.round.at_ms
         with reading(self._database.engine) as connection:
-            known = queries.all_open(connection, self._cluster_id)
+            open_findings = queries.all_open(connection, self._cluster_id)
             sight = self._sight(connection, seen)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
-        changes = evaluate(sight, known, self._waiting)
+        changes = evaluate(sight, open_findings, self._waiting)
         if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
@@ -178,7 +178,7 @@ class FindingWatch:
             _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
         for finding in changes.closed:
             _log.info("Finding %s closed: %s", finding.slug, finding.sentence)
-        self.open_counts = open_counts(known, changes, muted, at_ms)
+        self.open_counts = open_counts(open_findings, changes, muted, at_ms)
         return notices(changes, muted, at_ms)
 
     def _write(self, connection: Connection, changes: Changes, muted: Mapping[FindingKey, int], at_ms: int) -> None:
@@ -272,22 +272,22 @@ def _ledger_ms(connection: Connection, cluster_id: str, at_ms: int, open_segment
 
 def throttles(settings: SettingsSample, topics: Sequence[Row]) -> list[ThrottleSetting]:
     """Every replication throttle that somebody has set."""
-    found = []
+    result = []
     for topic in topics:
         for name in THROTTLED_REPLICAS:
             value = (topic["config"] or {}).get(name)
             if value:
-                found.append(ThrottleSetting(name, value, topic=topic["topic"]))
+                result.append(ThrottleSetting(name, value, topic=topic["topic"]))
     for broker_id, entries in sorted(settings.brokers.items()):
         for name in THROTTLE_RATES:
             entry = entries.get(name)
             if entry is not None and _is_set(entry) and entry.source.name == "DYNAMIC_BROKER_CONFIG":
-                found.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=broker_id))
+                result.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=broker_id))
     for name in THROTTLE_RATES:
         entry = (settings.cluster_default or {}).get(name)
         if entry is not None and _is_set(entry):
-            found.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=-1))
-    return found
+            result.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=-1))
+    return result
 
 
 def _is_set(entry: ConfigEntry) -> bool:

@@ -38,34 +38,34 @@ def quorum_facts(quorum: QuorumInfo, now_ms: int) -> dict[str, Any]:
         "high_watermark": quorum.high_watermark,
         "replicas": [
             {
-                "node_id": one.node_id,
-                "role": one.role,
-                "log_end_offset": one.log_end_offset if one.log_end_offset >= 0 else None,
-                "lag_records": quorum.lag(one) if one.log_end_offset >= 0 else None,
-                "last_fetch_ms": one.last_fetch_ms if one.last_fetch_ms >= 0 else None,
-                "last_caught_up_ms": one.last_caught_up_ms if one.last_caught_up_ms >= 0 else None,
-                "directory_id": one.directory_id,
-                "counted": one.counted,
+                "node_id": replica.node_id,
+                "role": replica.role,
+                "log_end_offset": replica.log_end_offset if replica.log_end_offset >= 0 else None,
+                "lag_records": quorum.lag(replica) if replica.log_end_offset >= 0 else None,
+                "last_fetch_ms": replica.last_fetch_ms if replica.last_fetch_ms >= 0 else None,
+                "last_caught_up_ms": replica.last_caught_up_ms if replica.last_caught_up_ms >= 0 else None,
+                "directory_id": replica.directory_id,
+                "counted": replica.counted,
             }
-            for one in quorum.replicas[:REPLICAS_MAX]
+            for replica in quorum.replicas[:REPLICAS_MAX]
         ],
     }
 
 
 def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms: int) -> dict[str, Any]:
     """When the leader wrote its last snapshot and how large it is; a cause where that is not known."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for source in sources:
         for family in source.only((AGE_GAUGE, SIZE_GAUGE)).collect():
             for sample in family.samples:
                 if sample.labels.get("broker") == str(leader_id):
-                    found[family.name] = sample.value
-    age_ms = found.get(AGE_GAUGE)
+                    result[family.name] = sample.value
+    age_ms = result.get(AGE_GAUGE)
     if age_ms is None:
         return {"generated_ms": None, "bytes": None, "cause": f"Node {leader_id} does not tell its meters."}
     if age_ms < 0:
         return {"generated_ms": None, "bytes": None, "cause": NONE_WRITTEN}
-    return {"generated_ms": now_ms - int(age_ms), "bytes": int(found.get(SIZE_GAUGE, 0)), "cause": None}
+    return {"generated_ms": now_ms - int(age_ms), "bytes": int(result.get(SIZE_GAUGE, 0)), "cause": None}
 
 
 class QuorumWatch:
@@ -97,7 +97,9 @@ class QuorumWatch:
         except (GatewayError, KafkaError) as error:
             _log.debug("the feature levels are not known again yet: %s", error)
         snapshot = await self._look_at_snapshot(quorum.leader_id, now_ms)
-        features = {name: {"level": one.level, "max_level": one.max_level} for name, one in self.levels.items()}
+        features = {
+            name: {"level": feature.level, "max_level": feature.max_level} for name, feature in self.levels.items()
+        }
         self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
 
     async def _look_at_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
@@ -106,6 +108,6 @@ class QuorumWatch:
         if now_ms - self._snapshot_ms >= SNAPSHOT_LOOK_MS or self._snapshot.get("leader_id") != leader_id:
             self._snapshot_ms = now_ms
             sources = list(self._meters())
-            told = await asyncio.to_thread(snapshot_facts, sources, leader_id, now_ms)
-            self._snapshot = {**told, "leader_id": leader_id}
+            snapshot = await asyncio.to_thread(snapshot_facts, sources, leader_id, now_ms)
+            self._snapshot = {**snapshot, "leader_id": leader_id}
         return {name: value for name, value in self._snapshot.items() if name != "leader_id"}

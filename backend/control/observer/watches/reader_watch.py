@@ -63,14 +63,14 @@ class ReaderWatch:
     @property
     def reader_queues(self) -> dict[int, float]:
         """Reads that wait for a reader of the remote tier, by broker; a broker without this metric is missing."""
-        found = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
-        return {broker_id: queue for broker_id, queue in found if queue is not None}
+        result = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
+        return {broker_id: queue for broker_id, queue in result if queue is not None}
 
     @property
     def passed_over(self) -> dict[int, int]:
         """Records of internal topics that brokers could not read since their start; those of ours that tell any."""
-        found = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
-        return {broker_id: round(count) for broker_id, count in found if count}
+        result = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
+        return {broker_id: round(count) for broker_id, count in result if count}
 
     def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
@@ -111,32 +111,32 @@ def reads_told(
     offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], seen_ms: int | None
 ) -> dict[str, Any]:
     """``count`` of what is read from the remote tier, and as ``rows`` the TOLD_MAX with the most left."""
-    found = sorted(remote_reads(offsets, partitions), key=lambda one: -one.offsets_left)
+    result = sorted(remote_reads(offsets, partitions), key=lambda read: -read.offsets_left)
     names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved")
-    rows = [{name: getattr(one, name) for name in names} for one in found[:TOLD_MAX]]
-    return {"seen_ms": seen_ms, "count": len(found), "rows": rows}
+    rows = [{name: getattr(read, name) for name in names} for read in result[:TOLD_MAX]]
+    return {"seen_ms": seen_ms, "count": len(result), "rows": rows}
 
 
 def _own_numbers(local: Callable[[], Iterable[BrokerMetricSource]], at_ms: int) -> dict[int, BrokerNumbers]:
     """Of brokers whose registries can be read here; on a thread, as they may be asked over the network."""
-    found: dict[int, BrokerNumbers] = {}
+    result: dict[int, BrokerNumbers] = {}
     for source in local():
         text = generate_latest(source.only(OWN_FAMILIES)).decode()
         broker = _BROKER.search(text)
         if broker is not None:
-            found[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, parse(text), None)
-    return found
+            result[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, parse(text), None)
+    return result
 
 
-def _moved(found: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[GroupOffset, ...]:
-    known: dict[tuple[str, TopicPartition], int] = {
+def _moved(committed: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[GroupOffset, ...]:
+    offsets_before: dict[tuple[str, TopicPartition], int] = {
         (row.group, TopicPartition(row.topic, row.partition)): row.committed for row in before
     }
     rows = [
-        GroupOffset(group, tp.topic, tp.partition, offset, known.get((group, tp), offset) != offset)
-        for one in found
+        GroupOffset(group, tp.topic, tp.partition, offset, offsets_before.get((group, tp), offset) != offset)
+        for group_offsets in committed
         # A client may name a group with 32,767 bytes of anything.
-        for group in (storable_key(one.group),)
-        for tp, offset in one.offsets
+        for group in (storable_key(group_offsets.group),)
+        for tp, offset in group_offsets.offsets
     ]
     return tuple(rows[:OFFSETS_MAX])

@@ -122,13 +122,13 @@ class _ConfigKind(SingleRequestKind[ConfigInputs]):
     async def draft(self, context: OperationContext, inputs: ConfigInputs, snapshot: JsonObject) -> Draft:
         before: dict[str, str | None] = snapshot["set"]
         remote_bytes = await _remote_bytes(context, inputs)
-        found = [_change(inputs, snapshot), await _accepted(context, inputs), _visible(snapshot)]
+        result = [_change(inputs, snapshot), await _accepted(context, inputs), _visible(snapshot)]
         if isinstance(inputs, TopicConfigInputs):
-            found += check_topic_config(inputs.settings, snapshot["seen"]["effective"], remote_bytes)
+            result += check_topic_config(inputs.settings, snapshot["seen"]["effective"], remote_bytes)
         return Draft(
             object=inputs.object,
             changes=tuple(Change(inputs.object, name, before[name], value) for name, value in inputs.settings.items()),
-            checks=_worst_first(found),
+            checks=_worst_first(result),
             cli=tuple(cli(inputs)),
             words=dialog_texts(context.cluster_name, inputs.object, inputs.settings, remote_bytes),
             extra={"lines": lines(inputs.settings, snapshot)},
@@ -171,24 +171,24 @@ class BrokerConfigKind(_ConfigKind):
 
     async def draft(self, context: OperationContext, inputs: ConfigInputs, snapshot: JsonObject) -> Draft:
         """With what is removed, in the words of that."""
-        found = await super().draft(context, inputs, snapshot)
+        draft = await super().draft(context, inputs, snapshot)
         names = removal.removed_folders(inputs.settings)
         if not isinstance(inputs, BrokerConfigInputs) or inputs.broker_id is None or not names:
-            return found
+            return draft
         kept = await removal.kept_by(context.gateway, inputs.broker_id)
-        checks = _worst_first([*found.checks, removal.check(names, inputs.broker_id, kept)])
+        checks = _worst_first([*draft.checks, removal.check(names, inputs.broker_id, kept)])
         return replace(
-            found, checks=checks, words=removal.dialog_texts(context.cluster_name, inputs.broker_id, names, kept)
+            draft, checks=checks, words=removal.dialog_texts(context.cluster_name, inputs.broker_id, names, kept)
         )
 
     async def verify(self, context: OperationContext, inputs: ConfigInputs, snapshot: JsonObject) -> PlanVerification:
         """Also that what was to be removed is gone."""
-        found = await super().verify(context, inputs, snapshot)
+        verification = await super().verify(context, inputs, snapshot)
         names = removal.removed_folders(inputs.settings)
-        if not found.done or not isinstance(inputs, BrokerConfigInputs) or inputs.broker_id is None or not names:
-            return found
+        if not verification.done or not isinstance(inputs, BrokerConfigInputs) or inputs.broker_id is None or not names:
+            return verification
         left = removal.left(names, await removal.kept_by(context.gateway, inputs.broker_id))
-        return found if left is None else PlanVerification(False, left)
+        return verification if left is None else PlanVerification(False, left)
 
     def revert_inputs(self, inputs: ConfigInputs, snapshot: JsonObject) -> Mapping[str, object] | None:
         """None for a removal: a deleted folder does not come back."""
@@ -198,16 +198,16 @@ class BrokerConfigKind(_ConfigKind):
 async def _describe(context: OperationContext, inputs: ConfigInputs) -> Entries:
     await fetch_cluster(context.gateway, lane=Lane.ACT)
     if isinstance(inputs, TopicConfigInputs):
-        found = await config_requests.describe_topics(context.gateway, [inputs.topic], lane=Lane.ACT)
-        if inputs.topic not in found:
+        topics = await config_requests.describe_topics(context.gateway, [inputs.topic], lane=Lane.ACT)
+        if inputs.topic not in topics:
             raise InvalidInput(f"There is no topic {inputs.topic}: look at the list of partitions.")
-        return found[inputs.topic]
+        return topics[inputs.topic]
     if inputs.broker_id is None:
         return await config_requests.describe_cluster_default(context.gateway, lane=Lane.ACT)
     registered = {b.broker_id for b in await fetch_brokers(context.gateway)}
     if inputs.broker_id not in registered:
-        known = ", ".join(map(str, sorted(registered)))
-        raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {known}.")
+        names = ", ".join(map(str, sorted(registered)))
+        raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {names}.")
     return await config_requests.describe_broker(context.gateway, inputs.broker_id, lane=Lane.ACT)
 
 

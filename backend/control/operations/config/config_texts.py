@@ -53,10 +53,10 @@ def dialog_texts(cluster_name: str, object_: str, settings: ConfigValues, remote
 
 def lines(settings: ConfigValues, snapshot: JsonObject) -> list[str]:
     """The difference in lines."""
-    found = []
+    result = []
     for name, value in settings.items():
         before = snapshot["set"][name]
         effective = snapshot["seen"]["effective"].get(name)
         now = before if before is not None else f"not set here (in effect {effective})" if effective else "not set"
-        found += [f"− {name} = {now}", f"+ {name} = {'not set here' if value is None else value}"]
-    return found
+        result += [f"− {name} = {now}", f"+ {name} = {'not set here' if value is None else value}"]
+    return result

@@ -25,12 +25,12 @@ def removed_folders(settings: Mapping[str, str | None]) -> tuple[str, ...]:
 async def kept_by(gateway: Gateway, broker_id: int) -> list[SetAsideReplica]:
     """Folders that the broker keeps in all its log directories, asked of it. Raises GatewayError, KafkaError."""
     disk = await describe_log_dirs(gateway, broker_id, lane=Lane.ACT)
-    return [one for directory in disk.log_dirs for one in directory.set_aside]
+    return [replica for directory in disk.log_dirs for replica in directory.set_aside]
 
 
 def check(names: Sequence[str], broker_id: int, kept: Iterable[SetAsideReplica]) -> PlanCheck:
     """Refused when the broker has none of them, a warning when some are missing."""
-    there = {one.name for one in kept}
+    there = {replica.name for replica in kept}
     missing = [name for name in names if name not in there]
     if not missing:
         return PlanCheck("set-aside", CheckOutcome.OK, f"Broker {broker_id} keeps what is named, and nobody uses it.")
@@ -43,10 +43,10 @@ def dialog_texts(
     cluster_name: str, broker_id: int, names: Sequence[str], kept: Iterable[SetAsideReplica]
 ) -> DialogTexts:
     """The dialog's texts."""
-    going = [one for one in kept if one.name in names]
-    size = in_bytes(sum(one.size_bytes for one in going))
+    going = [replica for replica in kept if replica.name in names]
+    size = in_bytes(sum(replica.size_bytes for replica in going))
     folders = "folder" if len(going) == 1 else "folders"
-    why = "; ".join(printable(f"{one.name}: {one.reason}") for one in going[:_NAMED_MAX])
+    why = "; ".join(printable(f"{replica.name}: {replica.reason}") for replica in going[:_NAMED_MAX])
     more = f"; {len(going) - _NAMED_MAX} more" if len(going) > _NAMED_MAX else ""
     return DialogTexts(
         title=f"Remove {len(going)} set-aside {folders} of broker {broker_id}",
@@ -61,7 +61,7 @@ def dialog_texts(
 
 def left(names: Sequence[str], kept: Iterable[SetAsideReplica]) -> str | None:
     """Sentence about those that are still there; None: all are deleted."""
-    still = [one.name for one in kept if one.name in names]
+    still = [replica.name for replica in kept if replica.name in names]
     return f"Not deleted yet: {_listed(still)}; the broker's log says why." if still else None
 
 

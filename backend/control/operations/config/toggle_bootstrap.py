@@ -86,8 +86,8 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         await fetch_cluster(context.gateway, lane=Lane.ACT)
         registered = await fetch_brokers(context.gateway)
         if inputs.broker_id is not None and inputs.broker_id not in {b.broker_id for b in registered}:
-            known = ", ".join(str(b.broker_id) for b in registered)
-            raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {known}.")
+            names = ", ".join(str(b.broker_id) for b in registered)
+            raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {names}.")
         looks = await asyncio.gather(*(_look(context, broker.broker_id) for broker in registered))
         default = (await config_requests.describe_cluster_default(context.gateway, lane=Lane.ACT)).get(SETTING)
         return {
@@ -115,24 +115,24 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
 
     async def verify(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> PlanVerification:
         """In effect when every broker that answers shows the levels that the plan foresees."""
-        wanted = {row["broker_id"]: row["after"] for row in effective_matrix(inputs, snapshot)}
+        foreseen = {row["broker_id"]: row["after"] for row in effective_matrix(inputs, snapshot)}
         looks = dict(
-            zip(wanted, await asyncio.gather(*(_look(context, broker_id) for broker_id in wanted)), strict=True)
+            zip(foreseen, await asyncio.gather(*(_look(context, broker_id) for broker_id in foreseen)), strict=True)
         )
         shown = {broker_id: look.get("levels") for broker_id, look in looks.items()}
-        found = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
+        result = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
         silent = [b for b, levels in shown.items() if levels is None]
         wrong = [
             b
             for b, levels in shown.items()
-            if levels is not None and (effective(levels).value != wanted[b] or not _level_is(inputs, b, levels))
+            if levels is not None and (effective(levels).value != foreseen[b] or not _level_is(inputs, b, levels))
         ]
         if wrong:
-            return PlanVerification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": found})
+            return PlanVerification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": result})
         if silent:
             note = f"Broker {_ids(silent)} did not answer; all others show it."
-            return PlanVerification(len(silent) < len(shown), note, {"effective": found, "silent": silent})
-        return PlanVerification(True, "Every broker shows it.", {"effective": found})
+            return PlanVerification(len(silent) < len(shown), note, {"effective": result, "silent": silent})
+        return PlanVerification(True, "Every broker shows it.", {"effective": result})
 
     def revert_inputs(self, inputs: ToggleInputs, snapshot: JsonObject) -> Mapping[str, object]:
         before = level_now(inputs, snapshot)
@@ -168,8 +168,8 @@ def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
         value: str | None = snapshot["cluster_default"]
         return value
     levels = snapshot["brokers"][str(inputs.broker_id)].get("levels") or {}
-    found: str | None = levels.get(inputs.level.name)
-    return found
+    result: str | None = levels.get(inputs.level.name)
+    return result
 
 
 def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | None]) -> bool:
@@ -205,7 +205,7 @@ def checks(
     inputs: ToggleInputs, snapshot: JsonObject, matrix: list[JsonObject], estimate: JsonObject
 ) -> list[PlanCheck]:
     """Checks of the change, worst first; a plan without refusals can be confirmed."""
-    found = [_check_support(inputs, matrix), _check_reach(inputs, matrix), _check_change(inputs, snapshot)]
+    result = [_check_support(inputs, matrix), _check_reach(inputs, matrix), _check_change(inputs, snapshot)]
     own = [
         row["broker_id"]
         for row in matrix
@@ -213,7 +213,7 @@ def checks(
     ]
     if own:
         text = f"Broker {_ids(own)} keeps its own value, which wins over the cluster default."
-        found.append(PlanCheck("own-values", CheckOutcome.WARNING, text))
+        result.append(PlanCheck("own-values", CheckOutcome.WARNING, text))
     turns_on = any(row["after"] == "true" for row in matrix)
     blocked = estimate.get("blocked", 0)
     if turns_on and blocked:
@@ -221,13 +221,13 @@ def checks(
             f"{blocked} tiered partitions could not take a new replica while it is on: see which, and why, "
             "under the estimate."
         )
-        found.append(PlanCheck("blocked-partitions", CheckOutcome.WARNING, text))
+        result.append(PlanCheck("blocked-partitions", CheckOutcome.WARNING, text))
     if estimate.get("stale"):
-        found.append(
+        result.append(
             PlanCheck("estimate-age", CheckOutcome.WARNING, "The estimate rests on old samples; look at their age.")
         )
     order = [CheckOutcome.REFUSED, CheckOutcome.WARNING, CheckOutcome.OK]
-    return sorted(found, key=lambda check: order.index(check.outcome))
+    return sorted(result, key=lambda check: order.index(check.outcome))
 
 
 def _check_support(inputs: ToggleInputs, matrix: list[JsonObject]) -> PlanCheck:

@@ -27,8 +27,8 @@ def deletes_remote(settings: ConfigValues) -> bool:
 def check_topic_config(settings: ConfigValues, effective: ConfigValues, remote_bytes: int | None) -> list[PlanCheck]:
     """Checks of the change. `effective`: values in effect before it."""
     after = {**effective, **settings}
-    found = [_compacted(after), *_retention(after), _copy(settings, after), _off(settings, effective, remote_bytes)]
-    return [check for check in found if check is not None]
+    checks = [_compacted(after), *_retention(after), _copy(settings, after), _off(settings, effective, remote_bytes)]
+    return [check for check in checks if check is not None]
 
 
 def _compacted(after: ConfigValues) -> PlanCheck | None:
@@ -39,15 +39,15 @@ def _compacted(after: ConfigValues) -> PlanCheck | None:
 
 
 def _retention(after: ConfigValues) -> list[PlanCheck]:
-    found = []
+    checks = []
     for local_name, total_name in RETENTION:
         local, total = _number(after.get(local_name)), _number(after.get(total_name))
         if local is None or total is None or local == AS_TOTAL:
             continue
         if after.get(REMOTE) == "true" and total != UNLIMITED and (local > total or local == UNLIMITED):
             text = f"{local_name} ({local}) must not be more than {total_name} ({total}): lower it, or -2 for as much."
-            found.append(PlanCheck(local_name, CheckOutcome.REFUSED, text))
-    return found
+            checks.append(PlanCheck(local_name, CheckOutcome.REFUSED, text))
+    return checks
 
 
 def _copy(settings: ConfigValues, after: ConfigValues) -> PlanCheck | None:

@@ -99,11 +99,11 @@ def lasting_part(snapshot: JsonObject) -> JsonObject:
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
     """Differences of two snapshots as sentences: empty when the plan still fits."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        found: list[str] = []
+        result: list[str] = []
         for key in sorted({*before, *now}, key=str):
             where = f"{path}.{key}" if path else str(key)
-            found += differences(before.get(key), now.get(key), where)
-        return found
+            result += differences(before.get(key), now.get(key), where)
+        return result
     if isinstance(before, Sequence) and isinstance(now, Sequence) and list(before) == list(now):
         return []
     return [] if before == now else [f"{path}: was {_text(before)}, is {_text(now)}"]

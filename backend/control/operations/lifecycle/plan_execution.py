@@ -142,16 +142,16 @@ class PlanExecutor:
         deadline_s = time.monotonic() + VERIFY_TIMEOUT_S
         while True:
             try:
-                found = await kind.verify(self._context, kind.inputs.model_validate(row.inputs), row.snapshot)
+                verification = await kind.verify(self._context, kind.inputs.model_validate(row.inputs), row.snapshot)
             except (GatewayError, KafkaError) as error:
-                found = PlanVerification(
+                verification = PlanVerification(
                     False, f"The cluster cannot be asked whether it is in effect. {describe_failure(error)}"
                 )
             except OperationError as error:  # what it is about is gone
-                found = PlanVerification(False, str(error))
+                verification = PlanVerification(False, str(error))
             except Exception:
                 _log.exception("Plan %d (%s) cannot be verified", row.id, row.kind)
                 return PlanVerification(False, "A fault of this program; see the backend's log.")
-            if found.done or time.monotonic() + VERIFY_INTERVAL_S > deadline_s:
-                return found
+            if verification.done or time.monotonic() + VERIFY_INTERVAL_S > deadline_s:
+                return verification
             await asyncio.sleep(VERIFY_INTERVAL_S)

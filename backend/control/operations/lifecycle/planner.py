@@ -45,10 +45,10 @@ class Planner:
 
     def kind(self, name: str) -> AnyKind:
         """The kind of this name. Raises InvalidInput."""
-        found = self._kinds.get(name)
-        if found is None:
+        result = self._kinds.get(name)
+        if result is None:
             raise InvalidInput(f"There is no kind of change {name!r:.60}; there are {', '.join(sorted(self._kinds))}.")
-        return found
+        return result
 
     async def look(self, kind: AnyKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
         """Exact inputs, the state now, and the draft for both. Raises ClusterAway."""

@@ -54,9 +54,11 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
             return inputs
         view = await fetch_cluster(context.gateway, lane=Lane.ACT)
         everywhere = [*map(str, context.gateway.brokers), CLUSTER_DEFAULT]
-        found = await replication_throttles.read_throttles(context.gateway, {t.topic for t in view.topics}, everywhere)
-        topics = [topic for topic, values in found.topics.items() if any(values.values())]
-        brokers = {broker for broker, values in found.brokers.items() if any(values.values())}
+        throttles = await replication_throttles.read_throttles(
+            context.gateway, {t.topic for t in view.topics}, everywhere
+        )
+        topics = [topic for topic, values in throttles.topics.items() if any(values.values())]
+        brokers = {broker for broker, values in throttles.brokers.items() if any(values.values())}
         if not topics and not brokers:
             raise InvalidInput("No replication limit is set: there is nothing to clear.")
         return ClearInputs(
@@ -67,20 +69,20 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
 
     async def snapshot(self, context: OperationContext, inputs: ClearInputs) -> JsonObject:
         await fetch_cluster(context.gateway, lane=Lane.ACT)
-        found = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
-        missing = set(inputs.topics) - set(found.topics)
+        throttles = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
+        missing = set(inputs.topics) - set(throttles.topics)
         if missing:
             raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
         moves = await list_reassignments(context.gateway, lane=Lane.ACT)
-        return found.json() | {"seen": {"moving": sorted({tp.topic for tp in moves})}}
+        return throttles.json() | {"seen": {"moving": sorted({tp.topic for tp in moves})}}
 
     async def draft(self, context: OperationContext, inputs: ClearInputs, snapshot: JsonObject) -> Draft:
         states = {state.value for state in OPEN}
         running = await context.database.read(lambda c: open_operation(c, context.cluster_id, "reassign", states))
-        found = Throttles(snapshot["topics"], snapshot["brokers"])
+        result = Throttles(snapshot["topics"], snapshot["brokers"])
         changes = [
             Change(where, name, value, None)
-            for where, values in _places(found).items()
+            for where, values in _places(result).items()
             for name, value in values.items()
             if value
         ]
@@ -89,7 +91,7 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
             object=places[:200],
             changes=tuple(changes),
             checks=tuple(_checks(changes, snapshot["seen"]["moving"], running)),
-            cli=tuple(_cli(found)),
+            cli=tuple(_cli(result)),
             words=DialogTexts(
                 title=f"Clear {len(changes)} replication limit{'' if len(changes) == 1 else 's'}",
                 intro=f"Cluster {context.cluster_name}.",
@@ -105,8 +107,8 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
         await replication_throttles.apply_throttles(context.gateway, _none(inputs), force_removal=True)
 
     async def verify(self, context: OperationContext, inputs: ClearInputs, snapshot: JsonObject) -> PlanVerification:
-        found = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
-        left = [where for where, values in _places(found).items() if any(values.values())]
+        throttles = await replication_throttles.read_throttles(context.gateway, inputs.topics, inputs.broker_names)
+        left = [where for where, values in _places(throttles).items() if any(values.values())]
         if left:
             return PlanVerification(False, f"Limits are still set on {', '.join(left[:5])}.")
         return PlanVerification(True, "No limit is set there any more.")
@@ -115,12 +117,12 @@ class ClearThrottle(SingleRequestKind[ClearInputs]):
         """Kafka does not give the rates, so they could not be put back."""
 
 
-def _places(found: Throttles) -> dict[str, ThrottleValues]:
+def _places(throttles: Throttles) -> dict[str, ThrottleValues]:
     brokers = {
         "all brokers" if broker == CLUSTER_DEFAULT else f"broker {broker}": values
-        for broker, values in found.brokers.items()
+        for broker, values in throttles.brokers.items()
     }
-    return brokers | {f"topic {topic}": values for topic, values in found.topics.items()}
+    return brokers | {f"topic {topic}": values for topic, values in throttles.topics.items()}
 
 
 def _none(inputs: ClearInputs) -> Throttles:
@@ -131,28 +133,28 @@ def _none(inputs: ClearInputs) -> Throttles:
 
 
 def _checks(changes: list[Change], moving: list[str], running: int | None) -> list[PlanCheck]:
-    found = []
+    checks = []
     if not changes:
-        found.append(PlanCheck("change", CheckOutcome.REFUSED, "No limit is set there: there is nothing to clear."))
+        checks.append(PlanCheck("change", CheckOutcome.REFUSED, "No limit is set there: there is nothing to clear."))
     if running is not None:
         text = f"Plan {running} moves replicas and removes its limits itself: wait for its end, or stop it."
-        found.append(PlanCheck("in-use", CheckOutcome.REFUSED, text))
+        checks.append(PlanCheck("in-use", CheckOutcome.REFUSED, text))
     elif moving:
         text = f"Replicas of {', '.join(moving[:5])} move now: without a limit they take what they can."
-        found.append(PlanCheck("in-use", CheckOutcome.WARNING, text))
-    return found or [PlanCheck("in-use", CheckOutcome.OK, "No move uses them.")]
+        checks.append(PlanCheck("in-use", CheckOutcome.WARNING, text))
+    return checks or [PlanCheck("in-use", CheckOutcome.OK, "No move uses them.")]
 
 
-def _cli(found: Throttles) -> list[str]:
+def _cli(throttles: Throttles) -> list[str]:
     tool = "kafka-configs.sh --bootstrap-server $BOOTSTRAP --alter"
     brokers = [
         f"{tool} --entity-type brokers {'--entity-default' if broker == CLUSTER_DEFAULT else f'--entity-name {broker}'}"
         f" --delete-config {','.join(replication_throttles.RATES)}"
-        for broker, values in found.brokers.items()
+        for broker, values in throttles.brokers.items()
         if any(values.values())
     ]
     return brokers + [
         f"{tool} --entity-type topics --entity-name {topic} --delete-config {','.join(REPLICA_LISTS)}"
-        for topic, values in found.topics.items()
+        for topic, values in throttles.topics.items()
         if any(values.values())
     ]

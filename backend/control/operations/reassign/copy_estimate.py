@@ -45,11 +45,11 @@ def copies(
     flags: Mapping[int, bool],
 ) -> list[ReplicaCopy]:
     """One row per joining replica."""
-    found = []
+    result = []
     for tp, move in moves.items():
         estimate = estimates.get(tp)
         for broker_id in move.adding:
-            found.append(
+            result.append(
                 ReplicaCopy(
                     topic=tp.topic,
                     partition=tp.partition,
@@ -62,7 +62,7 @@ def copies(
                     reason="No sample of it yet." if estimate is None else estimate.reason,
                 )
             )
-    return found
+    return result
 
 
 def estimate_json(found: list[ReplicaCopy], *, throttle_bytes_per_s: int | None, age: Json) -> Json:

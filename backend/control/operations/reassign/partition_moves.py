@@ -94,8 +94,8 @@ def next_batch(
     moves: Mapping[TopicPartition, PlannedMove], states: Mapping[TopicPartition, MoveState], *, at_once: int
 ) -> ReassignmentRequest:
     """As many waiting partitions as may move beside those that do."""
-    free = at_once - sum(found is MoveState.MOVING for found in states.values())
-    waiting = [tp for tp, found in states.items() if found is MoveState.WAITING]
+    free = at_once - sum(state is MoveState.MOVING for state in states.values())
+    waiting = [tp for tp, state in states.items() if state is MoveState.WAITING]
     return ReassignmentRequest({tp: moves[tp].target for tp in waiting[: max(0, free)]}, ())
 
 
@@ -107,11 +107,11 @@ def rollback_request(
     """Ends the moves of this plan. A cancelled move leaves the list without the joining ones in another order than it
     had (KIP-455 keeps the wanted order), so the old list is asked for afterwards: the preferred leader is back then.
     """
-    cancel = [tp for tp, found in states.items() if found is MoveState.MOVING]
+    cancel = [tp for tp, state in states.items() if state is MoveState.MOVING]
     reorder = {
         tp: moves[tp].before
-        for tp, found in states.items()
-        if found is MoveState.CHANGED and not now[tp].adding and not now[tp].removing
+        for tp, state in states.items()
+        if state is MoveState.CHANGED and not now[tp].adding and not now[tp].removing
         if sorted(now[tp].replicas) == sorted(moves[tp].before)
     }
     return ReassignmentRequest(reorder, cancel)

@@ -57,14 +57,14 @@ class Elect(SingleRequestKind[ElectInputs]):
         missing = set(inputs.topics) - {topic.topic for topic in view.topics}
         if missing:
             raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
-        wanted = [p for p in view.partitions if (not inputs.topics or p.topic in inputs.topics) and _elsewhere(p)]
-        if not wanted:
+        elsewhere = [p for p in view.partitions if (not inputs.topics or p.topic in inputs.topics) and _elsewhere(p)]
+        if not elsewhere:
             raise InvalidInput("Every leader is the first of its list already: there is nothing to do.")
-        names = [PartitionName(topic=p.topic, partition=p.partition) for p in wanted]
+        names = [PartitionName(topic=p.topic, partition=p.partition) for p in elsewhere]
         return inputs.model_copy(update={"partitions": names[:PARTITIONS_MAX], "topics": []})
 
     async def snapshot(self, context: OperationContext, inputs: ElectInputs) -> JsonObject:
-        found = await _views(context, inputs)
+        result = await _views(context, inputs)
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {
@@ -72,9 +72,9 @@ class Elect(SingleRequestKind[ElectInputs]):
                     "leader": p.leader,
                     "preferred": p.replicas[0],
                 }
-                for tp, p in found.items()
+                for tp, p in result.items()
             },
-            "seen": {f"{tp.topic}-{tp.partition}": {"isr": list(p.isr)} for tp, p in found.items()},
+            "seen": {f"{tp.topic}-{tp.partition}": {"isr": list(p.isr)} for tp, p in result.items()},
         }
 
     async def draft(self, context: OperationContext, inputs: ElectInputs, snapshot: JsonObject) -> Draft:
@@ -111,24 +111,24 @@ class Elect(SingleRequestKind[ElectInputs]):
             raise next(iter(errors.values()))
 
     async def verify(self, context: OperationContext, inputs: ElectInputs, snapshot: JsonObject) -> PlanVerification:
-        found = await _views(context, inputs)
-        wrong = [p for p in found.values() if _elsewhere(p)]
+        result = await _views(context, inputs)
+        wrong = [p for p in result.values() if _elsewhere(p)]
         if wrong:
-            return PlanVerification(False, not_moved(wrong, len(found)))
-        if len(found) == 1:
+            return PlanVerification(False, not_moved(wrong, len(result)))
+        if len(result) == 1:
             return PlanVerification(True, "The partition is led by the first of its list.")
-        return PlanVerification(True, f"All {len(found)} partitions are led by the first of their lists.")
+        return PlanVerification(True, f"All {len(result)} partitions are led by the first of their lists.")
 
     def revert_inputs(self, inputs: ElectInputs, snapshot: JsonObject) -> None:
         """Kafka knows no election of another than the first one: reorder the replicas to go back."""
 
 
-def not_moved(wrong: Sequence[PartitionMetadata], asked: int) -> str:
+def not_moved(wrong: Sequence[PartitionMetadata], total: int) -> str:
     """Sentence about leaders that stayed: why the first of them did, and what to do."""
     p = wrong[0]
     behind = p.replicas[0] not in p.isr
     why = f"broker {p.replicas[0]} is not in sync. Wait for it" if behind else "Kafka left it. See its controller's log"
-    return f"{len(wrong)} of {asked} leaders were not moved, first {p.topic}-{p.partition}: {why}, then elect again."
+    return f"{len(wrong)} of {total} leaders were not moved, first {p.topic}-{p.partition}: {why}, then elect again."
 
 
 def _elsewhere(p: PartitionMetadata) -> bool:
@@ -137,11 +137,11 @@ def _elsewhere(p: PartitionMetadata) -> bool:
 
 async def _views(context: OperationContext, inputs: ElectInputs) -> dict[TopicPartition, PartitionMetadata]:
     view = await fetch_cluster(context.gateway, lane=Lane.ACT)
-    known = {p.topic_partition: p for p in view.partitions}
-    missing = [name for name in inputs.partitions if name.key not in known]
+    partitions = {p.topic_partition: p for p in view.partitions}
+    missing = [name for name in inputs.partitions if name.key not in partitions]
     if missing:
         raise InvalidInput(f"There is no partition {missing[0].topic}-{missing[0].partition}.")
-    return {name.key: known[name.key] for name in inputs.partitions}
+    return {name.key: partitions[name.key] for name in inputs.partitions}
 
 
 def _is_thin(
@@ -153,21 +153,21 @@ def _is_thin(
 
 
 def _checks(changing: JsonObject, behind: list[str], thin: list[PartitionName]) -> list[PlanCheck]:
-    found = []
+    checks = []
     if not changing:
         text = "Every leader is the first of its list already: there is nothing to do."
-        found.append(PlanCheck("change", CheckOutcome.REFUSED, text))
+        checks.append(PlanCheck("change", CheckOutcome.REFUSED, text))
     if behind and len(behind) == len(changing):
         text = f"{', '.join(behind[:5])}: the first replica is not in sync and cannot lead. Wait for it."
-        found.append(PlanCheck("in-sync", CheckOutcome.REFUSED, text))
+        checks.append(PlanCheck("in-sync", CheckOutcome.REFUSED, text))
     elif behind:
         text = f"{', '.join(behind[:5])}: the first replica is not in sync; these stay where they are."
-        found.append(PlanCheck("in-sync", CheckOutcome.WARNING, text))
+        checks.append(PlanCheck("in-sync", CheckOutcome.WARNING, text))
     if thin:
         names = ", ".join(f"{name.topic}-{name.partition}" for name in thin[:5])
         text = f"{names}: the next leader holds little local data, so consumers behind it read from remote."
-        found.append(PlanCheck("thin-leader", CheckOutcome.WARNING, text))
-    return found or [PlanCheck("change", CheckOutcome.OK, f"{len(changing)} leaders change.")]
+        checks.append(PlanCheck("thin-leader", CheckOutcome.WARNING, text))
+    return checks or [PlanCheck("change", CheckOutcome.OK, f"{len(changing)} leaders change.")]
 
 
 def cli(inputs: ElectInputs) -> list[str]:

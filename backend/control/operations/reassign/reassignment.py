@@ -82,23 +82,23 @@ class Reassign(LongRunningKind[ReassignInputs]):
             tp = missing[0]
             raise InvalidInput(f"There is no partition {tp.topic}-{tp.partition}: look at the topic's partitions.")
         concerned = {tp: now[tp] for tp in inputs.targets}
-        brokers = {b for tp, found in concerned.items() for b in (*found.replicas, *inputs.targets[tp])}
+        brokers = {b for tp, current in concerned.items() for b in (*current.replicas, *inputs.targets[tp])}
         registered = await fetch_brokers(context.gateway)
-        known = {b.broker_id for b in registered}
+        broker_ids = {b.broker_id for b in registered}
         set_now = await replication_throttles.read_throttles(
-            context.gateway, {tp.topic for tp in concerned}, map(str, brokers & known)
+            context.gateway, {tp.topic for tp in concerned}, map(str, brokers & broker_ids)
         )
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {
                     "topic": tp.topic,
                     "partition": tp.partition,
-                    "topic_id": found.topic_id,
-                    "replicas": list(found.replicas),
-                    "adding": list(found.adding),
-                    "removing": list(found.removing),
+                    "topic_id": current.topic_id,
+                    "replicas": list(current.replicas),
+                    "adding": list(current.adding),
+                    "removing": list(current.removing),
                 }
-                for tp, found in concerned.items()
+                for tp, current in concerned.items()
             },
             "throttles": set_now.json(),
             "seen": {
@@ -107,31 +107,31 @@ class Reassign(LongRunningKind[ReassignInputs]):
                     for b in registered
                 ],
                 "partitions": {
-                    f"{tp.topic}-{tp.partition}": {"leader": found.leader, "isr": list(found.isr)}
-                    for tp, found in concerned.items()
+                    f"{tp.topic}-{tp.partition}": {"leader": current.leader, "isr": list(current.isr)}
+                    for tp, current in concerned.items()
                 },
             },
         }
 
     async def draft(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> Draft:
-        found = _aims(inputs, snapshot)
-        judged = await review(context, inputs, snapshot, found)
+        moves = _planned_moves(inputs, snapshot)
+        judged = await review(context, inputs, snapshot, moves)
         words = reassignment_texts.dialog_texts(
-            context.cluster_name, inputs, found, judged.estimate, judged.leaders_change
+            context.cluster_name, inputs, moves, judged.estimate, judged.leaders_change
         )
         return Draft(
-            object=reassignment_texts.object_of(inputs, found),
+            object=reassignment_texts.object_of(inputs, moves),
             changes=tuple(
                 Change(f"{tp.topic}-{tp.partition}", "replicas", _text(move.before), _text(move.target))
-                for tp, move in found.items()
+                for tp, move in moves.items()
                 if move.before != move.target
             )[:PARTITIONS_MAX],
             checks=tuple(judged.checks),
-            cli=tuple(cli(inputs, found)),
+            cli=tuple(cli(inputs, moves)),
             words=words,
             estimate=judged.estimate,
             extra={
-                "lines": reassignment_texts.lines(found),
+                "lines": reassignment_texts.lines(moves),
                 "load": judged.load,
                 "leaders_change": judged.leaders_change,
             },
@@ -141,39 +141,39 @@ class Reassign(LongRunningKind[ReassignInputs]):
         self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject, control: ExecutionControl
     ) -> StepResult:
         """One look, and at most one request for partitions."""
-        found = _aims(inputs, snapshot)
+        moves = _planned_moves(inputs, snapshot)
         now = await _now(context)
         refused: dict[str, str] = dict(control.progress.get("refused", {}))
-        states = move_states(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
+        states = move_states(moves, now, {tp for tp in moves if f"{tp.topic}-{tp.partition}" in refused})
         ask = (
-            rollback_request(found, now, states)
+            rollback_request(moves, now, states)
             if control.stopping
-            else next_batch(found, states, at_once=inputs.at_once)
+            else next_batch(moves, states, at_once=inputs.at_once)
         )
         if control.paused and not control.stopping:
-            ask = next_batch(found, states, at_once=0)
+            ask = next_batch(moves, states, at_once=0)
         moving = MoveState.MOVING in states.values()
-        limit = await self._limit(context, inputs, snapshot, found, control, needed=moving or bool(ask.assign))
+        limit = await self._limit(context, inputs, snapshot, moves, control, needed=moving or bool(ask.assign))
         if not ask.nothing:
-            wanted: dict[TopicPartition, tuple[int, ...] | None] = dict.fromkeys(ask.cancel)
-            wanted |= ask.assign
-            errors = await alter_reassignments(context.gateway, wanted)
+            requested: dict[TopicPartition, tuple[int, ...] | None] = dict.fromkeys(ask.cancel)
+            requested |= ask.assign
+            errors = await alter_reassignments(context.gateway, requested)
             refused |= {
                 f"{tp.topic}-{tp.partition}": describe_failure(error)
                 for tp, error in errors.items()
                 if error.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             }
             now = await _now(context)
-            states = move_states(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
-        progress = await measure_progress(context, found, now, states, control.progress) | {"refused": refused}
+            states = move_states(moves, now, {tp for tp in moves if f"{tp.topic}-{tp.partition}" in refused})
+        progress = await measure_progress(context, moves, now, states, control.progress) | {"refused": refused}
         progress["limit"] = limit
-        return await self._judge(context, inputs, found, now, states, progress, control)
+        return await self._judge(context, inputs, moves, now, states, progress, control)
 
     async def _judge(
         self,
         context: OperationContext,
         inputs: ReassignInputs,
-        found: Mapping[TopicPartition, PlannedMove],
+        moves: Mapping[TopicPartition, PlannedMove],
         now: Mapping[TopicPartition, CurrentReplicas],
         states: Mapping[TopicPartition, MoveState],
         progress: JsonObject,
@@ -181,12 +181,12 @@ class Reassign(LongRunningKind[ReassignInputs]):
     ) -> StepResult:
         moving = MoveState.MOVING in states.values()
         if control.stopping:
-            back = rollback_request(found, now, states)
+            back = rollback_request(moves, now, states)
             text = reassignment_texts.stopped(states)
             return StepResult(progress, finished=back.nothing and not moving, done=False, sentence=text)
         finished = not moving and MoveState.WAITING not in states.values()
         if finished and inputs.elect:
-            refused = await _elect(context, found, now, states)
+            refused = await _elect(context, moves, now, states)
             progress = progress | {"not_elected": refused}
         done = finished and all(state is MoveState.DONE for state in states.values())
         text = reassignment_texts.progress_text(states, progress)
@@ -197,7 +197,7 @@ class Reassign(LongRunningKind[ReassignInputs]):
         context: OperationContext,
         inputs: ReassignInputs,
         snapshot: JsonObject,
-        found: Mapping[TopicPartition, PlannedMove],
+        moves: Mapping[TopicPartition, PlannedMove],
         control: ExecutionControl,
         *,
         needed: bool,
@@ -207,9 +207,9 @@ class Reassign(LongRunningKind[ReassignInputs]):
         before = Throttles.of(snapshot["throttles"])
         if needed and bytes_per_s is not None and not control.stopping:
             # Kafka does not give the rates that are set, so they are set again only when they are to be others.
-            known = control.progress.get("limit") == bytes_per_s
-            wanted = replication_throttles.throttles_for(before, found, bytes_per_s)
-            await replication_throttles.apply_throttles(context.gateway, wanted, trust_hidden=known)
+            already_set = control.progress.get("limit") == bytes_per_s
+            required = replication_throttles.throttles_for(before, moves, bytes_per_s)
+            await replication_throttles.apply_throttles(context.gateway, required, trust_hidden=already_set)
             return bytes_per_s
         if not needed and control.paused:
             await replication_throttles.apply_throttles(context.gateway, before)
@@ -222,19 +222,19 @@ class Reassign(LongRunningKind[ReassignInputs]):
         when the plan could not.
         """
         await fetch_cluster(context.gateway, lane=Lane.ACT)
-        found, before = _aims(inputs, snapshot), Throttles.of(snapshot["throttles"])
+        moves, before = _planned_moves(inputs, snapshot), Throttles.of(snapshot["throttles"])
         await replication_throttles.apply_throttles(context.gateway, before, force_removal=True)
-        limited = replication_throttles.throttles_for(before, found, inputs.throttle_bytes_per_s or 0).brokers
+        limited = replication_throttles.throttles_for(before, moves, inputs.throttle_bytes_per_s or 0).brokers
         away = [broker for broker in limited if int(broker) not in context.gateway.brokers]
         try:
-            states = move_states(found, await _now(context))
+            states = move_states(moves, await _now(context))
         except (GatewayError, KafkaError):
             states = {}  # the limits are gone; what Kafka does not tell stands in the plan's own sentence
         return reassignment_texts.left_behind(states, [] if inputs.throttle_bytes_per_s is None else away)
 
     async def verify(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> PlanVerification:
-        found = _aims(inputs, snapshot)
-        states = move_states(found, await _now(context))
+        moves = _planned_moves(inputs, snapshot)
+        states = move_states(moves, await _now(context))
         done = all(state is MoveState.DONE for state in states.values())
         return PlanVerification(done, reassignment_texts.progress_text(states, {}))
 
@@ -258,7 +258,7 @@ def _chosen(inputs: ReassignInputs, replicas: Mapping[TopicPartition, tuple[int,
     """The selected partitions. Raises InvalidInput for one that is not there."""
     if not inputs.topics and not inputs.partitions:
         concerned = set(inputs.brokers) if inputs.action == "drain" else None
-        return [tp for tp, found in replicas.items() if concerned is None or concerned & set(found)]
+        return [tp for tp, replica_list in replicas.items() if concerned is None or concerned & set(replica_list)]
     topics = {tp.topic for tp in replicas}
     unknown = [topic for topic in inputs.topics if topic not in topics]
     if unknown:
@@ -293,7 +293,7 @@ def _targets(
             raise InvalidInput("Give assignments with the action assign.")
 
 
-def _aims(inputs: ReassignInputs, snapshot: JsonObject) -> dict[TopicPartition, PlannedMove]:
+def _planned_moves(inputs: ReassignInputs, snapshot: JsonObject) -> dict[TopicPartition, PlannedMove]:
     targets = inputs.targets
     return {
         tp: PlannedMove(part["topic_id"], tuple(part["replicas"]), targets[tp])
@@ -313,38 +313,38 @@ def _joined(
     view: ClusterMetadata, moves: Mapping[TopicPartition, PartitionReassignment]
 ) -> dict[TopicPartition, CurrentReplicas]:
     none = PartitionReassignment((), (), ())
-    found = {}
+    result = {}
     for p in view.partitions:
         move = moves.get(p.topic_partition, none)
         replicas = move.replicas or p.replicas
-        found[p.topic_partition] = CurrentReplicas(
+        result[p.topic_partition] = CurrentReplicas(
             uuid_text(p.topic_id), tuple(replicas), move.adding, move.removing, p.isr, p.leader
         )
-    return found
+    return result
 
 
 async def _elect(
     context: OperationContext,
-    found: Mapping[TopicPartition, PlannedMove],
+    moves: Mapping[TopicPartition, PlannedMove],
     now: Mapping[TopicPartition, CurrentReplicas],
     states: Mapping[TopicPartition, MoveState],
 ) -> dict[str, str]:
     """Makes the first replicas leaders; why not, by partition."""
-    wanted = [tp for tp, move in found.items() if states[tp] is MoveState.DONE and now[tp].leader != move.target[0]]
-    if not wanted:
+    electable = [tp for tp, move in moves.items() if states[tp] is MoveState.DONE and now[tp].leader != move.target[0]]
+    if not electable:
         return {}
-    errors = await elect_preferred(context.gateway, wanted)
+    errors = await elect_preferred(context.gateway, electable)
     return {f"{tp.topic}-{tp.partition}": describe_failure(error) for tp, error in errors.items()}
 
 
-def cli(inputs: ReassignInputs, found: Mapping[TopicPartition, PlannedMove]) -> Iterable[str]:
+def cli(inputs: ReassignInputs, moves: Mapping[TopicPartition, PlannedMove]) -> Iterable[str]:
     """The same with Kafka's own tools."""
-    if len(found) <= SHOWN_MAX:
-        yield f"echo '{json.dumps(document(found), separators=(',', ':'))}' > move.json"
+    if len(moves) <= SHOWN_MAX:
+        yield f"echo '{json.dumps(document(moves), separators=(',', ':'))}' > move.json"
     else:
         yield "ebbline export PLAN > move.json"
     tool = "kafka-reassign-partitions.sh --bootstrap-server $BOOTSTRAP --reassignment-json-file move.json"
-    copies = any(move.adding for move in found.values())
+    copies = any(move.adding for move in moves.values())
     limit = f" --throttle {inputs.throttle_bytes_per_s}" if inputs.throttle_bytes_per_s and copies else ""
     yield f"{tool} --execute{limit}"
     yield f"{tool} --verify"
@@ -355,12 +355,12 @@ def cli(inputs: ReassignInputs, found: Mapping[TopicPartition, PlannedMove]) -> 
         )
 
 
-def document(found: Mapping[TopicPartition, PlannedMove]) -> dict[str, Any]:
+def document(moves: Mapping[TopicPartition, PlannedMove]) -> dict[str, Any]:
     """The file that `kafka-reassign-partitions.sh` reads."""
     return {
         "version": 1,
         "partitions": [
-            {"topic": tp.topic, "partition": tp.partition, "replicas": list(move.target)} for tp, move in found.items()
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(move.target)} for tp, move in moves.items()
         ],
     }
 

@@ -53,7 +53,7 @@ def checks(
     stale: bool = False,
 ) -> list[PlanCheck]:
     """Worst first; a plan without refusals can be confirmed."""
-    found = [
+    result = [
         _change(moves),
         _brokers(moves, facts),
         _space(facts, copies),
@@ -69,7 +69,7 @@ def checks(
         _age(stale=stale),
     ]
     order = [CheckOutcome.REFUSED, CheckOutcome.WARNING, CheckOutcome.OK]
-    return sorted(found, key=lambda check: order.index(check.outcome))
+    return sorted(result, key=lambda check: order.index(check.outcome))
 
 
 def _change(moves: Mapping[TopicPartition, PlannedMove]) -> PlanCheck:
@@ -82,12 +82,12 @@ def _change(moves: Mapping[TopicPartition, PlannedMove]) -> PlanCheck:
 
 
 def _brokers(moves: Mapping[TopicPartition, PlannedMove], facts: ReassignmentFacts) -> PlanCheck:
-    asked = {b for move in moves.values() for b in move.target}
-    unknown = sorted(asked - facts.registered)
+    targets = {b for move in moves.values() for b in move.target}
+    unknown = sorted(targets - facts.registered)
     if unknown:
-        known = ", ".join(map(str, sorted(facts.registered)))
+        names = ", ".join(map(str, sorted(facts.registered)))
         return PlanCheck(
-            "brokers", CheckOutcome.REFUSED, f"There is no broker {_ids(unknown)}; registered are {known}."
+            "brokers", CheckOutcome.REFUSED, f"There is no broker {_ids(unknown)}; registered are {names}."
         )
     twice = [tp for tp, move in moves.items() if len(set(move.target)) < len(move.target)]
     if twice:
@@ -260,9 +260,9 @@ def _age(*, stale: bool) -> PlanCheck:
     return PlanCheck("estimate-age", CheckOutcome.OK, "The estimate rests on fresh samples.")
 
 
-def _names(found: Sequence[TopicPartition]) -> str:
-    named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in found[:NAMED_MAX])
-    return named if len(found) <= NAMED_MAX else f"{named} and {len(found) - NAMED_MAX} more"
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions[:NAMED_MAX])
+    return named if len(partitions) <= NAMED_MAX else f"{named} and {len(partitions) - NAMED_MAX} more"
 
 
 def _ids(broker_ids: Iterable[int]) -> str:

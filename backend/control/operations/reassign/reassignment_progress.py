@@ -37,13 +37,13 @@ async def measure_progress(
 
     A broker that does not answer leaves its figures as they were.
     """
-    moving = [tp for tp, found in states.items() if found is MoveState.MOVING]
+    moving = [tp for tp, state in states.items() if state is MoveState.MOVING]
     final: list[str] = list(before.get("final", []))
     # A partition that has just come to its end is measured again, so that the sum is the bytes really copied.
     ended = [
         tp
-        for tp, found in states.items()
-        if found is MoveState.DONE and moves[tp].adding and f"{tp.topic}-{tp.partition}" not in final
+        for tp, state in states.items()
+        if state is MoveState.DONE and moves[tp].adding and f"{tp.topic}-{tp.partition}" not in final
     ]
     sizes = await _sizes(context, moves, [tp for tp in moving if moves[tp].adding] + ended)
     phases = await _phases(context, moving)
@@ -60,7 +60,7 @@ async def measure_progress(
                     "in_isr": broker_id in now[tp].isr,
                 }
             )
-    counts = Counter(found.value for found in states.values())
+    counts = Counter(state.value for state in states.values())
     kept: dict[str, int] = dict(before.get("bytes", {}))
     kept |= {f"{tp.topic}-{tp.partition}/{broker}": size for (tp, broker), size in sizes.items()}
     return {
@@ -82,18 +82,18 @@ async def _sizes(
         for broker_id in moves[tp].adding:
             by_broker[broker_id].append(tp)
 
-    async def one(broker_id: int, wanted: list[TopicPartition]) -> Sizes:
+    async def one(broker_id: int, partitions: list[TopicPartition]) -> Sizes:
         try:
-            disk = await describe_log_dirs(context.gateway, broker_id, only=wanted, lane=Lane.ACT)
+            disk = await describe_log_dirs(context.gateway, broker_id, only=partitions, lane=Lane.ACT)
         except (GatewayError, KafkaError) as error:
             _log.info("Broker %d does not tell what it has copied: %s", broker_id, describe_failure(error))
             return {}
         return {(tp, broker_id): replica.size_bytes for tp, replica in disk.replicas.items()}
 
-    found: Sizes = {}
-    for sizes in await asyncio.gather(*(one(broker_id, wanted) for broker_id, wanted in by_broker.items())):
-        found |= sizes
-    return found
+    result: Sizes = {}
+    for sizes in await asyncio.gather(*(one(broker_id, partitions) for broker_id, partitions in by_broker.items())):
+        result |= sizes
+    return result
 
 
 async def _phases(context: OperationContext, moving: list[TopicPartition]) -> dict[tuple[str, int, int], str | None]:
@@ -101,7 +101,7 @@ async def _phases(context: OperationContext, moving: list[TopicPartition]) -> di
     if not topics:
         return {}
     try:
-        found = await context.database.read(lambda c: operations.replicas_of(c, context.cluster_id, topics))
+        result = await context.database.read(lambda c: operations.replicas_of(c, context.cluster_id, topics))
     except DatabaseAway:
         return {}
-    return {key: phase for key, (_, phase) in found.items()}
+    return {key: phase for key, (_, phase) in result.items()}

@@ -65,20 +65,20 @@ async def review(
     disks = dict(zip(joining, await asyncio.gather(*(_disk(context, b) for b in joining)), strict=True))
     topics = sorted({tp.topic for tp in moves})
     described = await config_requests.describe_topics(context.gateway, topics, names=(MIN_ISR, REMOTE), lane=Lane.ACT)
-    kafka_rules = not context.embedded or any(_value(found, COMPAT_SETTING) == "kafka" for found in settings.values())
+    kafka_rules = not context.embedded or any(_value(result, COMPAT_SETTING) == "kafka" for result in settings.values())
     stored = await context.database.read(lambda c: _stored(c, context.cluster_id, moves, kafka_rules=kafka_rules))
     now = _now(snapshot, moves)
-    flags = {b: _value(found, SETTING) == "true" for b, found in settings.items()}
-    leaders = {tp: found.leader for tp, found in now.items()}
+    flags = {b: _value(result, SETTING) == "true" for b, result in settings.items()}
+    leaders = {tp: result.leader for tp, result in now.items()}
     copies = copy_estimate.copies(moves, leaders, stored.estimates, flags)
     estimate = copy_estimate.estimate_json(copies, throttle_bytes_per_s=inputs.throttle_bytes_per_s, age=stored.age)
     facts = reassignment_checks.ReassignmentFacts(
         now=now,
         registered=frozenset(b["broker_id"] for b in snapshot["seen"]["brokers"]),
         alive=frozenset(b["broker_id"] for b in snapshot["seen"]["brokers"] if b["alive"]),
-        min_isr={topic: int(_value(found, MIN_ISR) or 1) for topic, found in described.items()},
-        tiered=frozenset(topic for topic, found in described.items() if _value(found, REMOTE) == "true"),
-        without_tier=frozenset(b for b, found in settings.items() if _value(found, TIER_SETTING) == "false"),
+        min_isr={topic: int(_value(result, MIN_ISR) or 1) for topic, result in described.items()},
+        tiered=frozenset(topic for topic, result in described.items() if _value(result, REMOTE) == "true"),
+        without_tier=frozenset(b for b, result in settings.items() if _value(result, TIER_SETTING) == "false"),
         usable_bytes=_space(disks, "usable_bytes"),
         total_bytes=_space(disks, "total_bytes"),
         local_bytes={
@@ -90,7 +90,7 @@ async def review(
         lists_set=[topic for topic, values in snapshot["throttles"]["topics"].items() if any(values.values())],
         running_plan=stored.running,
     )
-    found = reassignment_checks.checks(
+    result = reassignment_checks.checks(
         moves,
         facts,
         copies,
@@ -100,7 +100,7 @@ async def review(
     )
     estimate["suggested_bytes_per_s"] = suggested(facts.produced_bytes_per_s)
     changing = sum(leaders[tp] not in move.target or _elected(inputs, move, leaders[tp]) for tp, move in moves.items())
-    return ReassignmentReview(found, estimate, changing, _load(snapshot, stored.rows, moves, estimate))
+    return ReassignmentReview(result, estimate, changing, _load(snapshot, stored.rows, moves, estimate))
 
 
 def suggested(produced_bytes_per_s: int) -> int:
@@ -122,7 +122,7 @@ def _stored(
     topics = sorted({tp.topic for tp in moves})
     return _Stored(
         rows=rows,
-        estimates={TopicPartition(found.topic, found.partition): found for found in estimates},
+        estimates={TopicPartition(estimate.topic, estimate.partition): estimate for estimate in estimates},
         age=operations.sample_age(connection, cluster_id, own, at_ms),
         local=operations.replicas_of(connection, cluster_id, topics),
         produced=operations.produced_bytes_per_s(connection, cluster_id, topics, at_ms),
@@ -131,11 +131,11 @@ def _stored(
 
 
 def _now(snapshot: JsonObject, moves: Mapping[TopicPartition, PlannedMove]) -> dict[TopicPartition, CurrentReplicas]:
-    found = {}
+    result = {}
     for tp, move in moves.items():
         key = f"{tp.topic}-{tp.partition}"
         part, seen = snapshot["partitions"][key], snapshot["seen"]["partitions"][key]
-        found[tp] = CurrentReplicas(
+        result[tp] = CurrentReplicas(
             move.topic_id,
             tuple(part["replicas"]),
             tuple(part["adding"]),
@@ -143,7 +143,7 @@ def _now(snapshot: JsonObject, moves: Mapping[TopicPartition, PlannedMove]) -> d
             tuple(seen["isr"]),
             int(seen["leader"]),
         )
-    return found
+    return result
 
 
 async def _settings(context: OperationContext, broker_id: int) -> Entries:
@@ -163,12 +163,12 @@ async def _disk(context: OperationContext, broker_id: int) -> tuple[LogDirDescri
 
 
 def _space(disks: Mapping[int, tuple[LogDirDescription, ...]], name: str) -> dict[int, int]:
-    found = {}
+    result = {}
     for broker_id, dirs in disks.items():
         values = [getattr(log_dir, name) for log_dir in dirs]
         if values and None not in values:
-            found[broker_id] = sum(values)
-    return found
+            result[broker_id] = sum(values)
+    return result
 
 
 def _value(entries: Entries, name: str) -> str | None:

@@ -131,7 +131,7 @@ def stopped(states: Mapping[TopicPartition, MoveState]) -> str:
 def left_behind(states: Mapping[TopicPartition, MoveState], away: Sequence[str]) -> str:
     """Leftovers of an ended plan and the way to remove them; "" for none. `away`: brokers that keep their limit."""
     parts = []
-    moving = sum(found is MoveState.MOVING for found in states.values())
+    moving = sum(state is MoveState.MOVING for state in states.values())
     if moving:
         parts.append(
             f"{_count(moving, 'partition')} still move{'s' if moving == 1 else ''}, without a limit now: let them end, "

@@ -33,7 +33,7 @@ class ReplicaLayout:
 
     @staticmethod
     def of(replicas: Mapping[TopicPartition, ReplicaList], places: Sequence[BrokerRack]) -> ReplicaLayout:
-        return ReplicaLayout(replicas, places, Counter(broker for found in replicas.values() for broker in found))
+        return ReplicaLayout(replicas, places, Counter(broker for replica in replicas.values() for broker in replica))
 
 
 def add(
@@ -47,20 +47,20 @@ def remove(
     layout: ReplicaLayout, chosen: Iterable[TopicPartition], brokers: Sequence[int]
 ) -> dict[TopicPartition, ReplicaList]:
     """Each of `brokers` leaves each partition that it has. Raises Impossible when none would be left."""
-    found = {}
+    result = {}
     for tp in chosen:
         left = tuple(b for b in layout.replicas[tp] if b not in brokers)
         if not left:
             raise PlacementImpossible(f"{tp.topic}-{tp.partition} would have no replica left: leave it one.")
-        found[tp] = left
-    return found
+        result[tp] = left
+    return result
 
 
 def move(
     layout: ReplicaLayout, chosen: Iterable[TopicPartition], source: int, to: int
 ) -> dict[TopicPartition, ReplicaList]:
     """`to` takes the place of `source` in each list that has `source`. Raises Impossible when it has both."""
-    found = {}
+    result = {}
     for tp in chosen:
         now = layout.replicas[tp]
         if source not in now:
@@ -69,8 +69,8 @@ def move(
             raise PlacementImpossible(
                 f"{tp.topic}-{tp.partition} has a replica on broker {to} already: remove it from {source}."
             )
-        found[tp] = tuple(to if b == source else b for b in now)
-    return found
+        result[tp] = tuple(to if b == source else b for b in now)
+    return result
 
 
 def replication_factor(
@@ -78,7 +78,7 @@ def replication_factor(
 ) -> dict[TopicPartition, ReplicaList]:
     """`factor` replicas each: the last ones of a list leave, the least loaded brokers join. Raises Impossible."""
     counts = Counter(layout.counts)
-    found = {}
+    result = {}
     for tp in chosen:
         now = list(layout.replicas[tp])
         while len(now) > factor:
@@ -87,8 +87,8 @@ def replication_factor(
             joining = _least_loaded(layout.places, now, counts, tp, leaving=())
             now.append(joining)
             counts[joining] += 1
-        found[tp] = tuple(now)
-    return found
+        result[tp] = tuple(now)
+    return result
 
 
 def drain(
@@ -96,7 +96,7 @@ def drain(
 ) -> dict[TopicPartition, ReplicaList]:
     """Nothing stays on `brokers`: the least loaded of the others take their places in the lists. Raises Impossible."""
     counts = Counter(layout.counts)
-    found = {}
+    result = {}
     for tp in chosen:
         now = list(layout.replicas[tp])
         for leaving in [b for b in now if b in brokers]:
@@ -104,8 +104,8 @@ def drain(
             now[now.index(leaving)] = taking
             counts[taking] += 1
             counts[leaving] -= 1
-        found[tp] = tuple(now)
-    return found
+        result[tp] = tuple(now)
+    return result
 
 
 def spread_leaders(layout: ReplicaLayout, chosen: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaList]:
@@ -115,15 +115,15 @@ def spread_leaders(layout: ReplicaLayout, chosen: Iterable[TopicPartition]) -> d
     """
     alive = {place.broker_id for place in layout.places}
     leads: Counter[int] = Counter()
-    found = {}
+    result = {}
     # Partitions with the least choice first, so that the others can make up for them.
     for tp in sorted(chosen, key=lambda tp: (len(layout.replicas[tp]), tp.topic, tp.partition)):
         now = layout.replicas[tp]
         able = [b for b in now if b in alive] or list(now)
         first = min(able, key=lambda b: (leads[b], b != now[0], now.index(b)))
         leads[first] += 1
-        found[tp] = (first, *(b for b in now if b != first))
-    return found
+        result[tp] = (first, *(b for b in now if b != first))
+    return result
 
 
 def swap_leaders(
@@ -133,17 +133,17 @@ def swap_leaders(
 
     Raises Impossible when there is no such partition.
     """
-    found = {}
+    result = {}
     places = {one: other, other: one}
     for tp in chosen:
         now = layout.replicas[tp]
         if now[0] in places and places[now[0]] in now:
-            found[tp] = tuple(places.get(b, b) for b in now)
-    if not found:
+            result[tp] = tuple(places.get(b, b) for b in now)
+    if not result:
         raise PlacementImpossible(
             f"No partition has replicas on brokers {one} and {other} with one of them first in its list."
         )
-    return found
+    return result
 
 
 def _least_loaded(

@@ -82,7 +82,7 @@ def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> d
 
     `trust_hidden`: a value that Kafka does not tell is taken for the wanted one, if one is wanted.
     """
-    found: dict[ConfigResource, list[ConfigChange]] = {}
+    result: dict[ConfigResource, list[ConfigChange]] = {}
     for kind, have, want in (
         (config_requests.BROKER, now.brokers, then.brokers),
         (config_requests.TOPIC, now.topics, then.topics),
@@ -94,8 +94,8 @@ def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> d
                 if value != HIDDEN and not _same(have.get(name, {}).get(setting), value, trust_hidden=trust_hidden)
             ]
             if differing:
-                found[ConfigResource(kind, name)] = differing
-    return found
+                result[ConfigResource(kind, name)] = differing
+    return result
 
 
 def _same(now: str | None, then: str | None, *, trust_hidden: bool) -> bool:
@@ -107,10 +107,10 @@ async def read_throttles(gateway: Gateway, topics: Iterable[str], brokers: Itera
     are left out. Raises KafkaError, GatewayError.
     """
     described = await config_requests.describe_topics(gateway, sorted(set(topics)), names=REPLICA_LISTS, lane=Lane.ACT)
-    found: dict[str, ThrottleValues] = {}
+    result: dict[str, ThrottleValues] = {}
     for broker in sorted(set(brokers), key=lambda broker: (len(broker), broker)):
         try:
-            found[broker] = await _rates(gateway, broker)
+            result[broker] = await _rates(gateway, broker)
         except BrokerUnavailable:
             if broker == config_requests.CLUSTER_DEFAULT or int(broker) in gateway.brokers:
                 raise
@@ -119,7 +119,7 @@ async def read_throttles(gateway: Gateway, topics: Iterable[str], brokers: Itera
             topic: _own(entries, REPLICA_LISTS, ConfigSource.DYNAMIC_TOPIC_CONFIG)
             for topic, entries in described.items()
         },
-        found,
+        result,
     )
 
 
@@ -132,13 +132,13 @@ async def _rates(gateway: Gateway, broker: str) -> ThrottleValues:
 
 
 def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> ThrottleValues:
-    found: ThrottleValues = {}
+    result: ThrottleValues = {}
     for name in names:
         entry = entries.get(name)
         own = entry is not None and entry.source is source
         hidden = own and entry is not None and entry.sensitive and entry.value is None
-        found[name] = HIDDEN if hidden else entry.value or None if own and entry is not None else None
-    return found
+        result[name] = HIDDEN if hidden else entry.value or None if own and entry is not None else None
+    return result
 
 
 async def apply_throttles(
@@ -150,26 +150,26 @@ async def apply_throttles(
     moment later; and Kafka's refusal for one resource keeps no limit on another: it is raised at the end.
     """
     now = await read_throttles(gateway, then.topics, then.brokers)
-    known = Throttles(
+    present = Throttles(
         {topic: values for topic, values in then.topics.items() if topic in now.topics},
         {broker: values for broker, values in then.brokers.items() if broker in now.brokers},
     )
-    asked = changes(now, known, trust_hidden=trust_hidden)
-    removed = changes(_all_set(known), known) if force_removal else {}
+    required = changes(now, present, trust_hidden=trust_hidden)
+    removed = changes(_all_set(present), present) if force_removal else {}
     problem: KafkaError | None = None
-    for resource, entries in {**removed, **asked}.items():
+    for resource, entries in {**removed, **required}.items():
         try:
             await config_requests.alter_configs(gateway, resource, entries)
         except KafkaError as error:
             # Where nothing is seen to be set, a refusal for good is none: there may never have been leave to set it.
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (resource not in asked and not error.retriable):
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (resource not in required and not error.retriable):
                 continue
             if not force_removal:
                 raise
             problem = problem or error
     if problem is not None:
         raise problem
-    return len(asked)
+    return len(required)
 
 
 def _all_set(then: Throttles) -> Throttles:
