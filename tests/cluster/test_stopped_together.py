@@ -62,7 +62,7 @@ def test_nobody_leaves_an_isr_and_each_directory_is_marked_clean(tmp_path: Path,
         cluster.wait_until("all are in sync", lambda: {*members(metadata[0].image).values()} == everyone)
         before = members(metadata[0].image)
         led = leaders(metadata[0].image)
-        lives = {node: cluster.broker(node).part.epoch for node in (1, 2, 3)}
+        lives = {node: cluster.broker(node).server.epoch for node in (1, 2, 3)}
 
         started = time.monotonic()
         cluster.call(cluster.cluster.stop())

@@ -63,7 +63,7 @@ def test_logs_may_take_longer_to_open_than_a_registration(tmp_path: Path, monkey
 
     monkeypatch.setattr(LogManager, "load_all", slow)
     with EngineCluster(tmp_path, made=layout(tmp_path, brokers=1, settings={TIMEOUT: "1500"})) as cluster:
-        assert cluster.broker(1).part.epoch >= 0
+        assert cluster.broker(1).server.epoch >= 0
 
 
 def test_a_broker_whose_metadata_topic_wants_three_tiers_nothing_until_the_others_come(

@@ -39,7 +39,7 @@ async def client_of(cluster: EngineCluster, node: int) -> AsyncIterator[Metadata
     ports, address = services.ports, ("127.0.0.1", cluster.layout.controller_port)
     channel = PeerControllerChannel(ports, (address,), client_id="test")
     ids = ProducerIdManager(
-        channel, node_id=node, broker_epoch=lambda: cluster.broker(node).part.lifecycle.broker_epoch
+        channel, node_id=node, broker_epoch=lambda: cluster.broker(node).server.lifecycle.broker_epoch
     )
     clients = [ClusterClient(ports, services.metadata, "PLAINTEXT", client_id=f"test-{n}") for n in range(2)]
     topic = MetadataTopicClient(ports, services.metadata, channel, clients[0], clients[1], ids.next_id)

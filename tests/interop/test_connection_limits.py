@@ -26,7 +26,7 @@ def test_connections_wait_and_make_room_as_with_kafka(tmp_path: Path) -> None:
         "inter.broker.listener.name": "PLAINTEXT",
     }
     with EngineCluster(tmp_path, made=replace(made, node_settings={1: addresses})) as cluster:
-        cluster.wait_until("events are written", lambda: cluster.broker(1).part.events.published > 0)
+        cluster.wait_until("events are written", lambda: cluster.broker(1).server.events.published > 0)
         told = limits.run(cluster.layout.ports[1], external)
     assert told == [
         ("external 1 of 2", limits.ANSWERED),
@@ -58,7 +58,7 @@ def test_a_limit_that_changes_lets_waiting_ones_in_or_closes_those_used_longest_
     """As a single broker of Apache Kafka 4.3.1 did: of 14 connections five were closed when 14 became 9."""
     # One is the broker's to itself. The limit is the controller's too, which needs a few.
     with EngineCluster(tmp_path, brokers=1, tiering=False, settings={"max.connections": "14"}) as cluster:
-        cluster.wait_until("events are written", lambda: cluster.broker(1).part.events.published > 0)
+        cluster.wait_until("events are written", lambda: cluster.broker(1).server.events.published > 0)
         connections = [limits.Connection(cluster.layout.ports[1]) for _ in range(14)]
         first, last = connections[0], connections[-1]
         assert [one.state() for one in connections[:-1]] == [limits.ANSWERED] * 13

@@ -67,7 +67,7 @@ def test_state_changes_arrive_as_events(cluster: EngineCluster) -> None:
         assert (event.evidence or {}).keys() == named
     cuts = [(event.target_offset, (event.evidence or {})["reason"]) for event in phases if event.phase == "TRUNCATING"]
     assert cuts[0] == (0, "no leader epochs on disk: cut back to the high watermark 0")
-    assert sum(cluster.broker(node).part.events.dropped for node in (1, 2, 3)) == 0
+    assert sum(cluster.broker(node).server.events.dropped for node in (1, 2, 3)) == 0
 
 
 def scrape(cluster: EngineCluster, node: int) -> dict[tuple[str, str], float]:

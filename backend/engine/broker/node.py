@@ -88,7 +88,7 @@ class Broker:
         return self._services
 
     @property
-    def part(self) -> BrokerServer:
+    def server(self) -> BrokerServer:
         """The broker role; only after the start of a node that has it."""
         assert self._broker is not None, "not started, or without the broker role"
         return self._broker
