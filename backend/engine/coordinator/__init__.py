@@ -3,7 +3,7 @@
 - `group`: JoinGroup … OffsetFetch for classic and consumer groups, records of `__consumer_offsets`.
 - `transaction`: InitProducerId … EndTxn, records of `__transaction_state`, markers, questions of partition leaders.
 - `coordinator_shards`: the partitions of either topic that this broker leads: taken over, read, written, given up.
-- `log_reader`, `topics_view`, `request_batches`, `topic_regex`: parts that both use.
+- `log_reader`, `topics_view`, `request_batches`, `name_regex`: parts that both use.
 
 Place in the flow: `apis` passes requests to `group.group_coordinator.GroupCoordinator` or
 `transaction.transaction_coordinator.TransactionCoordinator`. The coordinator looks up the group or the transactional

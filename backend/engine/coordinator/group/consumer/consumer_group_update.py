@@ -23,7 +23,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
     Subscription,
 )
 from backend.engine.coordinator.group.consumer.reconciliation import Goal, reconcile
-from backend.engine.coordinator.topic_regex import matching_topics
+from backend.engine.coordinator.name_regex import matching_topics
 from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -19,7 +19,7 @@ from backend.engine.coordinator.group.consumer.consumer_group import (
     Subscription,
 )
 from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, ConsumerLimits
-from backend.engine.coordinator.topic_regex import check_regex
+from backend.engine.coordinator.name_regex import check_regex
 from backend.engine.coordinator.topics_view import AssignablePartition, TopicsView
 from backend.protocol.errors import ErrorCode, KafkaError
 

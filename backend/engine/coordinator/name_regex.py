@@ -1,0 +1,93 @@
+"""Regular expressions over names of topics and transactions, matched by RE2 in linear time (KIP-848, KIP-1152).
+
+A client chooses the expression, and Python's `re` may take exponential time for a chosen one. Kafka uses RE2/J, the
+same engine in Java; refusals here use its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+from backend.protocol.errors import ErrorCode, KafkaError
+
+PATTERN_CHARS_MAX: Final = 1000
+# Instructions of RE2's program. A name of 249 characters then costs at most 500,000 of its steps, some milliseconds.
+PROGRAM_MAX: Final = 2000
+# Bytes for an expression's program and the states that matching remembers; when these are full, RE2 discards them.
+MEMORY_MAX: Final = 1 << 20
+
+# RE2's reason → the description of RE2/J's PatternSyntaxException, which Kafka puts into its response.
+_REASONS: Final = {
+    "missing )": "missing closing )",
+    "unexpected )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "pattern too large - compile failed": f"it takes more than {PROGRAM_MAX} steps",
+}
+
+
+class RegexError(ValueError):
+    """An expression that cannot be used; the message says why."""
+
+
+class NameRegex:
+    """An expression that whole names either match or not. RegexError when it cannot be used."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > PATTERN_CHARS_MAX:
+            raise RegexError(f"it is longer than {PATTERN_CHARS_MAX} characters")
+        options: Any = re2.Options()
+        options.max_mem = MEMORY_MAX
+        options.log_errors = False
+        # Nobody asks what a group matched, and without that RE2 needs one pass only.
+        options.never_capture = True
+        try:
+            self._regex: Any = re2.compile(text.encode(), options)
+        except re2.error as error:
+            raise RegexError(_reason(error)) from None
+        if self._regex.programsize > PROGRAM_MAX:
+            raise RegexError(f"it takes more than {PROGRAM_MAX} steps")
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        return self._regex.fullmatch(name.encode()) is not None
+
+
+def _reason(error: Exception) -> str:
+    """RE2 says `reason: the part of the expression`, as bytes."""
+    text = error.args[0] if error.args else b""
+    reason = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    reason = reason.partition(": ")[0]
+    return _REASONS.get(reason, reason)
+
+
+@lru_cache(maxsize=200)
+def _compiled(text: str) -> NameRegex:
+    return NameRegex(text)
+
+
+def check_regex(text: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION."""
+    try:
+        _compiled(text)
+    except RegexError as error:
+        message = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from error
+
+
+def matching_topics(text: str, names: Iterable[str]) -> frozenset[str]:
+    """Names that match as a whole; none when the expression, stored by another version, cannot be used."""
+    try:
+        regex = _compiled(text)
+    except RegexError:
+        return frozenset()
+    return frozenset(name for name in names if regex.matches(name))
