@@ -91,8 +91,8 @@ def _raise_open_files() -> int:
 def check_remote_location(settings: Settings, *, first: bool = True) -> str | None:
     """Raises PreflightError for a remote tier that cannot be opened; else a sentence of warning, or None.
 
-    A store is asked once. One that refuses, or does not answer, refuses only the `first` start of a folder, where its
-    settings may be wrong: later brokers serve without it, and copies go on when it is back.
+    A store is asked once. Settings with which no copy can work refuse the `first` start of a folder only: later,
+    brokers serve without the store. One that does not answer, is busy or denies access never refuses: it may pass.
     """
     if settings.remote_location is None:
         return None

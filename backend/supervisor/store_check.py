@@ -27,7 +27,7 @@ _REQUEST: Final = re.compile(r": (GET|HEAD|PUT|POST) \S+$")
 
 @dataclass(frozen=True, slots=True)
 class StoreTrouble:
-    """Why the store will not do, reason first. `certain`: copies would fail; otherwise they may still work."""
+    """Why the store will not do, reason first. `certain`: no copy can work as it is set; otherwise it may pass."""
 
     sentence: str
     certain: bool = True
@@ -72,7 +72,12 @@ _MEANINGS: Final = (
     _meaning(
         "builder error", "The endpoint is no address", "give AWS_ENDPOINT one that begins with https:// or http://"
     ),
-    _meaning("kind: Connect", "The endpoint cannot be reached", "correct AWS_ENDPOINT, or start what listens there"),
+    _meaning(
+        "kind: Connect",
+        "The endpoint cannot be reached",
+        "correct AWS_ENDPOINT, or start what listens there",
+        certain=False,
+    ),
     _meaning(
         r"AccessDenied|lacked the necessary privileges|403",
         "The store denies access",
@@ -80,7 +85,9 @@ _MEANINGS: Final = (
         certain=False,
     ),
 )
-_UNKNOWN: Final = _meaning("", "The store does not answer as it should", "check its address, name and key")
+_UNKNOWN: Final = _meaning(
+    "", "The store does not answer as it should", "check its address, name and key", certain=False
+)
 
 
 def trouble_of(text: str, location: str) -> StoreTrouble:
@@ -124,6 +131,7 @@ def check_store(
     if answers:
         return answers[0]
     return StoreTrouble(
-        f"The store did not answer within {timeout_s:g} s: the remote tier at {redact_url(location)} cannot be used;"
-        " correct AWS_ENDPOINT, or look whether a firewall stands between."
+        f"The store did not answer within {timeout_s:g} s: the remote tier at {redact_url(location)} may not be usable;"
+        " correct AWS_ENDPOINT, or look whether a firewall stands between.",
+        certain=False,
     )

@@ -68,7 +68,6 @@ def test_a_bucket_that_is_not_there(server: S3Server) -> None:
         (400, "ExpiredToken", "The session token is wrong or has expired (", "AWS_SESSION_TOKEN"),
         (400, "AuthorizationHeaderMalformed", "The bucket is in another region (", "AWS_REGION"),
         (301, "PermanentRedirect", "The bucket is in another region (", "AWS_REGION"),
-        (503, "SlowDown", "The store does not answer as it should (", "503"),
     ],
 )
 def test_each_refusal_says_its_reason_first_and_what_to_set(
@@ -85,6 +84,17 @@ def test_each_refusal_says_its_reason_first_and_what_to_set(
     assert check_remote_location(Settings(remote_location=LOCATION), first=False) == sentence
 
 
+def test_a_store_that_is_busy_or_away_is_a_warning(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.refuses = {"*": 503}
+    warning = check_remote_location(Settings(remote_location=LOCATION))
+    assert warning is not None
+    assert warning.startswith("The store does not answer as it should (Server returned non-2xx status code: 503")
+    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_ports(1)[0]}")
+    warning = check_remote_location(Settings(remote_location=LOCATION))
+    assert warning is not None
+    assert warning.startswith("The endpoint cannot be reached (")
+
+
 def test_a_denial_may_mean_no_right_to_list_and_is_a_warning(server: S3Server) -> None:
     server.refuses = {"*": 403}
     server.answer = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -93,11 +103,7 @@ def test_a_denial_may_mean_no_right_to_list_and_is_a_warning(server: S3Server) -
     assert warning.startswith("The store denies access (")
 
 
-def test_an_endpoint_that_nobody_listens_at_or_that_is_no_address(
-    server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_ports(1)[0]}")
-    assert said().startswith("The endpoint cannot be reached (")
+def test_an_endpoint_that_is_no_address_or_is_not_allowed(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "localhost:9000")
     assert said().startswith("The endpoint is no address (")
     monkeypatch.setenv("AWS_ENDPOINT", server.endpoint)
