@@ -38,7 +38,7 @@ A = TypeVar("A")
 _Incremental = m.IncrementalAlterConfigsRequest.Resources
 _Whole = m.AlterConfigsRequest.Resources
 # Error code and message of what needs no controller, by place in the request.
-_Settled = dict[int, tuple[ErrorCode, str | None]]
+_Refusals = dict[int, tuple[ErrorCode, str | None]]
 
 
 def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
@@ -53,7 +53,7 @@ def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
     return None
 
 
-def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Settled:
+def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Refusals:
     refusals = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
     return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in refusals if text is not None}
 
@@ -84,8 +84,8 @@ def _unusable_stores(services: AlterConfigsServices, after: Mapping[str, str]) -
 
 def _store_refusals(
     services: AlterConfigsServices, resources: Sequence[_Incremental | _Whole], *, whole: bool
-) -> _Settled:
-    refusals: _Settled = {}
+) -> _Refusals:
+    refusals: _Refusals = {}
     for index, resource in enumerate(resources):
         if resource.resource_type != BROKER_RESOURCE or resource.resource_name != str(services.node_id):
             continue
@@ -103,9 +103,9 @@ def _store_refusals(
     return refusals
 
 
-def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> _Settled:
+def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> _Refusals:
     """Carries out what is about log levels, which only this broker can."""
-    settled: _Settled = {}
+    settled: _Refusals = {}
     for index, resource in enumerate(request.resources):
         if resource.resource_type != BROKER_LOGGER_RESOURCE:
             continue
@@ -120,7 +120,7 @@ def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> 
 
 def _in_order(
     resources: Sequence[_Incremental | _Whole],
-    settled: _Settled,
+    settled: _Refusals,
     controller_results: Sequence[A],
     answer: Callable[..., A],
 ) -> list[A]:

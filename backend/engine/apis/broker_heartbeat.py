@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (63), versions 0-2: a broker lives, wants to serve, or wants to go (KIP-631).
+"""BrokerHeartbeat (63), versions 0-2: a broker is alive, wants to serve, or wants to go (KIP-631).
 
 Kafka: `ControllerApis.handleBrokerHeartBeatRequest`.
 """

@@ -58,8 +58,8 @@ async def on_broker(
         response = await forward(services, context, request, m.DeleteTopicsResponse)
     response.throttle_time_ms = admission.throttle_ms
     names = [topic.name for topic in response.responses if not topic.error_code and topic.name is not None]
-    gone = {before.topic_ids[name] for name in names if name in before.topic_ids}
-    await caught_up(services, lambda image: not any(topic_id in image.topics for topic_id in gone))
+    deleted = {before.topic_ids[name] for name in names if name in before.topic_ids}
+    await caught_up(services, lambda image: not any(topic_id in image.topics for topic_id in deleted))
     response.responses += refused
     return response
 

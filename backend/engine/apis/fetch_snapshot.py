@@ -24,7 +24,7 @@ RESPONSE_BYTES_MAX: Final = 8 << 20
 
 _Topic = m.FetchSnapshotResponse.Topics
 _Answer = _Topic.Partitions
-_Asked = m.FetchSnapshotRequest.Topics.Partitions
+_SnapshotPart = m.FetchSnapshotRequest.Topics.Partitions
 
 
 class FetchSnapshotServices(Protocol):
@@ -73,7 +73,7 @@ def _refusal(services: FetchSnapshotServices, request: m.FetchSnapshotRequest) -
     return None
 
 
-async def _answer(services: FetchSnapshotServices, raft: RaftNode, requested: _Asked, max_bytes: int) -> _Answer:
+async def _answer(services: FetchSnapshotServices, raft: RaftNode, requested: _SnapshotPart, max_bytes: int) -> _Answer:
     snapshot_id = SnapshotId(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
     answer = _Answer(
         index=0,

@@ -89,8 +89,8 @@ def _find(services: FindCoordinatorServices, context: RequestContext, key: str, 
         return _unknown(key, ErrorCode.INVALID_REQUEST, TEXTS[ErrorCode.INVALID_REQUEST])
     topic_name = _TOPICS.get(KeyType(key_type))
     if topic_name is None:
-        asked_well = context.api_version >= FIRST_FOR_SHARES and is_share_key(key)
-        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE if asked_well else ErrorCode.INVALID_REQUEST)
+        well_formed = context.api_version >= FIRST_FOR_SHARES and is_share_key(key)
+        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE if well_formed else ErrorCode.INVALID_REQUEST)
     image = services.metadata.image
     topic = image.topic(topic_name)
     if topic is None:

@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4: a member of a classic group lives, and learns of a rebalance.
+"""Heartbeat (12), versions 0-4: a member of a classic group is alive, and learns of a rebalance.
 
 Kafka: `KafkaApis.handleHeartbeatRequest`.
 """

@@ -32,7 +32,7 @@ OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 ISOLATION_LEVEL_MAX: Final = 1
 
 _Row = m.ListOffsetsResponse.Topics.Partitions
-_Asked = m.ListOffsetsRequest.Topics.Partitions
+_PartitionQuery = m.ListOffsetsRequest.Topics.Partitions
 # A row that waits for a search of the remote tier.
 _Search = tuple[_Row, Partition, OffsetQuery]
 
@@ -90,7 +90,7 @@ def list_offsets(
     return answered
 
 
-def _named_twice(partitions: list[_Asked]) -> frozenset[int]:
+def _named_twice(partitions: list[_PartitionQuery]) -> frozenset[int]:
     counts = Counter(part.partition_index for part in partitions)
     return frozenset(index for index, count in counts.items() if count > 1)
 
@@ -103,7 +103,7 @@ class _Queries:
         self._kafka_compat = services.replica_manager.config.follower_fetch_tiered_compat == "kafka"
         self._last: OffsetQuery | None = None
 
-    def __call__(self, part: _Asked) -> OffsetQuery:
+    def __call__(self, part: _PartitionQuery) -> OffsetQuery:
         last = self._last
         if last is None or last.timestamp != part.timestamp or last.current_leader_epoch != part.current_leader_epoch:
             request = self._request

@@ -77,13 +77,13 @@ def metadata(
             response.topics.append(describe_topic(image, topic, context.listener_name, version))
             yield
     else:
-        response.topics = yield from _asked_topics(services, context, request, image)
+        response.topics = yield from _requested_topics(services, context, request, image)
     for topic_row in response.topics:
         topic_row.topic_authorized_operations = operations
     return response
 
 
-def _asked_topics(
+def _requested_topics(
     services: MetadataServices, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
 ) -> Steps[list[_Topic]]:
     answers: list[_Topic] = []

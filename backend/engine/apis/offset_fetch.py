@@ -88,7 +88,7 @@ def _single(
             answer.partitions.append(
                 _unstable(_Topic.Partitions, at)
                 if TopicPartition(name, at) in unstable
-                else _row(_Topic.Partitions, _found(offsets, name, at, ids), at, error)
+                else _row(_Topic.Partitions, _committed_row(offsets, name, at, ids), at, error)
             )
             room.take(_size(answer.partitions[-1]))
     return response
@@ -101,7 +101,7 @@ def _all(offsets: Offsets) -> list[tuple[str, list[int]]]:
     return list(indexes_by_topic.items())
 
 
-def _found(offsets: Offsets, topic: str, index: int, ids: Mapping[str, bytes]) -> CommittedOffset | None:
+def _committed_row(offsets: Offsets, topic: str, index: int, ids: Mapping[str, bytes]) -> CommittedOffset | None:
     committed = offsets.get(TopicPartition(topic, index))
     # An offset that was committed for a deleted topic of the same name says nothing about this one.
     if committed is not None and committed.topic_id not in (ZERO_UUID, ids.get(topic, committed.topic_id)):
@@ -148,7 +148,7 @@ def _group(
         return _Group(group_id=group_request.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID
     answer = _Group(group_id=group_request.group_id)
-    for topic_id, name, indexes in _wanted(services, group_request, offsets, by_id):
+    for topic_id, name, indexes in _topics_of_group(services, group_request, offsets, by_id):
         error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         rows = []
         for at in indexes:
@@ -156,7 +156,7 @@ def _group(
             rows.append(
                 _unstable(_Group.Topics.Partitions, at)
                 if TopicPartition(name or "", at) in unstable
-                else _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
+                else _row(_Group.Topics.Partitions, _committed_row(offsets, name or "", at, image.topic_ids), at, error)
             )
             room.take(_size(rows[-1]))
         shown = "" if by_id or name is None else name
@@ -164,7 +164,7 @@ def _group(
     return answer
 
 
-def _wanted(
+def _topics_of_group(
     services: OffsetFetchServices, group_request: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
 ) -> list[tuple[bytes, str | None, list[int]]]:
     """(topic id, name, partitions); no name for an id that there is not."""

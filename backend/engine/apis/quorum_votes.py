@@ -33,7 +33,7 @@ class QuorumVotesServices(Protocol):
     controller: Controller | None
 
 
-def _asked(services: QuorumVotesServices, request: Any) -> tuple[Controller, Any] | ErrorCode:
+def _requested_partition(services: QuorumVotesServices, request: Any) -> tuple[Controller, Any] | ErrorCode:
     """The one partition of the one topic, or why the whole request is refused."""
     controller = services.controller
     if controller is None:
@@ -78,7 +78,7 @@ def _answer(response: type[R], controller: Controller, context: RequestContext, 
 
 async def vote(services: QuorumVotesServices, context: RequestContext, request: m.VoteRequest) -> m.VoteResponse:
     """Whether this node votes for the candidate; the promise is on its disk before the answer goes out."""
-    target = _asked(services, request)
+    target = _requested_partition(services, request)
     if isinstance(target, ErrorCode):
         return m.VoteResponse(error_code=target)
     controller, requested = target
@@ -109,7 +109,7 @@ async def begin(
     services: QuorumVotesServices, context: RequestContext, request: m.BeginQuorumEpochRequest
 ) -> m.BeginQuorumEpochResponse:
     """A leader introduces itself."""
-    target = _asked(services, request)
+    target = _requested_partition(services, request)
     if isinstance(target, ErrorCode):
         return m.BeginQuorumEpochResponse(error_code=target)
     controller, requested = target
@@ -126,7 +126,7 @@ async def end(
     services: QuorumVotesServices, context: RequestContext, request: m.EndQuorumEpochRequest
 ) -> m.EndQuorumEpochResponse:
     """A leader has resigned."""
-    target = _asked(services, request)
+    target = _requested_partition(services, request)
     if isinstance(target, ErrorCode):
         return m.EndQuorumEpochResponse(error_code=target)
     controller, requested = target

@@ -59,7 +59,7 @@ def add_on_controller(
 ) -> m.AddRaftVoterResponse:
     """Why no voter is added."""
     refusal = (
-        _not_asked_here(services, request.cluster_id)
+        _not_for_this_node(services, request.cluster_id)
         or _no_voter("Add", request.voter_id, request.voter_directory_id)
         or _no_endpoint(controller_listener_names(services.config)[0], request.listeners)
         or _static("adding")
@@ -72,14 +72,14 @@ def remove_on_controller(
 ) -> m.RemoveRaftVoterResponse:
     """Why no voter is removed."""
     refusal = (
-        _not_asked_here(services, request.cluster_id)
+        _not_for_this_node(services, request.cluster_id)
         or _no_voter("Remove", request.voter_id, request.voter_directory_id)
         or _static("removing")
     )
     return m.RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
 
 
-def _not_asked_here(services: RaftVotersServices, cluster_id: str | None) -> KafkaError | None:
+def _not_for_this_node(services: RaftVotersServices, cluster_id: str | None) -> KafkaError | None:
     if cluster_id is not None and cluster_id != services.cluster_id:
         text = f'The given id "{cluster_id}" doesn\'t match the cluster id "{services.cluster_id}"'
         return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)

@@ -89,12 +89,12 @@ async def alter_on_broker(
     response = await forward(services, context, request, m.AlterUserScramCredentialsResponse)
     changed = {change.user for change in response.results if not change.error_code}
     there = {(change.mechanism, change.name) for change in request.upsertions if change.name in changed}
-    gone = {(change.mechanism, change.name) for change in request.deletions if change.name in changed}
+    deleted = {(change.mechanism, change.name) for change in request.deletions if change.name in changed}
     await caught_up(
         services,
         lambda image: (
             all(key in image.scram and image.scram[key] is not before.get(key) for key in there)
-            and all(key not in image.scram for key in gone)
+            and all(key not in image.scram for key in deleted)
         ),
     )
     return response

@@ -44,7 +44,7 @@ def sync_group(
             assignments={assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments},
         )
     except KafkaError as error:
-        return _response(SyncResult(_told(error.code)))
+        return _response(SyncResult(_error_for_clients(error.code)))
     if waiting.done():
         return _response(waiting.result())
 
@@ -54,7 +54,7 @@ def sync_group(
     return answer()
 
 
-def _told(code: ErrorCode) -> ErrorCode:
+def _error_for_clients(code: ErrorCode) -> ErrorCode:
     # Old clients take this code for fatal; joining again is what they should do (GroupCoordinatorService.syncGroup).
     return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
 

@@ -44,7 +44,7 @@ BUMPING_VERSION: Final = 2
 TRANSACTIONS_AT_A_TIME: Final = 100
 INDEXES_PER_STEP: Final = 2_000
 
-_Asked = m.AddPartitionsToTxnRequest.Transactions
+_TransactionRequest = m.AddPartitionsToTxnRequest.Transactions
 _Answer = m.AddPartitionsToTxnResponse.ResultsByTransaction
 _OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
 ErrorCodes = dict[TopicPartition, ErrorCode]
@@ -95,7 +95,7 @@ async def add_partitions_to_txn(
     return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _add_or_verify(services: TransactionsServices, transaction: _Asked) -> _Answer:
+async def _add_or_verify(services: TransactionsServices, transaction: _TransactionRequest) -> _Answer:
     time_slice = services.time_slicer.time_slice()
     partitions: list[TopicPartition] = []
     for topic in transaction.topics:

@@ -30,7 +30,7 @@ NOBODY: Final = -1
 # Markers of one transaction that wait for the in-sync replicas together: more than a transaction has partitions.
 MARKERS_AT_A_TIME: Final = 500
 
-_Asked = m.WriteTxnMarkersRequest.Markers
+_Marker = m.WriteTxnMarkersRequest.Markers
 _Answer = m.WriteTxnMarkersResponse.Markers
 _Row = _Answer.Topics.Partitions
 
@@ -81,7 +81,7 @@ def _answer(producer_id: int, topics: dict[str, dict[int, int]]) -> _Answer:
     )
 
 
-async def _write(services: WriteTxnMarkersServices, marker: _Asked, partition: TopicPartition) -> int:
+async def _write(services: WriteTxnMarkersServices, marker: _Marker, partition: TopicPartition) -> int:
     try:
         await _append(services, marker, partition)
     except KafkaError as error:
@@ -89,7 +89,7 @@ async def _write(services: WriteTxnMarkersServices, marker: _Asked, partition: T
     return NONE
 
 
-async def _append(services: WriteTxnMarkersServices, marker: _Asked, partition: TopicPartition) -> None:
+async def _append(services: WriteTxnMarkersServices, marker: _Marker, partition: TopicPartition) -> None:
     hosted = services.replica_manager.partition(partition.topic, partition.partition)
     if NOBODY in (marker.producer_id, marker.producer_epoch):
         # No batch can say that it is a marker of nobody; Kafka's attempt to write one ends with this code too.

@@ -232,12 +232,12 @@ class Listener:
 
     def _forget(self, connection_id: int) -> None:
         self._waiting.pop(connection_id, None)
-        gone = self._connections.pop(connection_id, None)
-        if gone is None:
+        closed = self._connections.pop(connection_id, None)
+        if closed is None:
             return
         if self._services is not None:
             self._services.metrics.open_connections -= 1
-        self._slots.release(self.address.name, gone.client_host)
+        self._slots.release(self.address.name, closed.client_host)
 
     def _check_idle_later(self) -> None:
         if self._config.connections_max_idle_ms > 0:

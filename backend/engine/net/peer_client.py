@@ -229,11 +229,11 @@ class PeerClient:
 
     def on_answer(self, answer: LocalFetchResponse) -> None:
         """A response of a node of the same process, maybe within its own work; the caller goes on afterwards."""
-        pending = self._asked(answer.correlation_id)
+        pending = self._pending_request(answer.correlation_id)
         if pending is not None and not pending.future.done():
             pending.future.set_result(answer.message)
 
-    def _asked(self, correlation_id: int) -> _Pending | None:
+    def _pending_request(self, correlation_id: int) -> _Pending | None:
         pending = self._pending.get(correlation_id)
         if pending is None:
             # The caller was cancelled meanwhile.
@@ -241,7 +241,7 @@ class PeerClient:
         return pending
 
     def on_frame(self, frame: bytearray) -> None:
-        pending = self._asked(int.from_bytes(frame[:4], "big", signed=True))
+        pending = self._pending_request(int.from_bytes(frame[:4], "big", signed=True))
         if pending is None:
             return
         try:
@@ -283,7 +283,7 @@ class PeerClient:
 
 
 class _Answers:
-    """The upper side of a peer client's connection; each has its own, to tell an old one's end."""
+    """The upper side of a peer client's connection; each has its own, to recognise the end of an old one."""
 
     accepts_messages: Final = True
 
