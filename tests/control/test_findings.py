@@ -14,7 +14,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from backend.control.findings.catalogue import SLUGS, runbook
-from backend.control.findings.rules import cluster_rules, copy_rules, reader_rules, replica_rules
+from backend.control.findings.rules import broker_rules, copy_rules, reader_rules, replica_rules
 from backend.control.observer.sampling import settings_watch
 from backend.control.observer.watches import finding_watch, reader_watch
 from backend.protocol import messages as m
@@ -67,9 +67,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_rules, "MOVE_STALLED_MS", 2_000)
     monkeypatch.setattr(copy_rules, "DELETE_OVERDUE_MS", 1_000)
     monkeypatch.setattr(copy_rules, "HUNG_MS_MIN", 1_000)
-    monkeypatch.setattr(copy_rules, "SLOW_HOLD_MS", 1_000)
-    monkeypatch.setattr(cluster_rules, "THROTTLE_HOLD_MS", 1_000)
-    monkeypatch.setattr(reader_rules, "STORM_HOLD_MS", 0)
+    monkeypatch.setattr(copy_rules, "SLOW_FOR_MS", 1_000)
+    monkeypatch.setattr(broker_rules, "THROTTLE_FOR_MS", 1_000)
+    monkeypatch.setattr(reader_rules, "STORM_FOR_MS", 0)
     monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
     monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)
@@ -142,7 +142,7 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after each stop and start: leaders announce an epoch that no record has."""
-    monkeypatch.setattr(replica_rules, "DIVERGENCE_HOLD_MS", 0)
+    monkeypatch.setattr(replica_rules, "DIVERGENCE_FOR_MS", 0)
     for name, leader in (("idle", 2), ("written", 2)):
         create_on(own, name, [leader, 1, 3])
     own.produce("written", 20)

@@ -7,28 +7,29 @@ from typing import Final
 
 from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.control.findings.rules import (
-    cluster_rules,
+    broker_rules,
     copy_rules,
-    database_rules,
+    leader_rules,
+    metadata_rules,
+    own_data_rules,
     reader_rules,
-    record_rules,
     replica_rules,
 )
 
 FindingRule = Callable[[FindingContext], Iterable[Candidate]]
 
 RULES: Final[tuple[FindingRule, ...]] = (
-    cluster_rules.brokers_away,
-    cluster_rules.offline,
-    cluster_rules.without_elr,
-    cluster_rules.voters_catching_up,
-    cluster_rules.disks,
-    cluster_rules.set_aside,
-    cluster_rules.unclean_recoveries,
-    cluster_rules.metadata_unsafe,
-    cluster_rules.metadata_loading,
-    cluster_rules.throttles_left,
-    database_rules.lost_databases,
+    broker_rules.brokers_away,
+    leader_rules.offline,
+    metadata_rules.without_elr,
+    metadata_rules.voters_catching_up,
+    broker_rules.disks,
+    broker_rules.set_aside,
+    leader_rules.unclean_recoveries,
+    metadata_rules.metadata_unsafe,
+    metadata_rules.metadata_loading,
+    broker_rules.throttles_left,
+    own_data_rules.lost_databases,
     copy_rules.open_copies,
     copy_rules.failing_copies,
     copy_rules.slow_copies,
@@ -36,7 +37,7 @@ RULES: Final[tuple[FindingRule, ...]] = (
     copy_rules.local_debt,
     copy_rules.leaked_segments,
     reader_rules.remote_read_storms,
-    record_rules.unreadable_records,
+    own_data_rules.unreadable_records,
     replica_rules.stuck_followers,
     replica_rules.refused_truncations,
     replica_rules.stalled_moves,

@@ -14,8 +14,6 @@ from backend.store.writes_observer import Resource
 # Set-aside folders of a directory that are stored with each look at a broker, the oldest: some 200 bytes each.
 SET_ASIDE_STORED_MAX: Final = 20
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class WatchedCluster:
@@ -28,7 +26,7 @@ class WatchedCluster:
     interval_ms: int
 
 
-def cluster_row(watched: WatchedCluster, facts: ClusterFacts) -> Row:
+def cluster_row(watched: WatchedCluster, facts: ClusterFacts) -> dict[str, Any]:
     """The row of `cluster`; the database keeps the first `first_seen_ms` it was given."""
     return {
         "cluster_id": watched.cluster_id,
@@ -43,7 +41,7 @@ def cluster_row(watched: WatchedCluster, facts: ClusterFacts) -> Row:
     }
 
 
-def broker_row(cluster_id: str, broker: BrokerFacts, at_ms: int, seen_ms: int) -> Row:
+def broker_row(cluster_id: str, broker: BrokerFacts, at_ms: int, seen_ms: int) -> dict[str, Any]:
     """The row of `broker`; `seen_ms` is when it last answered."""
     return {
         "cluster_id": cluster_id,
@@ -61,7 +59,7 @@ def broker_row(cluster_id: str, broker: BrokerFacts, at_ms: int, seen_ms: int) -
     }
 
 
-def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
+def _log_dirs(broker: BrokerFacts) -> list[dict[str, Any]] | None:
     if broker.log_dirs is None:
         return None
     return [

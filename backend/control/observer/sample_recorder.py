@@ -29,7 +29,6 @@ from backend.store.samples import SampleWriter
 from backend.store.trouble import first_line
 from backend.store.writes_observer import Resource, save_settings
 
-Row = Mapping[str, Any]
 # A sample is about 600 bytes here: 60 MB at most. A cluster of 120 partitions x 3 replicas fills it in 7 minutes.
 WAITING_SAMPLES_MAX: Final = 100_000
 RETRY_FIRST_S: Final = 1.0
@@ -66,9 +65,9 @@ class RecorderEntry:
 
     heartbeat: ObserverHeartbeat
     round: SamplingRound | None = None
-    cluster: Row | None = None
-    brokers: Sequence[Row] = ()
-    topics: Sequence[Row] = ()
+    cluster: Mapping[str, Any] | None = None
+    brokers: Sequence[Mapping[str, Any]] = ()
+    topics: Sequence[Mapping[str, Any]] = ()
     settings: SampledSettings | None = None
 
     @property

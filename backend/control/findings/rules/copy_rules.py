@@ -32,8 +32,8 @@ HUNG_MS_MIN: Final = 60_000
 # Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
 DELETE_OVERDUE_MS: Final = 60_000
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
-LOCAL_DEBT_HOLD_MS: Final = 600_000
-SLOW_HOLD_MS: Final = 10_000
+LOCAL_DEBT_FOR_MS: Final = 600_000
+SLOW_FOR_MS: Final = 10_000
 # Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
 ERROR_CHARS_MAX: Final = 1_000
 
@@ -149,7 +149,7 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            for_ms=SLOW_HOLD_MS,
+            for_ms=SLOW_FOR_MS,
         )
 
 
@@ -199,7 +199,7 @@ def local_debt(context: FindingContext) -> Iterable[Candidate]:
                 topic=row.topic,
                 partition=row.partition,
                 broker_id=row.leader,
-                for_ms=LOCAL_DEBT_HOLD_MS,
+                for_ms=LOCAL_DEBT_FOR_MS,
             )
 
 

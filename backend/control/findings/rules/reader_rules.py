@@ -12,7 +12,7 @@ from backend.control.formatting import in_bytes
 from backend.store.samples import PartitionSample
 
 # Longer than two looks at the groups: one read of an old offset is what the remote tier is for.
-STORM_HOLD_MS: Final = 40_000
+STORM_FOR_MS: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +106,5 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
             "source": "exact" if busy else "inferred",
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
-        for_ms=STORM_HOLD_MS,
+        for_ms=STORM_FOR_MS,
     )

@@ -16,8 +16,8 @@ FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 STUCK_MS: Final = 30_000
 MOVE_STALLED_MS: Final = 60_000
 # A round sees leader and followers at slightly different times; a difference that lasts is one.
-DIVERGENCE_HOLD_MS: Final = 5_000
-THIN_HOLD_MS: Final = 5_000
+DIVERGENCE_FOR_MS: Final = 5_000
+THIN_FOR_MS: Final = 5_000
 # Below this a follower holds everything a reader could want within moments; it is not worth a line.
 THIN_RECORDS_MIN: Final = 100
 
@@ -189,7 +189,7 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            for_ms=THIN_HOLD_MS,
+            for_ms=THIN_FOR_MS,
         )
 
 
@@ -212,7 +212,7 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            for_ms=DIVERGENCE_HOLD_MS,
+            for_ms=DIVERGENCE_FOR_MS,
         )
     for row in context.tiered:
         pending, local = row.earliest_pending_upload_offset, row.local_log_start_offset
@@ -229,5 +229,5 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            for_ms=DIVERGENCE_HOLD_MS,
+            for_ms=DIVERGENCE_FOR_MS,
         )

@@ -77,11 +77,6 @@ class Race:
     positions: tuple[Position, ...]
     phases: tuple[PhaseSeen, ...]
 
-    @property
-    def local_offsets(self) -> int:
-        """How many records the new replica has locally."""
-        return self.log_end - self.start_offset
-
 
 @dataclass(frozen=True, slots=True)
 class Racing:

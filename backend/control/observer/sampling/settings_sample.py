@@ -42,7 +42,6 @@ TOPIC_SETTINGS: Final = (
     "segment.ms",
     "unclean.leader.election.enable",
 )
-Row = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
@@ -102,12 +101,12 @@ def by_resource(sample: SettingsSample) -> dict[Resource, Entries]:
     return result | {("topic", topic): entries for topic, entries in sample.topics.items()}
 
 
-def config_rows(cluster_id: str, resource: Resource, entries: Entries, at_ms: int) -> list[Row]:
+def config_rows(cluster_id: str, resource: Resource, entries: Entries, at_ms: int) -> list[dict[str, Any]]:
     """A resource's rows of `config_value`. A sensitive value is not in Kafka's answer, nor here."""
     return [_row(cluster_id, *resource, entry, at_ms) for entry in entries.values()]
 
 
-def _row(cluster_id: str, kind: str, resource: str, entry: ConfigEntry, at_ms: int) -> Row:
+def _row(cluster_id: str, kind: str, resource: str, entry: ConfigEntry, at_ms: int) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
         "resource_type": kind,
@@ -131,7 +130,9 @@ def topic_config(entries: Entries | None) -> Mapping[str, str | None] | None:
     return None if entries is None else {entry.name: entry.value for entry in entries.values()}
 
 
-def topic_rows(cluster_id: str, topics: Iterable[TopicFacts], topic_ids: Mapping[str, str], at_ms: int) -> list[Row]:
+def topic_rows(
+    cluster_id: str, topics: Iterable[TopicFacts], topic_ids: Mapping[str, str], at_ms: int
+) -> list[dict[str, Any]]:
     """Rows of `topic`."""
     return [
         {

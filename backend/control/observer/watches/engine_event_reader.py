@@ -39,7 +39,6 @@ RETRY_S: Final = 1.0
 FETCH_WAIT_MS: Final = 2_000
 # A phase reported longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
-Row = dict[str, Any]
 # Errors of a database for a value that it cannot hold.
 REFUSED: Final = (DataError, IntegrityError, OverflowError, UnicodeError)
 PhaseKey = tuple[str, int, int]
@@ -161,7 +160,7 @@ class EngineEventReader:
         if not rows:
             return
 
-        def job() -> list[tuple[Row, str]]:
+        def job() -> list[tuple[dict[str, Any], str]]:
             return _append(self._database.engine, self._cluster_id, rows)
 
         for row, reason in await self._database.observe(job):
@@ -172,7 +171,7 @@ class EngineEventReader:
             if row["type"] == "phase":
                 self._take_phase((row["topic_id"], row["partition"], row["broker_id"]), row["body"])
 
-    def _row(self, partition: int, record: Record) -> Row | None:
+    def _row(self, partition: int, record: Record) -> dict[str, Any] | None:
         try:
             event = events.decode(record.value)
         except DecodeError as error:
@@ -205,7 +204,7 @@ class EngineEventReader:
             self.phases[key] = phase
 
 
-def _append(engine: Engine, cluster_id: str, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+def _append(engine: Engine, cluster_id: str, rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
     """Stores events, all at once or, when the database does not take them, one by one: those that it does not take,
     each with the reason. One of them must not keep the others out for ever.
     """
@@ -218,7 +217,7 @@ def _append(engine: Engine, cluster_id: str, rows: Sequence[Row]) -> list[tuple[
     return [one for row in rows for one in _append(engine, cluster_id, [row])]
 
 
-def _append_all(engine: Engine, cluster_id: str, rows: Sequence[Row]) -> None:
+def _append_all(engine: Engine, cluster_id: str, rows: Sequence[dict[str, Any]]) -> None:
     with writing(engine) as connection:
         append_engine_events(connection, rows)
         data_changed(connection, cluster_id, "observer")

@@ -20,7 +20,6 @@ from backend.control.gateway.requests.config_requests import ConfigChange, Confi
 from backend.control.gateway.requests.metadata_requests import fetch_brokers, fetch_cluster
 from backend.control.operations.config import toggle_texts
 from backend.control.operations.config.config_precedence import SOURCE_NAMES, effective, values_by_source, with_change
-from backend.control.operations.estimate_rows import read_estimate
 from backend.control.operations.lifecycle.plan_draft import (
     Change,
     CheckOutcome,
@@ -31,8 +30,10 @@ from backend.control.operations.lifecycle.plan_draft import (
 )
 from backend.control.operations.operation_errors import InvalidInput
 from backend.control.operations.operation_kind import OperationContext, SingleRequestKind
+from backend.control.wall_clock import now_ms
 from backend.protocol.config_enums import AlterConfigOp, ConfigSource
 from backend.protocol.errors import KafkaError
+from backend.store.queries import operations
 
 SETTING: Final = "follower.fetch.last.tiered.offset.enable"
 COMPAT_SETTING: Final = "follower.fetch.tiered.compat"
@@ -96,7 +97,7 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         }
 
     async def draft(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> Draft:
-        estimate = await read_estimate(context, kafka_rules=not context.embedded or _compat(snapshot))
+        estimate = await _read_estimate(context, kafka_rules=not context.embedded or _compat(snapshot))
         matrix = effective_matrix(inputs, snapshot)
         before = level_now(inputs, snapshot)
         return Draft(
@@ -156,6 +157,13 @@ async def _look(context: OperationContext, broker_id: int) -> JsonObject:
         return {"levels": None, "problem": "unsupported"}
     compat = entries.get(COMPAT_SETTING)
     return {"levels": values_by_source(entry)} | ({} if compat is None else {"compat": compat.value})
+
+
+async def _read_estimate(context: OperationContext, *, kafka_rules: bool) -> JsonObject:
+    """One new replica for every tiered partition, with the age of the samples that this rests on."""
+    return await context.database.read(
+        lambda c: operations.bootstrap_estimate(c, context.cluster_id, kafka_rules=kafka_rules, now_ms=now_ms())
+    )
 
 
 def _compat(snapshot: JsonObject) -> bool:

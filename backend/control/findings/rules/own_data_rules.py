@@ -1,0 +1,49 @@
+"""Rules about data of the product itself: its database, and records of internal topics that nobody can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+
+_EVENTS: Final = "events"
+EVENTS_TOPIC: Final = "__ebbline_events"
+# So long it is said that the database was put back; what it lacks is asked for on the next working day.
+SAID_MS: Final = 86_400_000
+
+
+def lost_databases(context: FindingContext) -> Iterable[Candidate]:
+    """The file was lost within the last day, and this is what stands in its place."""
+    recent = [restored for restored in context.restored if context.at_ms - restored.at_ms < SAID_MS]
+    if not recent:
+        return
+    worst = max(recent, key=lambda restored: (bool(restored.missing), restored.at_ms))
+    yield Candidate(
+        slug="database-lost",
+        object="database",
+        severity=CRITICAL if worst.missing else WARNING,
+        sentence="The database was lost and put back" + (", not all of it" if worst.missing else ""),
+        why=f"{worst.sentence}." + (f" Missing: {worst.missing}." if worst.missing else " Nothing is missing."),
+        action="Find out who removed or damaged the file; make tokens that are missing again, and look at the plans.",
+        facts={"restored_ms": worst.at_ms, "missing": worst.missing},
+    )
+
+
+def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
+    """Somebody wrote what is no record, or says nothing, into an internal topic: its readers passed it over."""
+    for reader, number in context.passed_over.items():
+        own = reader == _EVENTS
+        log = "the backend's log" if own else "the broker's log"
+        yield Candidate(
+            slug="records-unreadable",
+            object=f"topic {EVENTS_TOPIC}" if own else reader,
+            severity=WARNING,
+            sentence="Events that cannot be read"
+            if own
+            else f"Records of internal topics that cannot be read: {reader}",
+            why=f"{number} passed over since the start; {log} names the place.",
+            action="Find out which client writes into internal topics, and let only brokers do so.",
+            facts={"passed_over": number},
+            broker_id=None if own else int(reader.rpartition(" ")[2]),
+        )
