@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,9 @@ from tests.unsteady import unsteady
 settings.register_profile("test", derandomize=True)
 if not SOAK:
     settings.load_profile("test")
+
+# Elsewhere what nobody closes is an error. These start clusters and clients in threads, and are not all mended yet.
+NOT_YET_STRICT = ("tests/cluster/", "tests/control/", "tests/e2e/", "tests/interop/", "tests/spark/", "tests/ui/")
 
 # The process of `make check` that runs tests; its controller starts the workers.
 GUARD = Guard() if CHECK else None
@@ -42,12 +46,28 @@ MAY_BE_MISSING = {
 TOGETHER = {"tests/e2e/test_kill_backend.py": "tests/e2e/test_flights.py"}
 
 
+# Folders of tests that wait for processes most of their time, and take the longest.
+WAITING = ("tests/e2e/", "tests/spark/", "tests/cluster/", "tests/interop/", "tests/control/", "tests/scenarios/")
+
+
 class FileByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """As `--dist loadfile`, but for files that belong together."""
+    """As `--dist loadfile`, but for files that belong together, and for who gets which.
+
+    Two workers begin with the tests that wait for processes, so that the longest are not left for the end; a third one
+    begins with the others, which fill the core that those leave. Three at once with processes of their own would wait
+    for a core.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         return TOGETHER.get(file, file)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        waits = self.nodes.index(node) < 2
+        first = next((file for file in self.workqueue if file.startswith(WAITING) is waits), None)
+        if first is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(NOT_YET_STRICT):
+            for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
     if CHECK:
         leave_out(config, items)
 

@@ -255,6 +255,9 @@ class Child:
         process.liveness.close()
         if self._pump is not None:
             self._pump.join(timeout=KILL_WAIT_S)
+        if self._logger is not None:
+            self._logger.close()
+            self._logger = None
         self._pid_path.unlink(missing_ok=True)
 
     @staticmethod

@@ -36,7 +36,7 @@ def test_what_it_is_told_becomes_its_environment(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0
     assert b"told-77" in output
-    warm.drop()
+    process.liveness.close()
 
 
 @pytest.mark.outside
