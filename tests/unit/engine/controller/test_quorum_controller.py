@@ -74,7 +74,7 @@ def test_brokers_are_unfenced_and_their_images_equal_the_controllers(tmp_path: P
                 assert await broker.cache.wait_for(lambda image: image.offset == final.offset, 5000)
                 assert broker.cache.image == final
                 assert broker.cache.applied_offset == final.offset
-            assert [one.id for one in final.alive_brokers()] == [1, 2, 3]
+            assert [alive_broker.id for alive_broker in final.alive_brokers()] == [1, 2, 3]
 
     run(play)
 
@@ -115,7 +115,7 @@ def test_commands_that_wait_together_share_a_flush_and_keep_their_order(tmp_path
     async def play() -> None:
         async with cluster(tmp_path, 1) as (node, _):
             offsets = await asyncio.gather(*(create(node, f"t{number:02}") for number in range(50)))
-            assert [one.error_code for one in offsets] == [0] * 50
+            assert [offset.error_code for offset in offsets] == [0] * 50
             names = [topic.name for topic in node.controller.image.topics.values()]
             assert sorted(names) == [f"t{number:02}" for number in range(50)]
 
@@ -162,7 +162,7 @@ def test_a_full_queue_refuses(tmp_path: Path) -> None:
                 for _ in range(QUEUED_COMMANDS_MAX)
             ]
             outcomes = await asyncio.gather(*waiting, *many, return_exceptions=True)
-            refused = [one for one in outcomes if isinstance(one, KafkaError)]
+            refused = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
             assert len(refused) == 10
             assert {one.code for one in refused} == {ErrorCode.REQUEST_TIMED_OUT}
 
@@ -190,7 +190,7 @@ def test_a_silent_broker_is_fenced_and_unfenced_when_it_speaks_again(tmp_path: P
             await create(node, "orders", 4, 2)
             brokers[1].lifecycle_channel.broken = True
             await until(lambda: node.controller.image.brokers[2].fenced)
-            assert {one.leader for one in node.controller.image.topics[
+            assert {partition.leader for partition in node.controller.image.topics[
                 node.controller.image.topic_ids["orders"]].partitions.values()} == {1}  # fmt: skip
             brokers[1].lifecycle_channel.broken = False
             await until(lambda: not node.controller.image.brokers[2].fenced)
@@ -334,7 +334,7 @@ def test_controlled_shutdown_waits_until_others_know_and_no_longer(tmp_path: Pat
             assert image.brokers[1].fenced
             assert image.brokers[1].in_controlled_shutdown
             orders = image.topics[image.topic_ids["orders"]]
-            assert {(one.leader, one.isr) for one in orders.partitions.values()} == {(2, (2,))}
+            assert {(partition.leader, partition.isr) for partition in orders.partitions.values()} == {(2, (2,))}
             assert await brokers[1].lifecycle.leave(10_000)
 
     run(play)
@@ -386,8 +386,8 @@ def test_producer_ids_come_in_blocks_and_never_twice(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path, 2) as (node, brokers):
             managers = [
-                ProducerIdManager(HandlerChannel(node), node_id=one.id, broker_epoch=partial(epoch_of, one))
-                for one in brokers
+                ProducerIdManager(HandlerChannel(node), node_id=broker.id, broker_epoch=partial(epoch_of, broker))
+                for broker in brokers
             ]
             ids = [await manager.next_id() for _ in range(1200) for manager in managers]
             together = await asyncio.gather(*(manager.next_id() for _ in range(50) for manager in managers))

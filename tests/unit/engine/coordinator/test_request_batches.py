@@ -38,7 +38,7 @@ def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
         await asyncio.sleep(0.01)
         brokers.may_answer.set()
         assert await first == 0
-        assert [await one for one in others] == [-number for number in range(1, GATHERED_MAX + 3)]
+        assert [await voter for voter in others] == [-number for number in range(1, GATHERED_MAX + 3)]
         assert await elsewhere == -7
         assert [(broker, len(questions)) for broker, questions in brokers.requests] == [
             (1, 1), (2, 1), (1, GATHERED_MAX), (1, 2)

@@ -25,7 +25,7 @@ def entry(*parts: tuple[str, str | None], **values: float | None) -> _Entry:
 def alter(play: Play, *entries: _Entry, validate_only: bool = False) -> list[tuple[int, str | None]]:
     request = m.AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
     response = play.do(partial(alter_client_quotas, request=request))
-    return [(one.error_code, one.error_message) for one in response.entries]
+    return [(entry.error_code, entry.error_message) for entry in response.entries]
 
 
 def test_values_are_set_and_removed_by_entity_whatever_the_order_of_its_parts() -> None:

@@ -33,11 +33,11 @@ def down(name: str, mechanism: int = 1) -> Request.Deletions:
 
 def alter(play: Play, *changes: Request.Upsertions | Request.Deletions) -> dict[str, tuple[int, str | None]]:
     request = Request(
-        deletions=[one for one in changes if isinstance(one, Request.Deletions)],
-        upsertions=[one for one in changes if isinstance(one, Request.Upsertions)],
+        deletions=[change for change in changes if isinstance(change, Request.Deletions)],
+        upsertions=[change for change in changes if isinstance(change, Request.Upsertions)],
     )
     response = play.do(partial(alter_user_scram_credentials, request=request))
-    return {one.user: (one.error_code, one.error_message) for one in response.results}
+    return {result.user: (result.error_code, result.error_message) for result in response.results}
 
 
 def test_a_credential_is_made_replaced_and_deleted() -> None:
@@ -113,12 +113,12 @@ def describe(play: Play, *users: str) -> dict[str, tuple[int, str | None, list[t
     response = AdminNode(play.image).answer(ask(users=[ask.Users(name=name) for name in users]), 0)
     assert response.error_code == 0
     return {
-        one.user: (
-            one.error_code,
-            one.error_message,
-            [(info.mechanism, info.iterations) for info in one.credential_infos],
+        result.user: (
+            result.error_code,
+            result.error_message,
+            [(info.mechanism, info.iterations) for info in result.credential_infos],
         )
-        for one in response.results
+        for result in response.results
     }
 
 
@@ -144,6 +144,6 @@ def test_acl_requests_are_told_that_there_is_no_authorizer(version: int) -> None
     found = node.answer(m.DescribeAclsRequest(), version)
     assert (found.error_code, found.error_message) == (told[0], "No Authorizer is configured on the broker")
     made = node.answer(m.CreateAclsRequest(creations=[m.CreateAclsRequest.Creations()] * 2), version)
-    assert [(one.error_code, one.error_message) for one in made.results] == [told, told]
+    assert [(result.error_code, result.error_message) for result in made.results] == [told, told]
     gone = node.answer(m.DeleteAclsRequest(filters=[m.DeleteAclsRequest.Filters()]), version)
-    assert [(one.error_code, one.error_message) for one in gone.filter_results] == [told]
+    assert [(filter_result.error_code, filter_result.error_message) for filter_result in gone.filter_results] == [told]

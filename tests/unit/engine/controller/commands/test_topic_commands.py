@@ -29,7 +29,7 @@ def test_a_topic_becomes_a_topic_record_its_settings_and_its_partitions() -> Non
     assert (answer.error_code, answer.error_message) == (0, None)
     assert (answer.num_partitions, answer.replication_factor) == (3, 3)
     assert answer.topic_id == play.image.topic_ids["orders"]
-    settings = {one.name: (one.value, one.config_source) for one in answer.configs or ()}
+    settings = {config.name: (config.value, config.config_source) for config in answer.configs or ()}
     assert settings["retention.ms"] == ("1000", 1)
     assert settings["segment.bytes"] == ("1073741824", 5)
     leaders = {play.partition("orders", index).leader for index in range(3)}
@@ -325,7 +325,7 @@ def test_the_topics_that_fit_a_batch_operation_grow() -> None:
     grown = m.CreatePartitionsRequest.Topics
     asked = m.CreatePartitionsRequest(topics=[grown(name=name, count=6_001, assignments=None) for name in ("a", "b")])
     response = play.do(partial(create_partitions, request=asked, choose=lambda stop: 0))
-    assert [one.error_code for one in response.results] == [0, ErrorCode.POLICY_VIOLATION]
+    assert [result.error_code for result in response.results] == [0, ErrorCode.POLICY_VIOLATION]
     assert len(play.last) == 6_000
 
 

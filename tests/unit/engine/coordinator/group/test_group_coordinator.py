@@ -43,7 +43,7 @@ def test_a_group_whose_members_say_more_than_clients_read_is_described_as_an_err
         both = m.DescribeGroupsRequest(groups=["large", "small"])
         answer = await small.ask(both, 6)
         assert [group.error_code for group in answer.groups] == [ErrorCode.NONE, ErrorCode.NONE]
-        size = max(len(one.member_metadata) + len(one.member_assignment) for one in answer.groups[0].members)
+        size = max(len(member.member_metadata) + len(member.member_assignment) for member in answer.groups[0].members)
         monkeypatch.setattr(response_budget, "RESPONSE_BYTES_MAX", size + 1)
         answer = await small.ask(both, 6)
         assert [group.error_code for group in answer.groups] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
@@ -300,7 +300,7 @@ def test_every_version_of_offset_commit_and_fetch_agrees(tmp_path: Path, version
             group_id="simple", topics=[topic], generation_id_or_member_epoch=-1, member_id=""
         )
         committed = await leader.ask(request, version)
-        assert [one.error_code for one in committed.topics[0].partitions] == [0]
+        assert [partition.error_code for partition in committed.topics[0].partitions] == [0]
         epoch = 3 if version >= 6 else -1
         for reading in range(1, 11):
             for everything in (False, True):
@@ -468,7 +468,7 @@ def test_groups_are_listed_by_state_and_deleted_when_empty(tmp_path: Path) -> No
         assert await listed(states_filter=["stable"]) == [living]
         assert await listed(types_filter=["consumer"]) == []
         answer = await nodes.node(1).ask(m.DeleteGroupsRequest(groups_names=["living", "simple", "none"]), 2)
-        assert {one.group_id: one.error_code for one in answer.results} == {
+        assert {result.group_id: result.error_code for result in answer.results} == {
             "living": ErrorCode.NON_EMPTY_GROUP, "simple": 0, "none": ErrorCode.GROUP_ID_NOT_FOUND,
         }  # fmt: skip
         assert await listed() == [living]

@@ -400,7 +400,7 @@ def test_administrators_see_transactions_and_producers(tmp_path: Path) -> None:
 
         async def listed(**filters: Any) -> set[str]:
             found = await nodes.node(1).ask(m.ListTransactionsRequest(**filters), 2)
-            return {one.transactional_id for one in found.transaction_states}
+            return {transaction_state.transactional_id for transaction_state in found.transaction_states}
 
         assert await listed(transactional_id_pattern="i.*") == {"idle"}
         assert await listed(transactional_id_pattern="i") == set()

@@ -170,7 +170,7 @@ def change_isr(cluster: Cluster, isr: Sequence[int], code: int = ErrorCode.NONE)
     rows = topic.Partitions(
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        new_isr_with_epochs=[topic.Partitions.NewIsrWithEpochs(broker_id=one, broker_epoch=-1) for one in isr],
+        new_isr_with_epochs=[topic.Partitions.NewIsrWithEpochs(broker_id=replica, broker_epoch=-1) for replica in isr],
     )
     request = m.AlterPartitionRequest(
         broker_id=partition.leader,

@@ -61,7 +61,9 @@ class Member:
             self.epoch = self.last.member_epoch
             if self.last.assignment is not None and self.revokes:
                 self.owned = frozenset(
-                    (bytes(one.topic_id), at) for one in self.last.assignment.topic_partitions for at in one.partitions
+                    (bytes(topic_partition.topic_id), at)
+                    for topic_partition in self.last.assignment.topic_partitions
+                    for at in topic_partition.partitions
                 )
         return int(self.last.error_code)
 
@@ -142,4 +144,8 @@ def assignment_of(*partitions: tuple[str, int]) -> bytes:
 def partitions_in(assignment: bytes) -> list[tuple[str, int]]:
     """What a member was sent."""
     found, _ = codec.decode(m.ConsumerProtocolAssignment, 1, assignment, 2)
-    return sorted((one.topic, index) for one in found.assigned_partitions for index in one.partitions)
+    return sorted(
+        (assigned_partition.topic, index)
+        for assigned_partition in found.assigned_partitions
+        for index in assigned_partition.partitions
+    )

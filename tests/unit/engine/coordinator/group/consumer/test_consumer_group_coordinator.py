@@ -324,7 +324,9 @@ def test_groups_are_listed_described_and_deleted_by_their_type(tmp_path: Path) -
 
         async def listed(**filters: list[str]) -> dict[str, tuple[str, str, str]]:
             answer = await nodes.node(1).ask(m.ListGroupsRequest(**filters), 5)
-            return {one.group_id: (one.group_type, one.protocol_type, one.group_state) for one in answer.groups}
+            return {
+                group.group_id: (group.group_type, group.protocol_type, group.group_state) for group in answer.groups
+            }
 
         consumer, classic = ("consumer", "consumer", "Stable"), ("classic", "consumer", "Stable")
         assert await listed() == {"g": consumer, "old": classic}
@@ -438,7 +440,7 @@ def test_a_classic_group_is_upgraded_member_by_member_and_back(tmp_path: Path) -
             await nodes.pass_ms(1001)
         shares = [set(partitions_in(client.assignment)) for client in old]
         shares.append({("orders", index) for index in fresh.indexes()})
-        assert sum(len(one) for one in shares) == len(set().union(*shares)) == 4
+        assert sum(len(share) for share in shares) == len(set().union(*shares)) == 4
         assert [await client.heartbeat() for client in old] == [0] * len(old)
 
     run(tmp_path, play, group_initial_rebalance_delay_ms="100")
@@ -459,7 +461,7 @@ def test_the_policy_decides_whether_a_living_group_changes(tmp_path: Path, polic
             return
         # The way back is closed: the group stays, with a classic member alone.
         assert await fresh.leave() == 0
-        assert [one.member_type for one in (await fresh.described()).members] == [0]
+        assert [member.member_type for member in (await fresh.described()).members] == [0]
 
     run(tmp_path, play, group_consumer_migration_policy=policy)
 
