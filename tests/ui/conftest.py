@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import streamlit.components.v2.manifest_scanner as manifest_scanner
 from sqlalchemy import Engine
 from sqlalchemy.sql.dml import Delete, Insert, Update
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 

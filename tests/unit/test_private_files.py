@@ -51,5 +51,6 @@ def test_every_program_of_the_product_keeps_its_files_private(module: str) -> No
         "print(oct(os.umask(0)))"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EBBLINE_")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "0o77", done.stderr
