@@ -55,7 +55,7 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, CommittedOffset],
         version: int,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stores offsets; one code for each. `version` is OffsetCommit's: old ones cannot tell a stale member epoch.
+        """Stores offsets; one code for each. `version` is OffsetCommit's: old ones have no code for stale epochs.
 
         Raises KafkaError when the group refuses all of them, GROUP_ID_NOT_FOUND when a generation of none is named.
         """

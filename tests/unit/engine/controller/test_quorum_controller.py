@@ -46,7 +46,7 @@ def epoch_of(broker: BrokerHalf) -> int:
 
 
 def content(image: MetadataImage) -> MetadataImage:
-    """An image without its place in the log and without what every start of a controller writes anew."""
+    """An image without its place in the log and without what every start of a controller writes again."""
     return replace(image, offset=0, epoch=0, controllers=type(image.controllers)())
 
 

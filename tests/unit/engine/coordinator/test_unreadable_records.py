@@ -1,4 +1,4 @@
-"""What stands in a coordinator's log and cannot be read costs what it said, and nobody else anything."""
+"""A record of a coordinator's log that cannot be read loses its own content and affects nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a voter looks at its deadline, and that no deadline is missed for it."""
+"""A voter checks its deadline seldom while it is idle, and misses none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metadata log's leader answers a Fetch: the cases of a real Apache Kafka's controller."""
+"""The metadata log's leader answers a Fetch as a real Apache Kafka's controller does in these cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a voter's folder is worth at a start."""
+"""The judgement of a voter's folder at a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each record does to an image."""
+"""Each kind of record changes an image as it says."""
 
 import pytest
 

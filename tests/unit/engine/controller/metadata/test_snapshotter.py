@@ -77,7 +77,7 @@ def test_a_snapshot_is_written_by_bytes_and_the_next_start_needs_only_what_follo
         before = node.controller.image
         written = node.controller.snapshotter
         await node.stop()
-        # Without the log's beginning only the snapshot can tell it.
+        # Without the log's beginning only the snapshot has it.
         again = ControllerNode(ports, tmp_path)
         await again.start()
         image = again.controller.image

@@ -1,4 +1,4 @@
-"""Which deleted partitions the remote tier has to be told of, and when no replica of theirs is online."""
+"""Deleted partitions of which the remote tier has to be informed, and when no replica of theirs is online."""
 
 from __future__ import annotations
 

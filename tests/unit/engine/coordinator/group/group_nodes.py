@@ -208,7 +208,7 @@ def run_nodes(
 
 
 class Client:
-    """One consumer: it keeps what it was told and uses it in its next request. Any error code is left to the test."""
+    """One consumer: it keeps the last response and uses it in its next request. Any error code is left to the test."""
 
     def __init__(self, nodes: GroupNodes, group: str, *, version: int = 9, instance_id: str | None = None,
                  session_ms: int = 10_000, rebalance_ms: int = 30_000,
@@ -240,7 +240,7 @@ class Client:
         return self.last.error_code
 
     async def join(self) -> int:
-        """As clients do: once more with the id they are given (KIP-394)."""
+        """Joins as clients do: again with the id from the first response (KIP-394)."""
         code = await self.join_once()
         return await self.join_once() if code == 79 else code
 

@@ -188,7 +188,7 @@ def test_a_static_member_that_restarts_gets_its_place_back_without_a_rebalance(t
         assert again.member_id != fenced_id
         assert await second.heartbeat() == 0
         assert await first.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
-        # The leader may look at the members but is told not to assign (KIP-814).
+        # The leader gets the members, with skip_assignment (KIP-814).
         assert again.last.skip_assignment == again.leads
         await again.sync()
         assert again.assignment == assignment
@@ -343,7 +343,7 @@ def test_a_restart_loses_neither_members_nor_offsets(tmp_path: Path) -> None:
         await nodes.stop(1)
         await nodes.restart(1)
         await nodes.pass_ms(100)
-        # The members go on with their ids and generation, and their sessions begin anew.
+        # The members go on with their ids and generation, and their sessions begin again.
         await nodes.pass_ms(9_000)
         assert [await client.heartbeat() for client in clients] == [0, 0]
         assert await clients[0].committed("orders") == 42

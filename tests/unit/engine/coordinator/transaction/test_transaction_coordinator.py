@@ -1,5 +1,5 @@
-"""The coordinator of transactions on real logs: what it stores, tells partitions, does when time passes and finds again
-when it takes over.
+"""The coordinator of transactions on real logs: its records, markers and time-outs, and the state that it restores when
+it takes over.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_partitions_are_added_together_or_not_at_all(tmp_path: Path) -> None:
             [row.partition_error_code for row in one.topic_results[0].results_by_partition]
             for one in answer.results_by_transaction
         ]
-        # The second and third are asked of whoever leads all three partitions.
+        # The second and third go to the leader of all three partitions.
         assert codes == [
             [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
             [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
@@ -215,7 +215,7 @@ def test_what_was_decided_is_finished_by_the_next_coordinator(tmp_path: Path) ->
 
 
 def test_partitions_that_have_the_marker_are_no_longer_those_of_a_prepared_transaction(tmp_path: Path) -> None:
-    """`TransactionMetadata.removePartition`. The next coordinator writes all markers once more, and tells so."""
+    """`TransactionMetadata.removePartition`. The next coordinator writes all markers again."""
 
     async def play(nodes: TransactionNodes) -> None:
         first = nodes.coordinator_of("x").id

@@ -258,7 +258,7 @@ def test_fencing_at_the_last_epoch_gives_the_producer_a_fresh_id() -> None:
     assert (fenced.producer_id, fenced.epoch, fenced.next_producer_id) == (7, EPOCH_MAX, FRESH)
     aborted = decide.complete(fenced, NOW)
     assert (aborted.producer_id, aborted.epoch, aborted.previous_producer_id) == (FRESH, 0, 7)
-    # Its producer recovers from what it was told last.
+    # Its producer recovers from the last response.
     recovered = stored(init(aborted, claimed=Producer(7, EPOCH_MAX - 1)))
     assert (recovered.producer_id, recovered.epoch) == (FRESH, 0)
     assert stored(init(aborted)).epoch == 1
@@ -315,7 +315,7 @@ def test_a_step_that_there_is_not_is_a_mistake_of_ours() -> None:
 
 
 def test_before_version_2_a_fence_that_could_not_be_stored_keeps_its_epoch() -> None:
-    """`hasFailedEpochFence`: nobody was told the epoch, so it is not raised once more."""
+    """`hasFailedEpochFence`: no producer got the epoch, so it is not raised again."""
     fenced = decide.with_epoch(OPEN, fence(OPEN, version=1).epoch)
     assert (fenced.state, fenced.epoch, fenced.partitions) == (S.ONGOING, OPEN.epoch + 1, ONLY_A)
     assert end(fenced, ME, version=1) is ErrorCode.PRODUCER_FENCED

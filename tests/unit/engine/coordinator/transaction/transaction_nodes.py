@@ -117,7 +117,7 @@ def run(
 
 
 class Client:
-    """A transactional producer of the newest protocol: it keeps the id and the epoch it was told."""
+    """A transactional producer of the newest protocol: it keeps the id and the epoch of the last response."""
 
     def __init__(self, nodes: TransactionNodes, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         self.nodes, self.transactional_id, self.timeout_ms = nodes, transactional_id, timeout_ms

@@ -1,4 +1,4 @@
-"""Who may lead beside the ISR: eligible leader replicas through every change of a partition (KIP-966)."""
+"""Eligible leader replicas, which may lead beside the ISR, through every change of a partition (KIP-966)."""
 
 from __future__ import annotations
 
@@ -389,7 +389,7 @@ def test_one_of_two_that_can_lead_again_has_a_new_disk_and_the_other_leads() -> 
     for broker in (3, 1):
         cluster.heartbeat(broker)
     assert cluster.state() == (-1, (), (), (3, 2))
-    # What lies in the new directory is not the log that was remembered: 2 is the only one left.
+    # The log in the new directory is not the one that was remembered: 2 is the only one left.
     tell_directory(cluster, 3, uuid_of(77))
     assert cluster.state() == (-1, (), (), (2,))
     cluster.heartbeat(2)

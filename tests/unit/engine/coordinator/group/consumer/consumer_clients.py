@@ -1,4 +1,4 @@
-"""Members of the consumer protocol for tests: each keeps what it was told and does with it what a client does."""
+"""Members of the consumer protocol for tests: each keeps the last response and acts on it as a client does."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Member:
 
 
 async def settle(*members: Member) -> None:
-    """All heartbeat in turns until nobody is told anything new, with time for a new target between."""
+    """All heartbeat in turns until no response is new, with time for a new target between."""
     for _ in range(ROUNDS_MAX):
         before = [(member.epoch, member.owned) for member in members]
         for member in members:
@@ -132,7 +132,7 @@ async def classic_stable(clients: list[Client], *assignments: bytes) -> None:
 
 
 def assignment_of(*partitions: tuple[str, int]) -> bytes:
-    """What a leader sends to a member."""
+    """The assignment that a leader sends to a member, encoded."""
     kind = m.ConsumerProtocolAssignment
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
@@ -142,7 +142,7 @@ def assignment_of(*partitions: tuple[str, int]) -> bytes:
 
 
 def partitions_in(assignment: bytes) -> list[tuple[str, int]]:
-    """What a member was sent."""
+    """The assignment that a member got, decoded."""
     found, _ = codec.decode(m.ConsumerProtocolAssignment, 1, assignment, 2)
     return sorted(
         (assigned_partition.topic, index)

@@ -68,7 +68,7 @@ def test_a_partition_is_handed_over_only_once_it_has_been_given_up(tmp_path: Pat
         assert second.owned == frozenset()
         first.revokes = False
         assert await first.beat() == 0
-        # It is told to keep one, and still has both: its epoch stays.
+        # The response lets it keep one, and it still has both: its epoch stays.
         assert (first.epoch, len(first.owned)) == (2, 2)
         assert await second.beat() == 0
         assert second.owned == frozenset()
@@ -430,7 +430,7 @@ def test_a_classic_group_is_upgraded_member_by_member_and_back(tmp_path: Path) -
         assert (await fresh.described()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     async def share(nodes: GroupNodes, old: list[Any], fresh: Member) -> None:
-        """Classic members do as they are told until everybody has its share."""
+        """Classic members follow their responses until each has its share."""
         for _ in range(10):
             for client in old:
                 if await client.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
