@@ -1,8 +1,8 @@
 """Many records of `__remote_log_metadata` at once, in columns: what a broker replays millions of at its start.
 
-Only the usual shape is read here (uncompressed batches, no key, no header, one leader epoch, no custom metadata), by
-arithmetic over whole arrays. :func:`framed` and :func:`columns` answer None, and a column says "not usual", for all
-else, which ``batch`` and ``remote_log_metadata`` then read one by one; where both read, both must give the same.
+Only the canonical form is read here (uncompressed batches, no key, no header, one leader epoch, no custom metadata), by
+arithmetic over whole arrays. :func:`framed` and :func:`columns` answer None, and a column says "not canonical", for all
+else, which ``record_batch`` and ``metadata_serde`` then read one by one; where both read, both must give the same.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _HEADER: Final = np.dtype(
 )  # fmt: skip
 assert _HEADER.itemsize == HEADER_BYTES
 _LOG_APPEND_TIME: Final = 0x08
-# Compression, control batches and delete horizons are not usual.
+# Compression, control batches and delete horizons are not canonical.
 _OTHER_ATTRIBUTES: Final = 0x07 | 0x20 | 0x40
 
 # A value: frame version, kind, version, length of the name + 1, name, then:
@@ -85,7 +85,7 @@ class ColumnBatch:
 
 
 def framed(data: bytes, position: int) -> RecordPositions | None:
-    """The records from offset `position` on in the whole batches of `data`; None when a batch is not usual."""
+    """The records from offset `position` on in whole batches of `data`; None when a batch is not canonical."""
     starts = _batches(data)
     if not starts:
         return None
@@ -134,9 +134,9 @@ def columns(records: RecordPositions) -> ColumnBatch | None:
     body = at + 3 + name_size + _ID_AND_PARTITION
     left = at + sizes - body
     kind = padded[at + 1]
-    usual = (padded[at] == 1) & (padded[at + 2] == 0) & (kind <= _DELETE_KIND)
-    usual &= (name_size > 0) & (name_size <= _NAME_SIZE_MAX) & (left >= 0)
-    if not usual.all() or (padded[body - 1] != 0).any():
+    canonical = (padded[at] == 1) & (padded[at + 2] == 0) & (kind <= _DELETE_KIND)
+    canonical &= (name_size > 0) & (name_size <= _NAME_SIZE_MAX) & (left >= 0)
+    if not canonical.all() or (padded[body - 1] != 0).any():
         return None
     data = records.data
     keys = [data[start:end] for start, end in zip((at + _NAME_AT).tolist(), body.tolist(), strict=True)]

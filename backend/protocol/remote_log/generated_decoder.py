@@ -1,7 +1,7 @@
 """Reads a value of `__remote_log_metadata` by the message tables: every shape that is legal, and what is wrong with the
 rest.
 
-`backend.protocol.remote_log.metadata_serde` reads the usual shape by hand and comes here for all others.
+`backend.protocol.remote_log.metadata_serde` reads the canonical form by hand and comes here for all others.
 """
 
 from typing import Final

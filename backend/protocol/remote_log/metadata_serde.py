@@ -1,7 +1,7 @@
 """Values of `__remote_log_metadata` (KIP-405): the life of every remote segment, as Kafka 4.3 writes it.
 
 A value is three unsigned varints (frame version 1, record key, record version 0) and a body in flexible encoding.
-Brokers replay millions of them at start, so the usual shape (one leader epoch, no custom metadata) is unpacked by hand;
+Brokers replay millions of them at start, so the canonical form (one leader epoch, no custom metadata) is unpacked here;
 everything else goes through the codec of the message tables and must give the same.
 """
 
@@ -250,5 +250,5 @@ def decode(value: bytes | bytearray | memoryview | None) -> RemoteLogMetadata:
         try:
             return reader(data)
         except (_NotCanonical, IndexError, StructError, UnicodeDecodeError):
-            pass  # The table decodes what is unusual and says what is wrong with the rest.
+            pass  # The table decodes every other legal form and names the fault of the rest.
     return decode_by_table(data)
