@@ -23,6 +23,8 @@ CHECK_KEY: Final = f"{ROOT}/ebbline-store-check"
 # A store that answers does so within a second; a name server or an address that swallows packets takes longer.
 TIMEOUT_S: Final = 10.0
 _REQUEST: Final = re.compile(r": (GET|HEAD|PUT|POST) \S+$")
+# What the object store's port says of a missing bucket, around the store's own words: the sentence says it already.
+_MISSING_BUCKET: Final = re.compile(r"^the bucket or container does not exist \((.*)\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,9 @@ def trouble_of(text: str, location: str) -> StoreTrouble:
     """What a client's error text means for the remote tier at `location`. Pure."""
     told = reason_of(text)
     meaning = next((known for known in _MEANINGS if known.pattern.search(f"{text}\n{told}")), _UNKNOWN)
+    words = _MISSING_BUCKET.sub(r"\1", _REQUEST.sub("", told))
     return StoreTrouble(
-        f"{meaning.reason} ({_REQUEST.sub('', told)}): the remote tier at {redact_url(location)}"
+        f"{meaning.reason} ({words}): the remote tier at {redact_url(location)}"
         f" {'cannot be used' if meaning.certain else 'may not be usable'}; {meaning.remedy}.",
         meaning.certain,
     )

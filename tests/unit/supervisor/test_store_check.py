@@ -57,7 +57,7 @@ def test_a_plain_endpoint_needs_no_variable_in_any_process(server: S3Server) -> 
 
 
 def test_a_bucket_that_is_not_there(server: S3Server) -> None:
-    assert said("s3://nowhere/tier").startswith("The bucket or container does not exist (")
+    assert said("s3://nowhere/tier").startswith("The bucket or container does not exist (Server returned")
 
 
 @pytest.mark.parametrize(
