@@ -70,20 +70,29 @@ class Cluster:
         self.worn_names = {
             partition: list(itertools.islice(names(partition, "worn"), count)) for partition, count in SEEDED.items()
         }
-        self._behind: list[Connection] = []
+        # Those of all threads, and those whose answer nobody waits for.
+        self._connections: list[Connection] = []
 
     def ask(self, request: Any, version: int, response: type[Any]) -> Any:
         """On a connection of the calling thread."""
         connection: Connection | None = getattr(self._mine, "connection", None)
         if connection is None:
-            connection = self._mine.connection = Connection(self._port)
+            connection = self._mine.connection = self._connect("test")
         return connection.ask(request, version, response)
 
     def send_behind(self, request: Any, version: int) -> None:
         """Its answer is not waited for."""
-        connection = Connection(self._port, "test")
-        connection.send(request, version)
-        self._behind.append(connection)
+        self._connect("test").send(request, version)
+
+    def _connect(self, client_id: str) -> Connection:
+        connection = Connection(self._port, client_id)
+        self._connections.append(connection)
+        return connection
+
+    def close(self) -> None:
+        """Closes every connection, also of threads that have ended."""
+        for connection in self._connections:
+            connection.close()
 
     def prepare(self, level: int = LATEST_VERSION) -> None:
         """Topics, and transactional ids whose epochs are nearly used up, as a cluster of that level stores them."""
@@ -146,7 +155,7 @@ class Cluster:
             acks=-1, timeout_ms=30_000, topic_data=[data(name=TRANSACTIONS_TOPIC, partition_data=[part])]
         )
         # Kafka lets its admin client write to internal topics.
-        answer = Connection(self._port, ADMIN).ask(request, 11, m.ProduceResponse)
+        answer = self._connect(ADMIN).ask(request, 11, m.ProduceResponse)
         row = answer.responses[0].partition_responses[0]
         assert row.error_code == ErrorCode.NONE, row
 

@@ -15,6 +15,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from backend.engine.controller.commands.cluster_bootstrap import TRANSACTION_VERSION
@@ -249,10 +250,9 @@ def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
     Several states may be asked about at once. Not of Apache Kafka: what it asks coordinators together it tells clients
     as the oldest of them would know it.
     """
-    cluster = Cluster(port, pid)
-    cluster.prepare()
-    broker = Broker(cluster)
-    with ThreadPoolExecutor(at_once) as pool:
+    with closing(Cluster(port, pid)) as cluster, ThreadPoolExecutor(at_once) as pool:
+        cluster.prepare()
+        broker = Broker(cluster)
         lines = _all_states(cluster, Tables(broker, pool), STATES, HELD_STATES, STORING)
         cluster.set_level(1)
         tables = Tables(broker, pool, 1)
@@ -262,11 +262,10 @@ def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
 
 def play_without_version(port: int, pid: int, *, at_once: int = 1) -> list[str]:
     """As `play`, of brokers whose transaction.version is 0, or is lowered to it before anything is asked."""
-    cluster = Cluster(port, pid)
-    cluster.lower_level(NO_VERSION)
-    cluster.prepare(NO_VERSION)
     states = {title: reach for title, reach in STATES.items() if reach is not aborted_empty}
-    with ThreadPoolExecutor(at_once) as pool:
+    with closing(Cluster(port, pid)) as cluster, ThreadPoolExecutor(at_once) as pool:
+        cluster.lower_level(NO_VERSION)
+        cluster.prepare(NO_VERSION)
         return _all_states(cluster, Tables(Broker(cluster), pool, NO_VERSION), states, HELD_STATES, STORING)
 
 
