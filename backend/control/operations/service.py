@@ -115,20 +115,20 @@ class OperationService:
         return await self._planner.plan(actor, row.kind, inputs, reason, reverts_id=plan_id)
 
     async def send_command(
-        self, actor: Actor, plan_id: int, wish: PlanCommand, *, throttle_bytes_per_s: int | None = None
+        self, actor: Actor, plan_id: int, command: PlanCommand, *, throttle_bytes_per_s: int | None = None
     ) -> OperationRow:
         """Pauses, resumes or stops a plan that is being carried out, or gives it another limit; the plan then.
 
         Raises OperationError: nothing was changed.
         """
         row = await self.get(plan_id)
-        action = f"{wish.value} {row.kind}"
+        action = f"{command.value} {row.kind}"
         await self._records.require_operator(actor, action, object_of(row), row)
-        problem = refusal_of(row, self._planner.kind(row.kind), wish)
+        problem = refusal_of(row, self._planner.kind(row.kind), command)
         if problem is not None:
             await self._records.audit_refusal(actor, action, row, problem, None)
             raise Conflict(problem)
-        await store_command(self._context, self._records, actor, row, wish, throttle_bytes_per_s)
+        await store_command(self._context, self._records, actor, row, command, throttle_bytes_per_s)
         return await self.get(plan_id)
 
     async def get(self, plan_id: int) -> OperationRow:

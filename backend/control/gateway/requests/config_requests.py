@@ -26,7 +26,7 @@ TOPICS_PER_REQUEST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One level a value could come from; the winner stands first."""
+    """One level a value could come from, as the client reads it; the engine's own is in `config.setting_definition`."""
 
     name: str
     value: str | None

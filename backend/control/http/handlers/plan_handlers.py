@@ -89,15 +89,15 @@ class PlanHandlers:
 
     async def pause(self, call: Call) -> HandlerResult:
         """Begins no further batch; what moves comes to its end."""
-        return await self._steer(call, PlanCommand.PAUSE)
+        return await self._send(call, PlanCommand.PAUSE)
 
     async def resume(self, call: Call) -> HandlerResult:
         """Goes on with a paused plan."""
-        return await self._steer(call, PlanCommand.RESUME)
+        return await self._send(call, PlanCommand.RESUME)
 
     async def stop(self, call: Call) -> HandlerResult:
         """Ends the plan: finished parts stay, what moves goes back, what waits is left as it is."""
-        return await self._steer(call, PlanCommand.STOP)
+        return await self._send(call, PlanCommand.STOP)
 
     async def limit(self, call: Call) -> HandlerResult:
         """Gives a plan that is being carried out another limit."""
@@ -108,11 +108,11 @@ class PlanHandlers:
         )
         return _answer(row)
 
-    async def _steer(self, call: Call, wish: PlanCommand) -> HandlerResult:
+    async def _send(self, call: Call, command: PlanCommand) -> HandlerResult:
         path: PlanPath = call.path
         body: EmptyBody = call.body
         del body  # takes nothing
-        return _answer(await self._operations.send_command(call.actor, path.plan_id, wish))
+        return _answer(await self._operations.send_command(call.actor, path.plan_id, command))
 
     async def revert(self, call: Call) -> HandlerResult:
         """Plans the way back; the new plan is executed like any other."""

@@ -37,12 +37,12 @@ _ALLOWED: Final = {
 }
 
 
-def refusal_of(row: OperationRow, kind: AnyKind, wish: PlanCommand) -> str | None:
+def refusal_of(row: OperationRow, kind: AnyKind, command: PlanCommand) -> str | None:
     """Why this cannot be asked of the plan now; None: it can."""
     if not isinstance(kind, LongRunningKind):
-        return f"Plan {row.id} is one request to Kafka: there is nothing to {wish.value}."
-    if row.state not in _ALLOWED[wish]:
-        return f"Plan {row.id} is {row.state}; that is no state to {wish.value} it in."
+        return f"Plan {row.id} is one request to Kafka: there is nothing to {command.value}."
+    if row.state not in _ALLOWED[command]:
+        return f"Plan {row.id} is {row.state}; that is no state to {command.value} it in."
     if row.intent == "stop":
         return f"Plan {row.id} is being stopped already."
     return None
@@ -53,18 +53,18 @@ async def store_command(
     records: PlanStore,
     actor: Actor,
     row: OperationRow,
-    wish: PlanCommand,
+    command: PlanCommand,
     throttle_bytes_per_s: int | None,
 ) -> None:
-    """Stores the wish with its audit; who carries the plan out finds it there. Raises Conflict, ClusterAway."""
+    """Stores the command with its audit; the execution reads it there. Raises Conflict, ClusterAway."""
     detail = None if throttle_bytes_per_s is None else f"{in_bytes(throttle_bytes_per_s)}/s"
 
     def job(connection: Connection) -> bool:
         taken = advance_operation(
-            connection, context.cluster_id, row.id, {row.state}, _values(wish, throttle_bytes_per_s)
+            connection, context.cluster_id, row.id, {row.state}, _values(command, throttle_bytes_per_s)
         )
         if taken:
-            entry = entry_of(actor, f"{wish.value} {row.kind}", row, AuditResult.ACCEPTED, detail, row.reason)
+            entry = entry_of(actor, f"{command.value} {row.kind}", row, AuditResult.ACCEPTED, detail, row.reason)
             append_entry(connection, context.cluster_id, entry)
         return taken
 
@@ -72,13 +72,13 @@ async def store_command(
         raise Conflict(f"Plan {row.id} has just changed; look at it again.")
 
 
-def _values(wish: PlanCommand, throttle_bytes_per_s: int | None) -> JsonObject:
+def _values(command: PlanCommand, throttle_bytes_per_s: int | None) -> JsonObject:
     values: JsonObject = {"updated_ms": now_ms()}
-    if wish is PlanCommand.PAUSE:
+    if command is PlanCommand.PAUSE:
         values["state"] = PlanState.PAUSED.value
-    elif wish is PlanCommand.RESUME:
+    elif command is PlanCommand.RESUME:
         values["state"] = PlanState.RUNNING.value
-    elif wish is PlanCommand.STOP:
+    elif command is PlanCommand.STOP:
         values["intent"] = "stop"
     else:
         values["throttle_bytes_per_s"] = throttle_bytes_per_s
