@@ -123,3 +123,5 @@ class UpProcess:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
