@@ -21,7 +21,7 @@ from backend.engine.cluster import LOOPBACK, Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings
 from backend.fault_injector import FaultInjector
 from backend.liveness import answer_liveness

@@ -1,6 +1,6 @@
 """Which remote segments the metadata topic tells of, and whether their objects are there. Pure.
 
-Objects lie as Kafka's LocalTieredStorage lays them out; see :mod:`backend.engine.remote.rsm_object_store`.
+Objects lie as Kafka's LocalTieredStorage lays them out; see :mod:`backend.engine.remote.storage.object_store_manager`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from backend.cli.remote_text import TopicRecord
-from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
-from backend.engine.remote.rsm_object_store import LOG_SUFFIX, former_object_key, object_key
+from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
+from backend.engine.remote.storage.object_store_manager import LOG_SUFFIX, former_object_key, object_key
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentSnapshot
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState

@@ -14,7 +14,7 @@ from typing import Final
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.common.log_context import configure_logging
 from backend.engine.config import BrokerConfig, ConfigError, parse_properties
-from backend.engine.log.names import META_PROPERTIES_FILE
+from backend.engine.log.file_names import META_PROPERTIES_FILE
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.program import BROKER_FILES, Ended, raise_file_limit, run_until_signalled

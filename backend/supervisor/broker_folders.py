@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder import ClusterIdentity, DataFolder
-from backend.engine.log.checkpoints import decode_clean_shutdown, decode_meta_properties
-from backend.engine.log.errors import LogDirError
-from backend.engine.log.names import (
+from backend.engine.log.checkpoint_files import decode_clean_shutdown, decode_meta_properties
+from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,
     LOG_SUFFIX,
     META_PROPERTIES_FILE,
     parse_dir_name,
 )
+from backend.engine.log.log_errors import LogDirError
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, VoterStanding, decode_quorum_state

@@ -12,9 +12,8 @@ from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, Metadata
 from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.controller.image.snapshot_images import image_of_snapshot
-from backend.engine.log.checkpoints import decode_clean_shutdown, decode_meta_properties
-from backend.engine.log.errors import LogDirError
-from backend.engine.log.names import (
+from backend.engine.log.checkpoint_files import decode_clean_shutdown, decode_meta_properties
+from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,
     LOG_SUFFIX,
@@ -22,6 +21,7 @@ from backend.engine.log.names import (
     base_offset_of,
     parse_dir_name,
 )
+from backend.engine.log.log_errors import LogDirError
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches

@@ -99,7 +99,7 @@ def check_remote_location(settings: Settings, *, first: bool = True) -> str | No
     if "://" not in settings.remote_location:
         _check_folder(Path(settings.remote_location).absolute())
         return None
-    from backend.engine.remote.rsm_object_store import check_location  # only here: it imports the engine
+    from backend.engine.remote.storage.object_store_manager import check_location  # only here: it imports the engine
 
     try:
         check_location(settings.remote_location)

@@ -14,8 +14,8 @@ from typing import Final
 from backend.data_folder import ClusterIdentity, DataFolder
 from backend.engine.controller.image.image_records import broker_record, partition_record
 from backend.engine.controller.image.metadata_image import MetadataImage
-from backend.engine.log.checkpoints import MalformedCheckpoint, decode_epochs, decode_partition_metadata
-from backend.engine.log.names import (
+from backend.engine.log.checkpoint_files import MalformedCheckpoint, decode_epochs, decode_partition_metadata
+from backend.engine.log.file_names import (
     CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,

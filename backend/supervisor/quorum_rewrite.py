@@ -17,8 +17,8 @@ from immutables import Map
 
 from backend.data_folder import DataFolder
 from backend.engine.config import BrokerConfig
-from backend.engine.log.errors import CorruptLog
-from backend.engine.log.names import LEADER_EPOCH_FILE, LOCK_FILE, LOG_SUFFIX, PARTITION_METADATA_FILE
+from backend.engine.log.file_names import LEADER_EPOCH_FILE, LOCK_FILE, LOG_SUFFIX, PARTITION_METADATA_FILE
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.metadata_log import open_metadata_log

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.ports.object_store import ObjectStore, open_object_store
-from backend.engine.remote.store_errors import reason_of
+from backend.engine.remote.storage.store_errors import reason_of
 from backend.redact import redact_url
 from backend.tiering.remote_keys import ROOT
 

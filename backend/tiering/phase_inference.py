@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.pending import PendingReason
-from backend.tiering.phases import FollowerPhase
 
 EXACT: Final = "exact"
 INFERRED: Final = "inferred"

@@ -343,7 +343,7 @@ def upgrade() -> None:
         sa.Column("latest_tiered_offset", sa.BigInteger(), nullable=True),
         sa.Column("log_end_offset", sa.BigInteger(), nullable=True),
         sa.Column("local_log_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("phase", sa.String(), nullable=True, comment="backend.tiering.phases.FollowerPhase"),
+        sa.Column("phase", sa.String(), nullable=True, comment="backend.tiering.follower_phase.FollowerPhase"),
         sa.Column("phase_since_ms", sa.BigInteger(), nullable=True),
         sa.Column("phase_source", sa.String(), nullable=True, comment="exact | inferred"),
         sa.Column("leader_epochs", JSON_VALUE, nullable=True, comment="list of [epoch, start_offset]"),
@@ -368,7 +368,7 @@ def upgrade() -> None:
         sa.Column("latest_tiered_offset", sa.BigInteger(), nullable=True),
         sa.Column("log_end_offset", sa.BigInteger(), nullable=True),
         sa.Column("local_log_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("phase", sa.String(), nullable=True, comment="backend.tiering.phases.FollowerPhase"),
+        sa.Column("phase", sa.String(), nullable=True, comment="backend.tiering.follower_phase.FollowerPhase"),
         sa.Column("phase_since_ms", sa.BigInteger(), nullable=True),
         sa.Column("phase_source", sa.String(), nullable=True, comment="exact | inferred"),
         sa.PrimaryKeyConstraint(

@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient
 from backend.engine.net.metadata_topic_client import FETCH_VERSION, fetch_request, fetched_partitions
 from backend.engine.net.peer_client import PeerClient
 from backend.engine.ports import Ports, system_ports
-from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataTopicSettings
-from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataTopicSettings
+from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.protocol import messages as m
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, encode, metadata_partition
 from backend.tiering.ids import OffsetRange, TopicIdPartition

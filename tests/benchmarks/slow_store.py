@@ -22,7 +22,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.engine.ports.object_store import ObjectStore
-from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.object_store_manager import ObjectStoreRemoteStorageManager
 from backend.protocol.buffers import Buffer
 from tests.engine_cluster import EngineCluster
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.remote.rlmm_files import COMMITTED_OFFSETS
+from backend.engine.remote.metadata.metadata_files import COMMITTED_OFFSETS
 from tests.engine_cluster import EngineCluster
 
 TOPIC: Final = "orders"

@@ -10,8 +10,8 @@ import pytest
 
 from backend.engine.broker import StartRefused
 from backend.engine.cluster import Cluster
-from backend.engine.log.log_manager import LogManager
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.log.manager.log_manager import LogManager
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from tests.cluster.broker_process import BrokerProcesses
 from tests.engine_cluster import EngineCluster, layout
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ from itertools import cycle
 
 from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import tasks
-from backend.engine.remote.metadata_runs import read_usual
-from backend.engine.remote.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
+from backend.engine.remote.metadata.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
+from backend.engine.remote.metadata.record_runs import read_usual
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import OffsetRange

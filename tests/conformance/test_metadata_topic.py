@@ -13,7 +13,7 @@ from backend.engine.controller.registration.producer_id_manager import ProducerI
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
-from backend.engine.remote.metadata_topic import MetadataTopic, MetadataTopicSettings
+from backend.engine.remote.metadata.metadata_topic import MetadataTopic, MetadataTopicSettings
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog

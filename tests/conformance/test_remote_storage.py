@@ -11,13 +11,13 @@ from backend.engine.config import BrokerConfig
 from backend.engine.ports.object_store import READ_RETRIES, READ_RETRIES_MAX
 from backend.engine.remote.conformance.samples import LOG, data, segment
 from backend.engine.remote.conformance.storage import RemoteStorageConformance
-from backend.engine.remote.rsm import (
+from backend.engine.remote.storage.object_store_manager import object_key, open_storage
+from backend.engine.remote.storage.remote_storage_manager import (
     IndexType,
     RemoteStorageError,
     RemoteStorageManager,
     RetriableRemoteStorageError,
 )
-from backend.engine.remote.rsm_object_store import object_key, open_storage
 from tests.s3_server import KEY, REGION, S3Server
 
 

@@ -14,8 +14,8 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.events import PhaseEvent, encode
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import uuid_text
-from backend.tiering.phases import FollowerPhase
 from tests.control.test_gateway import answer, broker, request_of, run, serving
 from tests.databases import new_sqlite
 

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries
+from tests.unit.engine.log.cleaner.test_log_cleaner import COMPACT, clean, end, put
 from tests.unit.engine.log.logs import NOW_MS, open_test_log
-from tests.unit.engine.log.test_log_cleaner import COMPACT, clean, end, put
 
 TOPIC: Final = "accounts"
 KEYS: Final = 50

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.object_store_manager import EventType, ObjectStoreRemoteStorageManager
 from backend.protocol import messages as m
 from tests.engine_cluster import EngineCluster
 from tests.waiting import wait_until

@@ -34,7 +34,7 @@ from backend.cli.main import app
 from backend.cli.remote_ledger import Ledger
 from backend.cli.remote_text import LineFormat, TopicRecord, line
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
-from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.manager.copy_task import CopyTask
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import SegmentUpdate, encode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.engine.remote.rsm_object_store import EventType
+from backend.engine.remote.storage.object_store_manager import EventType
 from backend.tiering.ids import TopicIdPartition
 from tests.scenarios.tiering_lab import Lab, fetched_segments, history, values, wait_deleted
 

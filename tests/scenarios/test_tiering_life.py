@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
-from backend.engine.remote.rsm_object_store import EventType
+from backend.engine.remote.metadata.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.storage.object_store_manager import EventType
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from tests.scenarios.tiering_lab import START_MS, Lab, Told, fetched_segments, history, values, wait_deleted

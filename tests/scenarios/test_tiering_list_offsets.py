@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.object_store_manager import EventType, ObjectStoreRemoteStorageManager
 from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
 
 FIXTURE: Final = json.loads(

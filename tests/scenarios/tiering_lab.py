@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
+from backend.engine.remote.storage.object_store_manager import EventType, ObjectStoreRemoteStorageManager, StorageEvent
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message

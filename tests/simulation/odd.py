@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crc32c import crc32c
 
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from backend.protocol.errors import KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition

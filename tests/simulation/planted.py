@@ -14,16 +14,16 @@ from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log import log_storage
-from backend.engine.log.config import LogConfig
-from backend.engine.log.leader_epochs import LeaderEpochCache
-from backend.engine.log.retention import RetentionDecision, RetentionState, decide
+from backend.engine.log.leader_epoch_cache import LeaderEpochCache
+from backend.engine.log.local_retention import RetentionDecision, RetentionState, decide
+from backend.engine.log.log_config import LogConfig
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
-from backend.engine.remote import rlm, rlm_remove, rlm_tasks
-from backend.engine.remote.rlm_copy import CopyTask
-from backend.engine.remote.rlm_delete import delete_all
-from backend.engine.remote.rsm import RemoteStorageManager, RetriableRemoteStorageError
-from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
-from backend.engine.remote.tier import Tier
+from backend.engine.remote.manager import partition_remover, remote_log_manager, task_loop
+from backend.engine.remote.manager.copy_task import CopyTask
+from backend.engine.remote.manager.segment_deletion import delete_all
+from backend.engine.remote.manager.tier import Tier
+from backend.engine.remote.storage.object_store_manager import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_progress import ReplicaProgress
 from backend.protocol.errors import ErrorCode
@@ -118,7 +118,7 @@ def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
         other.storage = cast(RemoteStorageManager, _DeletesNothing())
         await delete_all(other, segments, publish)
 
-    patch.setattr(rlm_remove, "delete_all", careless)
+    patch.setattr(partition_remover, "delete_all", careless)
 
 
 def deletions_are_never_marked(patch: pytest.MonkeyPatch) -> None:
@@ -171,12 +171,12 @@ def nobody_comes_back_into_the_isr(patch: pytest.MonkeyPatch) -> None:
 
 def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:
     """One failure, and the copy task of a partition sleeps for days."""
-    delay_ms = rlm_tasks.delay_ms
+    delay_ms = task_loop.delay_ms
 
     def never(failures: int, *rest: Any) -> float:
         return 1e9 if failures else delay_ms(failures, *rest)
 
-    for module in (rlm, rlm_tasks):
+    for module in (remote_log_manager, task_loop):
         patch.setattr(module, "delay_ms", never)
 
 

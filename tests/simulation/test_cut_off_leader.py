@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import PartitionDeleteState

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, func, not_, select
 
-from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, Unreadable, decode
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading

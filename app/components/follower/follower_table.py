@@ -16,7 +16,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.table_style import name_width, number_format, whole
 from backend.store.queries.followers import Follower, PhaseEvent
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 NOT_KNOWN: Final = "not known"
 # What the URL holds, and the phase it stands for.

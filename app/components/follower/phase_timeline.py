@@ -16,7 +16,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.theme import Palette, layout
 from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 ROWS_MAX: Final = 8
 ROW_PX: Final = 28

@@ -15,7 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.markup import Cell
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 STATUS: Final = {
     FollowerPhase.IN_SYNC.value: "ok",

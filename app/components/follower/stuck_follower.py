@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from backend.store.queries.partitions import ReplicaRow
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 # One failed attempt is a hiccup, two a restart of the leader; the third fails for a reason that stays.
 STUCK_ATTEMPTS: Final = 3

@@ -17,7 +17,7 @@ from app.components.partition.offset_axis import Axis
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import ReplicaRow
-from backend.tiering.lineage import EpochEntry, without_empty_epochs
+from backend.tiering.epoch_lineage import EpochEntry, without_empty_epochs
 
 OUTSIDE_ROWS_MAX: Final = 3
 # A block narrower than this share of the log is joined with its neighbours.

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from backend.store.queries.lineage import Chain, FinishedSegment
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
-from backend.tiering.lineage import Copy, EpochEntry, Reason, replaced, segment_lineage
+from backend.tiering.epoch_lineage import Copy, EpochEntry, Reason, replaced, segment_lineage
 from backend.tiering.segment_state import SegmentState
 
 

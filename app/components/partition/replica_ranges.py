@@ -18,7 +18,7 @@ from app.components.partition.partition_filter import gap
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import PartitionRow, ReplicaRow
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 BLOCKS_MAX: Final = 60
 CLOSE_SHARE: Final = 0.015  # markers closer than this share one label

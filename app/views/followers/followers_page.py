@@ -25,7 +25,7 @@ from app.views.followers.reason_card import SELECTED, STEP_MS, TIMELINE_MS
 from backend.store.queries import audit, config, overview
 from backend.store.queries import followers as queries
 from backend.store.queries.followers import FOLLOWERS_MAX, Follower
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 PLANS_MAX: Final = 5
 TABLE_ROWS: Final = 14

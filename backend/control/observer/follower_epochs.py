@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.control.observer.sampling.cluster_facts import EpochPoint
-from backend.tiering.lineage import EpochEntry
+from backend.tiering.epoch_lineage import EpochEntry
 
 
 @dataclass(frozen=True, slots=True)

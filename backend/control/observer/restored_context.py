@@ -12,8 +12,8 @@ from backend.control.observer.sampling_round import ReplicaKey, RoundContext
 from backend.store.queries import observer as stored
 from backend.store.queries import partitions as pages
 from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.phase_inference import FollowerMemory
-from backend.tiering.phases import FollowerPhase
 
 
 def restore_context(connection: Connection, cluster_id: str, stall_ms: int) -> RoundContext:

@@ -17,6 +17,7 @@ from backend.control.observer.sampling.cluster_facts import (
     ReplicaFacts,
 )
 from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import uuid_text
 from backend.tiering.pending import Pending, earliest_pending
 from backend.tiering.phase_inference import (
@@ -30,7 +31,6 @@ from backend.tiering.phase_inference import (
     phase_unchanged,
     unchanged_conclusion,
 )
-from backend.tiering.phases import FollowerPhase
 
 ReplicaKey = tuple[str, int, int]
 """(topic, partition, broker id)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.ports.time_slices import Steps, in_parts
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import messages as m

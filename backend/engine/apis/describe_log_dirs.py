@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.log.log_dirs import LogDir
-from backend.engine.log.log_manager import LogManager
-from backend.engine.log.names import LOG_SUFFIX
+from backend.engine.log.file_names import LOG_SUFFIX
+from backend.engine.log.manager.log_directory import LogDir
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Disk, Ports
 from backend.protocol import messages as m

@@ -18,11 +18,11 @@ from backend.engine.controller.registration.producer_id_manager import ProducerI
 from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.time_slices import TimeSlicer
-from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
 from backend.engine.replica.replica_manager import ReplicaManager
 
 

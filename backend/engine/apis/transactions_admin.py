@@ -13,7 +13,7 @@ from backend.engine.coordinator.name_regex import NameRegex, RegexError
 from backend.engine.coordinator.transaction.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_verifier import by_topic
-from backend.engine.log.producer_entry import ProducerEntry
+from backend.engine.log.producers.producer_entry import ProducerEntry
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.time_slices import Steps, TimeSlicer
 from backend.engine.replica.replica_manager import ReplicaManager

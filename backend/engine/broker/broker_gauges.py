@@ -7,11 +7,11 @@ from functools import partial
 
 from backend.engine.apis.quotas.client_quota_manager import METRICS, ClientQuotaManager
 from backend.engine.apis.services import Services
-from backend.engine.log.cleaner_metrics import register_cleaner_metrics
+from backend.engine.log.cleaner.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import MetricValue
 from backend.engine.ports import Clock
-from backend.engine.remote.rlm_expire import percent_of
+from backend.engine.remote.manager.expiration_task import percent_of
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replication_quota import ReplicationQuota
 

@@ -21,7 +21,7 @@ from backend.engine.controller.image.metadata_image import (
     MetadataImage,
 )
 from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
-from backend.engine.log.config import CleanerConfig
+from backend.engine.log.log_config import CleanerConfig
 from backend.engine.ports import tasks
 from backend.engine.replica.applied_metadata import AppliedMetadata
 from backend.tiering.ids import TopicPartition

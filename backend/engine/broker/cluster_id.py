@@ -8,9 +8,9 @@ from backend.engine.config import BrokerConfig
 from backend.engine.config.listener_security import controller_security
 from backend.engine.config.listeners import controller_addresses
 from backend.engine.controller.registration.broker_lifecycle import no_controller
-from backend.engine.log.checkpoints import decode_meta_properties
-from backend.engine.log.errors import LogDirError
-from backend.engine.log.names import META_PROPERTIES_FILE
+from backend.engine.log.checkpoint_files import decode_meta_properties
+from backend.engine.log.file_names import META_PROPERTIES_FILE
+from backend.engine.log.log_errors import LogDirError
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports, tasks

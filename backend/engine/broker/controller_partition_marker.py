@@ -20,7 +20,7 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports, tasks
-from backend.engine.remote.metadata_scan import MetadataScan
+from backend.engine.remote.metadata.metadata_scan import MetadataScan
 from backend.protocol import messages as m
 
 NO_BROKER_EPOCH = -1

@@ -27,8 +27,8 @@ from backend.engine.config import BrokerConfig, set_without_effect
 from backend.engine.config.listener_security import check_security, controller_security
 from backend.engine.config.listeners import check, controller_addresses
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
-from backend.engine.log.config import LogManagerConfig
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.log_config import LogManagerConfig
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import OPEN, PeerSecurity

@@ -14,8 +14,8 @@ from backend.engine.controller.commands.command import checked_result
 from backend.engine.controller.metadata.topic_deletions import DeletedPartition
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Clock, tasks
-from backend.engine.remote.metadata_scan import MetadataScan
-from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic
+from backend.engine.remote.metadata.metadata_scan import MetadataScan
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataTopic
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, decode, encode, metadata_partition
 from backend.tiering.ids import TopicIdPartition

@@ -9,8 +9,8 @@ from backend.engine.config import BrokerConfig
 from backend.engine.config.listener_security import controller_security
 from backend.engine.config.listeners import voter_addresses
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
-from backend.engine.log.errors import CorruptLog
-from backend.engine.log.log_directories import LogDirectories
+from backend.engine.log.log_errors import CorruptLog
+from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports

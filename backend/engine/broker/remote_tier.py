@@ -15,9 +15,9 @@ from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.ports import tasks
 from backend.engine.remote.assembly import open_remote_log_manager
-from backend.engine.remote.metadata_scan import MetadataScan
-from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataClientSettings
-from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
+from backend.engine.remote.metadata.metadata_scan import MetadataScan
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataClientSettings
 from backend.engine.replica.applied_metadata import AppliedMetadata
 
 

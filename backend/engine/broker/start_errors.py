@@ -6,7 +6,7 @@ import errno
 from typing import Final
 
 from backend.engine.config import ConfigError
-from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.log_errors import CorruptLog, LogDirError
 from backend.engine.raft.raft_node import QuorumMismatch
 from backend.engine.raft.voter_memory import MetadataLost
 from backend.protocol.errors import KafkaError

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from backend.engine.log.config import INT32_MAX, LogConfig
-from backend.engine.log.names import SWAP_SUFFIX
-from backend.engine.log.segment import BatchEntry, LogSegment
-from backend.engine.log.segments import LogSegments
+from backend.engine.log.file_names import SWAP_SUFFIX
+from backend.engine.log.log_config import INT32_MAX, LogConfig
+from backend.engine.log.segments.log_segment import BatchEntry, LogSegment
+from backend.engine.log.segments.log_segments import LogSegments
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
 from backend.protocol.buffers import Buffer, Chunk

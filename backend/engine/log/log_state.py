@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from backend.engine.log.config import LogConfig
-from backend.engine.log.errors import CorruptLog, DamagedIndex, NoSpace, OffsetOutOfRange
-from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.local_log import LocalLog
-from backend.engine.log.producer_state import ProducerStateManager
-from backend.engine.log.segment import LogSegment
-from backend.engine.log.segments import LogSegments
+from backend.engine.log.log_config import LogConfig
+from backend.engine.log.log_errors import CorruptLog, DamagedIndex, NoSpace, OffsetOutOfRange
+from backend.engine.log.producers.producer_state_manager import ProducerStateManager
+from backend.engine.log.segments.log_segment import LogSegment
+from backend.engine.log.segments.log_segments import LogSegments
 from backend.engine.log.topics import is_remote_enabled
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backend.engine.log.config import INT64_MAX
-from backend.engine.log.errors import CorruptLog
-from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.file_names import (
+    DAMAGED_EPOCH_FILE,
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    dir_name_for_delete,
+)
+from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, sync_files
+from backend.engine.log.local_retention import RetentionState, SegmentView, decide, quiet_until_ms
+from backend.engine.log.log_config import INT64_MAX
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.log.log_state import LogState
-from backend.engine.log.names import DAMAGED_EPOCH_FILE, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
-from backend.engine.log.producer_state import ProducerStateManager
-from backend.engine.log.recovery import rebuild_producer_state, recover_segment
-from backend.engine.log.retention import RetentionState, SegmentView, decide, quiet_until_ms
-from backend.engine.log.segment import LogSegment
-from backend.engine.log.segments import LogSegments
-from backend.engine.log.set_aside import set_aside
+from backend.engine.log.manager.stray_replicas import set_aside
+from backend.engine.log.producers.producer_state_manager import ProducerStateManager
+from backend.engine.log.recovery.segment_recovery import rebuild_producer_state, recover_segment
+from backend.engine.log.segments.log_segment import LogSegment
+from backend.engine.log.segments.log_segments import LogSegments
 
 
 class IndexWork(NamedTuple):

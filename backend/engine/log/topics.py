@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.log.config import LogConfig
-from backend.engine.log.names import CLUSTER_METADATA_TOPIC
+from backend.engine.log.file_names import CLUSTER_METADATA_TOPIC
+from backend.engine.log.log_config import LogConfig
 
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

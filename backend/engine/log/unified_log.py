@@ -13,16 +13,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from backend.engine.log.errors import CorruptLog, DamagedIndex, OffsetOutOfRange, UnexpectedAppendOffset
-from backend.engine.log.leader_epochs import UNDEFINED_EPOCH
+from backend.engine.log.leader_epoch_cache import UNDEFINED_EPOCH
 from backend.engine.log.local_log import ReadInfo
+from backend.engine.log.log_errors import CorruptLog, DamagedIndex, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.log_storage import LogStorage
-from backend.engine.log.recovery import end_txn_marker_of, feed_producers
-from backend.engine.log.segment import BatchEntry, LogSegment
-from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
-from backend.engine.log.trusted_batches import validate_fetched, validate_trusted
-from backend.engine.log.txn_index import AbortedTxn, search_aborted
-from backend.engine.log.validation import ValidatedBatch, validate_produced
+from backend.engine.log.recovery.segment_recovery import end_txn_marker_of, feed_producers
+from backend.engine.log.segments.log_segment import BatchEntry, LogSegment
+from backend.engine.log.segments.timestamp_search import TimestampedOffset, first_at_or_after, latest_timestamp
+from backend.engine.log.segments.transaction_index import AbortedTxn, search_aborted
+from backend.engine.log.validation.produced_batch import ValidatedBatch, validate_produced
+from backend.engine.log.validation.trusted_batches import validate_fetched, validate_trusted
 from backend.protocol.buffers import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX

@@ -13,7 +13,7 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import ProducerIds, TopicProducer
 from backend.engine.ports import Ports, tasks
-from backend.engine.remote.metadata_topic import (
+from backend.engine.remote.metadata.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
     MetadataClientSettings,
@@ -226,7 +226,9 @@ def fetch_request(
 
 def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) -> list[FetchedPartition]:
     """Partitions of an answer that hold something new: records, or an error. Runs on a worker thread."""
-    from backend.engine.remote.metadata_runs import read_usual  # with numpy: only once there is something to read
+    from backend.engine.remote.metadata.record_runs import (
+        read_usual,  # with numpy: only once there is something to read
+    )
 
     partitions = []
     for topic in answer.responses:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.log.config import INT64_MAX, LogConfig
-from backend.engine.log.errors import CorruptLog, NoSpace
-from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.local_log import FlushWork, sync_files
+from backend.engine.log.log_config import INT64_MAX, LogConfig
+from backend.engine.log.log_errors import CorruptLog, NoSpace
+from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles

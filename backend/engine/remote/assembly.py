@@ -9,10 +9,11 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, Workers
-from backend.engine.remote.checked_storage import CheckedStorage
-from backend.engine.remote.index_cache import RemoteIndexCache
-from backend.engine.remote.metadata_topic import MetadataTopic
-from backend.engine.remote.meters import RemoteMeters
+from backend.engine.remote.indexes.remote_index_cache import RemoteIndexCache
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
+from backend.engine.remote.manager.tier import Tier
+from backend.engine.remote.metadata.metadata_topic import MetadataTopic
+from backend.engine.remote.metadata.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.plugin_metrics import PluginRegistry
 from backend.engine.remote.plugins import (
     METADATA_SETTING,
@@ -21,9 +22,8 @@ from backend.engine.remote.plugins import (
     open_metadata_manager,
     open_remote_storage,
 )
-from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
-from backend.engine.remote.tier import Tier
+from backend.engine.remote.remote_meters import RemoteMeters
+from backend.engine.remote.storage.checked_storage import CheckedStorage
 
 
 def open_remote_log_manager(

@@ -21,13 +21,17 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.common.unreadable_records import UnreadableRecords
 from backend.engine.ports import ObjectStore, Ports
 from backend.engine.ports.object_store import open_object_store
-from backend.engine.remote.checked_storage import CheckedStorage
-from backend.engine.remote.metadata_topic import MetadataTopic
-from backend.engine.remote.rlmm import RemoteLogMetadataManager, RlmmSettings, TopicBasedRemoteLogMetadataManager
-from backend.engine.remote.rlmm_cache import Overlap
-from backend.engine.remote.rlmm_memory import InMemoryRemoteLogMetadataManager
-from backend.engine.remote.rsm import RemoteStorageManager
-from backend.engine.remote.rsm_object_store import open_storage
+from backend.engine.remote.metadata.in_memory_metadata_manager import InMemoryRemoteLogMetadataManager
+from backend.engine.remote.metadata.metadata_topic import MetadataTopic
+from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap
+from backend.engine.remote.metadata.topic_based_metadata_manager import (
+    RemoteLogMetadataManager,
+    RlmmSettings,
+    TopicBasedRemoteLogMetadataManager,
+)
+from backend.engine.remote.storage.checked_storage import CheckedStorage
+from backend.engine.remote.storage.object_store_manager import open_storage
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageManager
 
 STORAGE_SETTING: Final = "remote.log.storage.manager.class.name"
 METADATA_SETTING: Final = "remote.log.metadata.manager.class.name"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from backend.engine.ports import tasks
-from backend.engine.remote.rsm import RemoteStorageError
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageError
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.fetch_data import FetchData
 from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from backend.engine.log.timestamps import TimestampedOffset
+from backend.engine.log.segments.timestamp_search import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.fetch_data import CONSUMER, DEBUG, Isolation
 from backend.engine.replica.partition import Partition

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from backend.engine.controller.image.metadata_image import NO_LEADER, PartitionRegistration
-from backend.engine.log.errors import DamagedIndex, OffsetOutOfRange
+from backend.engine.log.log_errors import DamagedIndex, OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
-from backend.engine.log.validation import ValidatedBatch
+from backend.engine.log.validation.produced_batch import ValidatedBatch
 from backend.engine.replica import partition_state
 from backend.engine.replica.delayed_operations import DelayedOperations
 from backend.engine.replica.fetch_data import (

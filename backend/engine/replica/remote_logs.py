@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
-from backend.engine.log.timestamps import TimestampedOffset
+from backend.engine.log.segments.timestamp_search import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.aux_state import AuxState
-from backend.engine.remote.rlm_read import RemoteRead
-from backend.engine.remote.tier import PartitionView
+from backend.engine.remote.manager.remote_aux_state import AuxState
+from backend.engine.remote.manager.remote_read import RemoteRead
+from backend.engine.remote.manager.tier import PartitionView
 from backend.tiering.ids import TopicIdPartition
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from backend.engine.remote.rsm import RemoteStorageError
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageError
 from backend.engine.replica.delayed_remote import DelayedRemoteFetch, PartitionRead
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
 from backend.engine.replica.partition import Partition

@@ -19,7 +19,7 @@ from backend.engine.controller.image.metadata_image import (
     NO_LEADER,
     MetadataImage,
 )
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.assignments_manager import AssignmentsManager
 from backend.engine.replica.fetchers.replica_fetcher_manager import ReplicaFetcherManager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.engine.config import topic_values
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT
-from backend.engine.log.config import LogConfig
+from backend.engine.log.log_config import LogConfig
 from backend.engine.replica.applied_metadata import AppliedMetadata
 
 

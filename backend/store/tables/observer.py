@@ -126,7 +126,7 @@ def _replica_facts() -> Iterator[Column[object]]:
     yield Column("latest_tiered_offset", BigInteger)
     yield Column("log_end_offset", BigInteger)
     yield Column("local_log_bytes", BigInteger)
-    yield Column("phase", Text, comment="backend.tiering.phases.FollowerPhase")
+    yield Column("phase", Text, comment="backend.tiering.follower_phase.FollowerPhase")
     yield Column("phase_since_ms", BigInteger)
     yield Column("phase_source", Text, comment="exact | inferred")
 

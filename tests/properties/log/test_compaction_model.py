@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backend.engine.log.config import CleanerConfig, LogConfig
-from backend.engine.log.loader import LoadOptions, open_log
-from backend.engine.log.log_cleaner import LogCleaner
-from backend.engine.log.producer_entry import ProducerEntry
+from backend.engine.log.cleaner.log_cleaner import LogCleaner
+from backend.engine.log.log_config import CleanerConfig, LogConfig
+from backend.engine.log.producers.producer_entry import ProducerEntry
+from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import OsDisk

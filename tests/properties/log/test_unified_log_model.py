@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from backend.engine.log.config import LogConfig
-from backend.engine.log.leader_epochs import LeaderEpochCache
-from backend.engine.log.loader import LoadOptions, open_log
-from backend.engine.log.recovery import DamagedFile, valid_batches
+from backend.engine.log.leader_epoch_cache import LeaderEpochCache
+from backend.engine.log.log_config import LogConfig
+from backend.engine.log.recovery.log_loader import LoadOptions, open_log
+from backend.engine.log.recovery.segment_recovery import DamagedFile, valid_batches
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom

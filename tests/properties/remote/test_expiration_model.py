@@ -8,13 +8,13 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.known_segments import Known
-from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
-from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
-from backend.engine.remote.segment_summary import summarize
+from backend.engine.remote.manager.expiration_task import Chain, RetentionView, choose_expired
+from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_segment_index import Known
+from backend.engine.remote.metadata.segment_summary import summarize
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
+from backend.tiering.epoch_lineage import segment_lineage, without_empty_epochs
 from backend.tiering.ids import TopicIdPartition
-from backend.tiering.lineage import segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState
 from tests.effort import effort
 

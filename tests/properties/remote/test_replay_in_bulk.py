@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from backend.engine.common.event_sink import EventSink
 from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import system_ports, tasks
-from backend.engine.remote.metadata_runs import read_usual
-from backend.engine.remote.metadata_topic import MetadataTopicSettings
-from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
-from backend.engine.remote.rlmm_consumer import MetadataConsumer
+from backend.engine.remote.metadata.metadata_consumer import MetadataConsumer
+from backend.engine.remote.metadata.metadata_topic import MetadataTopicSettings
+from backend.engine.remote.metadata.record_runs import read_usual
+from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap, RemoteLogMetadataCache
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
-from backend.engine.remote.rlmm_files import Stored, StoreUnusable, build_store, parse_store
+from backend.engine.remote.metadata.metadata_files import Stored, StoreUnusable, build_store, parse_store
+from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentSnapshot, SegmentUpdate, encode
 from backend.protocol.varint import decode_uvarint, decode_varlong
 from backend.tiering.ids import UUID_BYTES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
+from backend.engine.remote.metadata.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 from tests.simulation.client import Read

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.remote.rlm_remove import COPY_GRACE_MS
+from backend.engine.remote.manager.partition_remover import COPY_GRACE_MS
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.remote_keys import partition_folder
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState

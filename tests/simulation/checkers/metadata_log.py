@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from backend.protocol.errors import DecodeError
 from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate, decode

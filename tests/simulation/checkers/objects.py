@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from backend.engine.remote.metadata_topic import METADATA_TOPIC
-from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rsm_object_store import SUFFIXES, object_key
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.storage.object_store_manager import SUFFIXES, object_key
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.remote_keys import partition_folder

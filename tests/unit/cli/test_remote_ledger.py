@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from backend.cli.remote_ledger import Ledger, Trouble, compare, segment_document
 from backend.cli.remote_text import TopicRecord
 from backend.engine.ports.object_store import open_object_store
-from backend.engine.remote.rsm_object_store import object_key
+from backend.engine.remote.storage.object_store_manager import object_key
 from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     PartitionDeleteState,

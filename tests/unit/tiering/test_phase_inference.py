@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.pending import PendingReason
 from backend.tiering.phase_inference import (
     EXACT,
@@ -18,7 +19,6 @@ from backend.tiering.phase_inference import (
     PhaseConclusion,
     infer_phase,
 )
-from backend.tiering.phases import FollowerPhase
 
 BASE = FollowerObservation(
     at_ms=100_000,

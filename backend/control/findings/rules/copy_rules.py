@@ -23,7 +23,7 @@ from backend.store.queries.findings import CopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import ReplicaSample
-from backend.tiering.lineage import Copy, replaced, segment_lineage
+from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import SegmentState
 
 # A copy is hung beyond three times what its partition's copies take at worst, and never before it had a minute.

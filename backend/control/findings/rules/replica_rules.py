@@ -9,8 +9,8 @@ from typing import Any, Final
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids, name_of
 from backend.control.formatting import in_time
 from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
-from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 STUCK_MS: Final = 30_000

@@ -15,8 +15,8 @@ from typing import Final
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, error_code
+from backend.tiering.epoch_lineage import EpochEntry
 from backend.tiering.ids import TopicPartition
-from backend.tiering.lineage import EpochEntry
 
 # One round asks all partitions of a leader at once. A chain longer than this keeps its newest epochs and says so.
 ROUNDS_MAX: Final = 200

@@ -28,7 +28,7 @@ from backend.control.operations.operation_errors import ClusterAway, Conflict, I
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.queries.partition_detail import phases_since
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 TOPIC: Final = "ebbline.lab.bootstrap"
 NOTE_NAME: Final = "lab-bootstrap.json"

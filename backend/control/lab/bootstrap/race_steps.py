@@ -24,7 +24,7 @@ from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.wall_clock import now_ms
 from backend.protocol import offset_timestamps
 from backend.protocol.config_enums import AlterConfigOp, ConfigSource
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 # Copying 10 GB at 30 MB/s takes 6 minutes; nothing here takes longer unless it hangs.

@@ -12,8 +12,8 @@ from backend.control.gateway.requests.eligible_replica_requests import EligibleA
 from backend.control.gateway.requests.log_dir_requests import LogDirDescription
 from backend.control.gateway.requests.metadata_requests import BrokerMetadata, PartitionMetadata
 from backend.control.gateway.requests.reassignment_requests import PartitionReassignment
+from backend.tiering.epoch_lineage import EpochEntry
 from backend.tiering.ids import TopicPartition
-from backend.tiering.lineage import EpochEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,9 @@ from backend.protocol.record_batches.record_batch import Record
 from backend.store.engine import writing
 from backend.store.queries.observer import newest_phases, next_event_offsets
 from backend.store.writes import append_engine_events, data_changed
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import TopicPartition, uuid_text
 from backend.tiering.phase_inference import ExactPhase
-from backend.tiering.phases import FollowerPhase
 
 TOPIC: Final = "__ebbline_events"
 RETRY_S: Final = 1.0

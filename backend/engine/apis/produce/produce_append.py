@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from backend.engine.log.unified_log import AppendInfo
-from backend.engine.log.validation import ValidatedBatch, validate_produced
+from backend.engine.log.validation.produced_batch import ValidatedBatch, validate_produced
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
-from backend.engine.log.verification import Verification
+from backend.engine.log.producers.transaction_verification import Verification
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager

@@ -11,7 +11,7 @@ from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
 from backend.engine.controller.metadata.image_loading import load_newest_snapshot
 from backend.engine.controller.metadata.topic_deletions import TopicDeletions
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
 from backend.engine.raft.snapshot_files import StoredSnapshot

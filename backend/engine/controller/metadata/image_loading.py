@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image.snapshot_images import image_of_snapshot
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.raft.metadata_log import MetadataLog
 from backend.engine.raft.snapshot_files import BadSnapshot, StoredSnapshot
 

@@ -13,7 +13,7 @@ from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, Commit
 from backend.engine.coordinator.group.group_shard import GroupShard, GroupShards
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
-from backend.engine.log.verification import Verification
+from backend.engine.log.producers.transaction_verification import Verification
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.control_records import end_txn_marker

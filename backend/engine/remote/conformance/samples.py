@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from backend.engine.ports.disk import OsDisk
-from backend.engine.remote.rsm import LogSegmentData
+from backend.engine.remote.storage.remote_storage_manager import LogSegmentData
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState

@@ -8,7 +8,12 @@ from typing import Any
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.workers import in_threads
 from backend.engine.remote.conformance.samples import EPOCHS, LOG, data, segment
-from backend.engine.remote.rsm import IndexType, RemoteResourceNotFound, RemoteStorageError, RemoteStorageManager
+from backend.engine.remote.storage.remote_storage_manager import (
+    IndexType,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState

@@ -5,9 +5,9 @@ decision out and records the result with the functions below. A decision that ne
 the remote tier (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE) is planned by `tier_state`.
 
 Kafka's fetcher knows TRUNCATING and FETCHING and keeps the rest in its head; here the phase that a person sees is part
-of the state (`backend.tiering.phases`). A phase that follows failures stays until something succeeds, so that a retry
-each second does not look like progress. Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread` (KIP-101, KIP-279,
-KIP-320, KIP-405).
+of the state (`backend.tiering.follower_phase`). A phase that follows failures stays until something succeeds, so that
+a retry each second does not look like progress. Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread` (KIP-101,
+KIP-279, KIP-320, KIP-405).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from backend.engine.replica.fetch_data import EpochEnd
 from backend.protocol.errors import ErrorCode
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1

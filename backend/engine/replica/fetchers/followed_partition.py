@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final, assert_never
 
-from backend.engine.log.producer_snapshot import decode_snapshot
+from backend.engine.log.producers.producer_snapshot import decode_snapshot
 from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers import fetch_state, tier_state
 from backend.engine.replica.fetchers.fetch_session_handler import FetchTarget
@@ -18,7 +18,7 @@ from backend.engine.replica.fetchers.tier_state import ContinueAt, Rebuild, Star
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.partition_context import PartitionContext
 from backend.protocol import messages as m
-from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
+from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 FollowerKey = tuple[bytes, int]
 

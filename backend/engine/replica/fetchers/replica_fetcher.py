@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from backend.engine.log.errors import NoSpace
+from backend.engine.log.log_errors import NoSpace
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import EpochEnd
 from backend.engine.replica.fetchers import fetch_state, tier_state

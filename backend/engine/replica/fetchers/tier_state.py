@@ -16,8 +16,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.engine.log.producer_snapshot import encode_snapshot
-from backend.engine.remote.aux_state import AuxState
+from backend.engine.log.producers.producer_snapshot import encode_snapshot
+from backend.engine.remote.manager.remote_aux_state import AuxState
 from backend.engine.replica.fetch_data import EpochEnd
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.offset_timestamps import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, assert_never
 
 from backend.engine.ports import tasks
-from backend.engine.remote.aux_state import AuxState
-from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
+from backend.engine.remote.manager.remote_aux_state import AuxState
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageError, RemoteStorageNotReady
 from backend.engine.replica.fetchers import tier_state
 from backend.engine.replica.fetchers.followed_partition import LIST_OFFSETS_11_LEVEL, FollowedPartition, FollowerKey
 from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader, LeaderConnection, LeaderEndPoint

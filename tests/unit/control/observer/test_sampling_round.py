@@ -21,6 +21,7 @@ from backend.control.observer.sampling.cluster_facts import (
 )
 from backend.control.observer.sampling_round import RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.protocol.errors import ErrorCode
+from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import uuid_text
 from backend.tiering.phase_inference import (
     ExactPhase,
@@ -30,7 +31,6 @@ from backend.tiering.phase_inference import (
     phase_unchanged,
     unchanged_conclusion,
 )
-from backend.tiering.phases import FollowerPhase
 
 BROKERS = (1, 2, 3)
 ROUND_MS = 2_000

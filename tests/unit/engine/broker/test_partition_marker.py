@@ -9,8 +9,8 @@ import pytest
 
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.ports import tasks
-from backend.engine.remote.metadata_scan import MetadataScan
-from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopicSettings
+from backend.engine.remote.metadata.metadata_scan import MetadataScan
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataTopicSettings
 from backend.protocol import messages as m
 from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,

@@ -7,7 +7,7 @@ import pytest
 from backend.engine.broker.remote_tier import metadata_listener
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listener_security import listener_security
-from backend.engine.remote.metadata_topic import MetadataClientSettings
+from backend.engine.remote.metadata.metadata_topic import MetadataClientSettings
 
 TWO = {
     "listeners": "INTERNAL://127.0.0.1:9092,METADATA://127.0.0.1:9093",

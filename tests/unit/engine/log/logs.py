@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from backend.engine.log.config import LogConfig
-from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.log_config import LogConfig
+from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom

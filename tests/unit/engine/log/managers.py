@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from backend.engine.log.config import LogConfig, LogManagerConfig
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.log_config import LogConfig, LogManagerConfig
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.ports import system_ports
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.log.errors import NoSpace
+from backend.engine.log.log_errors import NoSpace
 from tests.unit.engine.log.logs import DENSE, NOW_MS, append, files, open_test_log, replicate, values
 
 BATCH_BYTES = 72

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.log.log_dirs import write_topic_id
+from backend.engine.log.manager.log_directory import write_topic_id
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.protocol.record_batches.control_records import end_txn_marker

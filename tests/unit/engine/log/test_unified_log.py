@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.log.config import LogConfig
-from backend.engine.log.errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.local_log import RANGE_BYTES_MIN
+from backend.engine.log.log_config import LogConfig
+from backend.engine.log.log_errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.file_range import FileUnreadable, OsFileRange
 from backend.protocol.errors import ErrorCode, KafkaError

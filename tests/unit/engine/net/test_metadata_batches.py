@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.engine.net.metadata_topic_client import fetched_partitions
-from backend.engine.remote.metadata_topic import UnreadableBatch
+from backend.engine.remote.metadata.metadata_topic import UnreadableBatch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.record_batches.record_batch import RecordData, build_batch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backend.engine.config import BrokerConfig
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.raft.leader_fetch import decide, has_records
 from backend.engine.raft.metadata_log import (

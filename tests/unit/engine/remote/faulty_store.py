@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import cast
 
 from backend.engine.ports.object_store import ObjectStore
-from backend.engine.remote.rsm import RemoteStorageManager
-from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.object_store_manager import ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.remote_storage_manager import RemoteStorageManager
 from backend.protocol.buffers import Buffer
 
 # A blocked call lets go after this time whatever the test does, so that no thread outlives it.

@@ -22,7 +22,7 @@ from tests.conformance.memory_topic import MemoryMetadataTopic
 from tests.unit.engine.remote.tiers import RecordingSink
 
 PLUGIN = """
-from backend.engine.remote.rlmm_memory import InMemoryRemoteLogMetadataManager
+from backend.engine.remote.metadata.in_memory_metadata_manager import InMemoryRemoteLogMetadataManager
 
 class TapeStorage:
     def with_plugin_metrics(self, metrics):

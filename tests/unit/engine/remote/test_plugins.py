@@ -13,8 +13,8 @@ from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import system_ports, tasks
 from backend.engine.remote.assembly import open_remote_log_manager
-from backend.engine.remote.checked_storage import CheckedStorage
 from backend.engine.remote.conformance.samples import data, segment
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
 from backend.engine.remote.plugins import (
     IN_MEMORY,
     LOCAL_TIERED_STORAGE,
@@ -23,15 +23,15 @@ from backend.engine.remote.plugins import (
     STORAGE_GROUP,
     open_remote_storage,
 )
-from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rsm import IndexType, RemoteResourceNotFound, RemoteStorageError
-from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.checked_storage import CheckedStorage
+from backend.engine.remote.storage.object_store_manager import ObjectStoreRemoteStorageManager
+from backend.engine.remote.storage.remote_storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tests.conformance.memory_topic import MemoryMetadataTopic
 from tests.unit.engine.remote.tiers import RecordingSink
 
 PLUGIN = """
-from backend.engine.remote.rlmm_memory import InMemoryRemoteLogMetadataManager
-from backend.engine.remote.rsm_object_store import open_storage
+from backend.engine.remote.metadata.in_memory_metadata_manager import InMemoryRemoteLogMetadataManager
+from backend.engine.remote.storage.object_store_manager import open_storage
 
 opened = []
 

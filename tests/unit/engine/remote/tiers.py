@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from backend.engine.config import BrokerConfig
-from backend.engine.log.config import LogConfig
+from backend.engine.log.log_config import LogConfig
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.object_store import ObjectStore
-from backend.engine.remote.index_cache import RemoteIndexCache
-from backend.engine.remote.meters import RemoteMeters
-from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
-from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, open_storage
-from backend.engine.remote.tier import Tier
+from backend.engine.remote.indexes.remote_index_cache import RemoteIndexCache
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
+from backend.engine.remote.manager.tier import Tier
+from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.remote_meters import RemoteMeters
+from backend.engine.remote.storage.object_store_manager import EventType, ObjectStoreRemoteStorageManager, open_storage
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog

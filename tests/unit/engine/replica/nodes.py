@@ -26,12 +26,12 @@ from backend.engine.controller.commands.command import ControllerResult
 from backend.engine.controller.commands.partition.isr_change import alter_partition
 from backend.engine.controller.commands.partition.partition_reassignment import alter_partition_reassignments
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from backend.engine.log.config import LogManagerConfig
-from backend.engine.log.log_manager import LogManager
+from backend.engine.log.log_config import LogManagerConfig
+from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports
 from backend.engine.remote.assembly import open_remote_log_manager
-from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
 from backend.engine.replica.applied_metadata import AppliedMetadata
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager

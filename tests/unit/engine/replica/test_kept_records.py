@@ -14,7 +14,7 @@ from backend.engine.controller.image.replay import merge_partition, new_partitio
 from backend.engine.replica.fetchers.fetch_state import must_keep
 from backend.protocol import codec
 from backend.protocol import messages as m
-from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
+from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from tests.unit.engine.replica.nodes import Nodes, play
 
 FIVE = [(number, b"v%d" % number) for number in range(5)]

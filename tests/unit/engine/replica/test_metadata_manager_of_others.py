@@ -14,7 +14,7 @@ from tests.unit.engine.replica.test_bootstrap_trouble import NEW, TOPIC, joins, 
 
 # Their own facts are as good as the topic's; of broker 3 the way to them can be broken.
 PLUGIN = """
-from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
 
 broken = set()
 

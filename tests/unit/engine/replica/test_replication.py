@@ -18,7 +18,7 @@ from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 from tests.effort import effort
 from tests.unit.engine.replica.nodes import Nodes, play
 

@@ -13,7 +13,7 @@ import pytest
 from backend.engine.controller.commands.command import ControllerResult, checked_result
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.image.snapshot_images import image_of_snapshot, snapshot_batches
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.raft.snapshot_files import SnapshotId, parse_file_name
 from backend.protocol import messages as m

@@ -32,7 +32,7 @@ from backend.engine.replica.fetchers.fetch_state import (
     with_isr,
 )
 from backend.protocol.errors import ErrorCode
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.follower_phase import FollowerPhase
 
 
 def fetching(offset: int = 10, *, leader_epoch: int = 3) -> FetchState:

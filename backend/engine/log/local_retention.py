@@ -1,0 +1,116 @@
+"""Which local segments may go, as a decision over values (`UnifiedLog.deleteOldSegments` of Kafka, KIP-405, KIP-950).
+
+A segment goes when it is below the high watermark, a rule says so, and, where the topic is tiered and copying is on, it
+is in the remote tier already. Decisions are made from the oldest segment on and stop at the first that stays: a log has
+no holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.engine.log.log_config import INT64_MAX, LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """What retention needs of a segment; `end_offset` is excluded: the next segment's base, or the log end."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionState:
+    """The offsets that bound retention."""
+
+    log_start_offset: int
+    local_log_start_offset: int
+    high_watermark: int
+    highest_remote_offset: int
+    remote_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionDecision:
+    """How many of the oldest segments to delete, and whether to roll the last one because a rule wants it gone."""
+
+    delete_count: int
+    roll: bool
+
+
+def decide(
+    segments: Sequence[SegmentView], state: RetentionState, config: LogConfig, *, now_ms: int
+) -> RetentionDecision:
+    """Rules in Kafka's order: log start, size, time; the later ones look at what the earlier left."""
+    copying = state.remote_enabled and not config.remote_log_copy_disable
+    start = state.local_log_start_offset if state.remote_enabled else state.log_start_offset
+    count, roll = 0, False
+
+    def eligible(segment: SegmentView) -> bool:
+        if state.high_watermark < segment.end_offset or (segment.is_last and segment.size_bytes == 0):
+            return False
+        if not copying:
+            return True
+        below_start = not segment.is_last and state.log_start_offset >= segment.end_offset
+        return segment.end_offset - 1 <= state.highest_remote_offset or below_start
+
+    def wants_roll(segment: SegmentView) -> bool:
+        replicated = state.high_watermark >= segment.end_offset
+        return state.remote_enabled and segment.is_last and segment.size_bytes > 0 and replicated
+
+    while count < len(segments):
+        segment = segments[count]
+        if segment.is_last or segment.end_offset > start or not eligible(segment):
+            break
+        count += 1
+    if not config.deletes and not copying:
+        return RetentionDecision(count, roll)
+
+    limit_bytes, limit_ms = _limits(config, copying=copying)
+    if limit_bytes >= 0:
+        surplus = sum(segment.size_bytes for segment in segments[count:]) - limit_bytes
+        while count < len(segments):
+            segment = segments[count]
+            if surplus < 0 or surplus - segment.size_bytes < 0:
+                break
+            if not eligible(segment):
+                roll = roll or wants_roll(segment)
+                break
+            surplus -= segment.size_bytes
+            count += 1
+    if limit_ms >= 0:
+        while count < len(segments):
+            segment = segments[count]
+            if now_ms - segment.largest_timestamp_ms <= limit_ms:
+                break
+            if not eligible(segment):
+                roll = roll or wants_roll(segment)
+                break
+            count += 1
+    return RetentionDecision(count, roll)
+
+
+def quiet_until_ms(first: SegmentView, state: RetentionState, config: LogConfig, *, now_ms: int) -> int:
+    """How long `decide` finds nothing to do, as it did at `now_ms`, while only the time changes."""
+    copying = state.remote_enabled and not config.remote_log_copy_disable
+    limit_ms = _limits(config, copying=copying)[1]
+    if limit_ms < 0 or not (config.deletes or copying):
+        return INT64_MAX
+    due_ms = first.largest_timestamp_ms + limit_ms
+    # What is due already waits for something else than the time.
+    return due_ms if due_ms >= now_ms else INT64_MAX
+
+
+def _limits(config: LogConfig, *, copying: bool) -> tuple[int, int]:
+    """(bytes, ms) kept local; negative is no limit.
+
+    Without copying to the remote tier the plain limits count (KIP-950).
+    """
+    if copying:
+        return config.effective_local_retention_bytes, config.effective_local_retention_ms
+    return config.retention_bytes, config.retention_ms

@@ -1,0 +1,103 @@
+"""Reading partitions of ``__remote_log_metadata`` from one offset to another, for those who act on deleted partitions.
+
+The metadata manager's own reader (``rlmm_consumer``) follows only the partitions that this broker hosts; a deleted one
+is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Final
+
+from backend.engine.ports import tasks
+from backend.engine.remote.metadata.metadata_topic import (
+    METADATA_TOPIC,
+    FetchedPartition,
+    MetadataRecord,
+    MetadataTopic,
+)
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentSnapshot, decode
+from backend.tiering.ids import OffsetRange, TopicIdPartition
+
+FETCH_WAIT_MS: Final = 500
+# Fetches in a row that bring nothing below the high watermark: half a minute without a leader.
+EMPTY_FETCHES_MAX: Final = 60
+# About 4 us an event: the loop is held for 2 ms at a time.
+EVENTS_PER_TURN: Final = 512
+
+
+class MetadataScan:
+    """One reading at a time; whoever comes meanwhile waits."""
+
+    def __init__(self, topic: MetadataTopic) -> None:
+        self._topic = topic
+        self._turn = tasks.Lock()
+
+    async def held(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
+        """What the partitions hold now; those whose leader does not say are left out."""
+        return await self._topic.offsets(partitions)
+
+    async def told_partitions(self, partition: int, offsets: OffsetRange) -> dict[TopicIdPartition, bool]:
+        """Every user partition that a record of a range names, and whether one of them is about its deletion.
+
+        KafkaError when they cannot all be read.
+        """
+        told: dict[TopicIdPartition, bool] = {}
+        async with self._turn:
+            async for fetched in self._fetched(partition, offsets):
+                if fetched.plan is None:
+                    single: Iterable[MetadataRecord] = fetched.records
+                else:
+                    told.update(
+                        (piece.partition, False) for piece in fetched.plan.pieces if piece.partition not in told
+                    )
+                    single = (
+                        fetched.records[index]
+                        for piece in fetched.plan.pieces
+                        for index in (piece.indices if piece.run is None else ())
+                    )
+                for read, record in enumerate(single, start=1):
+                    _note(record, told)
+                    if read % EVENTS_PER_TURN == 0:
+                        await tasks.sleep_ms(0)
+        return told
+
+    async def records(self, partition: int, offsets: OffsetRange) -> AsyncIterator[Sequence[MetadataRecord]]:
+        """The records of a range that is committed, in pieces that hold up the loop for no long time.
+
+        KafkaError when they cannot be read; what has been given until then is right.
+        """
+        async with self._turn:
+            async for fetched in self._fetched(partition, offsets):
+                wanted = [record for record in fetched.records if record.offset < offsets.end]
+                for start in range(0, len(wanted), EVENTS_PER_TURN):
+                    yield wanted[start : start + EVENTS_PER_TURN]
+                    await tasks.sleep_ms(0)
+
+    async def _fetched(self, partition: int, offsets: OffsetRange) -> AsyncIterator[FetchedPartition]:
+        """What fetches from the start of a committed range on bring, until its end has been reached."""
+        position, empty = offsets.start, 0
+        while position < offsets.end:
+            fetched = await self._topic.fetch({partition: position}, max_wait_ms=FETCH_WAIT_MS)
+            empty += 1
+            for piece in fetched:
+                if piece.error is not ErrorCode.NONE and not piece.error.retriable:
+                    raise KafkaError(piece.error, f"offset {position} of {METADATA_TOPIC}-{partition}")
+                if piece.next_offset > position:
+                    position, empty = piece.next_offset, 0
+                yield piece
+            if empty >= EMPTY_FETCHES_MAX:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"{METADATA_TOPIC}-{partition} cannot be read at offset {position}"
+                )
+
+
+def _note(record: MetadataRecord, told: dict[TopicIdPartition, bool]) -> None:
+    try:
+        event = decode(record.value)
+    except DecodeError:
+        return
+    if not isinstance(event, SegmentSnapshot):
+        partition = event.topic_id_partition
+        told[partition] = told.get(partition, False) or isinstance(event, PartitionDelete)

@@ -1,0 +1,171 @@
+"""Fetched records of ``__remote_log_metadata`` sorted into what can be applied at once and what cannot.
+
+Nearly all of that topic are pairs: the start of a segment's copy and its end, segment after segment of one partition.
+The caches of a broker are apart, so only the order within a partition counts: records are sorted by partition, and a
+run of such pairs becomes packed rows that a cache takes whole. Everything else stays a record.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.engine.remote.metadata.metadata_topic import MetadataRecord
+from backend.engine.remote.metadata.segment_row_layout import TXN_INDEX_EMPTY
+from backend.engine.remote.metadata.segment_table import ROW_DTYPE
+from backend.protocol.numpy_columns import FlagColumn, IntColumn
+from backend.protocol.remote_log.column_batch import ColumnBatch, RecordPositions, columns, framed, partition_codes
+from backend.protocol.remote_log.metadata_serde import partition_of
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
+
+_RECORDS_PER_PAIR: Final = 2
+
+
+class FramedRecords(Sequence[MetadataRecord]):
+    """Records of a fetch; each is made when it is looked at."""
+
+    def __init__(self, found: RecordPositions) -> None:
+        self._found = found
+
+    def __len__(self) -> int:
+        return len(self._found.offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> MetadataRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MetadataRecord]: ...
+    def __getitem__(self, index: int | slice) -> MetadataRecord | list[MetadataRecord]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        found = self._found
+        at, size = int(found.values_at[index]), int(found.sizes[index])
+        return MetadataRecord(int(found.offsets[index]), int(found.timestamps_ms[index]), found.data[at : at + size])
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Segments of one partition that were copied one after the other: each a start and an end, of one leader epoch,
+    by ascending first and last offsets. `offsets` has the place of both records of each in the metadata topic.
+    """
+
+    epoch: int
+    rows: bytes  # as `segment_rows` packs them, in the state COPY_SEGMENT_FINISHED
+    starts: array[int]
+    highest: int  # last offset of the last segment
+    lowest_end: int  # last offset of the first segment
+    offsets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive records of one partition; `run` is what they are as a whole, where they are that."""
+
+    partition: TopicIdPartition
+    indices: Sequence[int]
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Records of a fetch in an order that leaves every cache as their own order would."""
+
+    pieces: tuple[Piece, ...]
+
+
+def read_usual(data: bytes, position: int) -> tuple[int, FramedRecords, Plan | None] | None:
+    """Next offset, records and the plan of what a fetch at `position` brought; None when it is not of the usual shape,
+    no plan when only its values are not.
+    """
+    found = framed(data, position)
+    if found is None:
+        return None
+    told = columns(found) if len(found.offsets) else None
+    return found.next_offset, FramedRecords(found), None if told is None else _plan(found, told)
+
+
+def _plan(found: RecordPositions, told: ColumnBatch) -> Plan | None:
+    keys, codes = partition_codes(told.keys)
+    try:
+        partitions = [partition for key in keys if (partition := partition_of(key)) is not None]
+    except UnicodeDecodeError:
+        return None
+    if len(partitions) < len(keys):
+        return None
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    paired = _pairs(told, order, codes)
+    return Plan(tuple(_pieces(found, told, order, codes, paired, partitions)))
+
+
+def _pairs(told: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
+    """Whether the record at each place begins a pair."""
+    ids = told.ids[order]
+    paired = np.zeros(len(order), dtype=np.bool_)
+    paired[:-1] = told.is_started[order[:-1]] & told.is_finished[order[1:]] & (codes[:-1] == codes[1:])
+    paired[:-1] &= (ids[:-1] == ids[1:]).all(axis=1)
+    return paired
+
+
+def _pieces(
+    found: RecordPositions,
+    told: ColumnBatch,
+    order: IntColumn,
+    codes: IntColumn,
+    paired: FlagColumn,
+    partitions: Sequence[TopicIdPartition],
+) -> Iterator[Piece]:
+    firsts = np.flatnonzero(paired)
+    at_first = order[firsts]
+    rows = _rows(told, at_first, order[firsts + 1])
+    epochs, starts, ends = rows["epoch"], rows["start"], rows["end"]
+    # A run goes on with the next pair if nothing lies between and it continues the same leader epoch.
+    goes_on = np.diff(firsts) == _RECORDS_PER_PAIR
+    goes_on &= (codes[firsts][1:] == codes[firsts][:-1]) & (epochs[1:] == epochs[:-1])
+    goes_on &= (starts[1:] > starts[:-1]) & (ends[1:] >= ends[:-1])
+    bounds = [0, *(np.flatnonzero(~goes_on) + 1).tolist(), len(firsts)] if len(firsts) else [0]
+    at = 0
+    for low, high in pairwise(bounds):
+        begin = int(firsts[low])
+        yield from _single(order, codes, at, begin, partitions)
+        at = begin + (high - low) * _RECORDS_PER_PAIR
+        indices = order[begin:at]
+        run = Run(
+            int(epochs[low]),
+            rows[low:high].tobytes(),
+            array("q", starts[low:high].astype(np.int64).tobytes()),
+            int(ends[high - 1]),
+            int(ends[low]),
+            found.offsets[indices].tolist(),
+        )
+        yield Piece(partitions[int(codes[begin])], indices.tolist(), run)
+    yield from _single(order, codes, at, len(order), partitions)
+
+
+def _single(
+    order: IntColumn, codes: IntColumn, low: int, high: int, partitions: Sequence[TopicIdPartition]
+) -> Iterator[Piece]:
+    """Records between runs, by partition."""
+    if low == high:
+        return
+    bounds = [low, *(np.flatnonzero(np.diff(codes[low:high])) + low + 1).tolist(), high]
+    for begin, end in pairwise(bounds):
+        yield Piece(partitions[int(codes[begin])], order[begin:end].tolist(), None)
+
+
+def _rows(told: ColumnBatch, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
+    """Packed rows of segments from the two records of each."""
+    segments, updates = told.segments[started], told.updates[finished]
+    rows = np.empty(len(started), dtype=ROW_DTYPE)
+    for name in ("id", "start", "end", "max_ms", "size", "epoch"):
+        rows[name] = segments[name]
+    rows["event_ms"], rows["broker"] = updates["event_ms"], updates["broker"]
+    rows["state"] = SegmentState.COPY_SEGMENT_FINISHED
+    rows["flags"] = told.txn_index_empty[started] * TXN_INDEX_EMPTY
+    return rows
