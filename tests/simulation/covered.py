@@ -23,21 +23,21 @@ import backend.engine.replica
 PACKAGES: Final = (backend.engine.log, backend.engine.remote, backend.engine.replica)
 # Modules and functions that no simulated run can reach, and why.
 LEFT_OUT: Final[Mapping[str, str]] = {
-    "remote.checked_storage": "wraps storage plug-ins of others; the built-in storage, which every run uses, is not",
+    "remote.storage.checked_storage": "wraps storage plug-ins of others; the built-in storage, which every run uses, is not",
     "remote.plugin_metrics": "numbers of plug-ins of others; the built-in ones have none of their own",
-    "remote.segment_rows:_set_custom": "custom metadata of storage plug-ins of others; the built-in one has none",
-    "remote.segment_summary:summarize": "for metadata managers of others; the built-in one sums its own rows",
+    "remote.metadata.segment_rows:_set_custom": "custom metadata of storage plug-ins of others; the built-in one has none",
+    "remote.metadata.segment_summary:summarize": "for metadata managers of others; the built-in one sums its own rows",
     "remote.plugins:_opened": "opens plug-ins of installed distributions",
-    "remote.rlmm_memory": "metadata of one process, which the brokers of a cluster cannot share",
-    "remote.rsm_object_store:check_location": "opens a real store of objects, before a broker starts",
-    "remote.rsm_object_store:_unusable": "a real store of objects that cannot be opened",
-    "remote.rsm_object_store:_flag": "settings of a store behind an address",
-    "remote.rsm_object_store:close": "empties the store of somebody who tries things out: a setting for experiments",
-    "remote.rlmm:parse": "settings: what it refuses never starts",
-    "remote.rlmm:_number": "settings: what it refuses never starts",
-    "remote.metadata_topic:parse": "settings: what it refuses never starts",
-    "remote.metadata_topic:_positive": "settings: what it refuses never starts",
-    "log.log_manager:abandon": "ends a broker inside a process that goes on; a simulated crash takes the process along",
+    "remote.metadata.in_memory_metadata_manager": "metadata of one process, which the brokers of a cluster cannot share",
+    "remote.storage.object_store_manager:check_location": "opens a real store of objects, before a broker starts",
+    "remote.storage.object_store_manager:_unusable": "a real store of objects that cannot be opened",
+    "remote.storage.object_store_manager:_flag": "settings of a store behind an address",
+    "remote.storage.object_store_manager:close": "empties the store of somebody who tries things out: a setting for experiments",
+    "remote.metadata.topic_based_metadata_manager:parse": "settings: what it refuses never starts",
+    "remote.metadata.topic_based_metadata_manager:_number": "settings: what it refuses never starts",
+    "remote.metadata.metadata_topic:parse": "settings: what it refuses never starts",
+    "remote.metadata.metadata_topic:_positive": "settings: what it refuses never starts",
+    "log.manager.log_manager:abandon": "ends a broker inside a process that goes on; a simulated crash takes the process along",
 }
 
 Lines = Mapping[str, frozenset[int]]
