@@ -21,23 +21,25 @@ import backend.engine.remote
 import backend.engine.replica
 
 PACKAGES: Final = (backend.engine.log, backend.engine.remote, backend.engine.replica)
+# Suites for plug-ins of others: tests, not product.
+CONFORMANCE: Final = "remote.conformance."
 # Modules and functions that no simulated run can reach, and why.
 LEFT_OUT: Final[Mapping[str, str]] = {
-    "remote.storage.checked_storage": "wraps storage plug-ins of others; the built-in storage, which every run uses, is not",
-    "remote.plugin_metrics": "numbers of plug-ins of others; the built-in ones have none of their own",
-    "remote.metadata.segment_rows:_set_custom": "custom metadata of storage plug-ins of others; the built-in one has none",
+    "remote.storage.checked_storage": "wraps storage plug-ins of others, never the built-in storage",
+    "remote.plugin_metrics": "numbers of plug-ins of others; the built-in ones have none",
+    "remote.metadata.segment_rows:_set_custom": "custom metadata of plug-ins of others; the built-in has none",
     "remote.metadata.segment_summary:summarize": "for metadata managers of others; the built-in one sums its own rows",
     "remote.plugins:_opened": "opens plug-ins of installed distributions",
-    "remote.metadata.in_memory_metadata_manager": "metadata of one process, which the brokers of a cluster cannot share",
+    "remote.metadata.in_memory_metadata_manager": "metadata of one process, which no cluster shares",
     "remote.storage.object_store_manager:check_location": "opens a real store of objects, before a broker starts",
     "remote.storage.object_store_manager:_unusable": "a real store of objects that cannot be opened",
     "remote.storage.object_store_manager:_flag": "settings of a store behind an address",
-    "remote.storage.object_store_manager:close": "empties the store of somebody who tries things out: a setting for experiments",
+    "remote.storage.object_store_manager:close": "empties the store: a setting for experiments",
     "remote.metadata.topic_based_metadata_manager:parse": "settings: what it refuses never starts",
     "remote.metadata.topic_based_metadata_manager:_number": "settings: what it refuses never starts",
     "remote.metadata.metadata_topic:parse": "settings: what it refuses never starts",
     "remote.metadata.metadata_topic:_positive": "settings: what it refuses never starts",
-    "log.manager.log_manager:abandon": "ends a broker inside a process that goes on; a simulated crash takes the process along",
+    "log.manager.log_manager:abandon": "ends a broker inside a living process; a simulated crash ends the process",
 }
 
 Lines = Mapping[str, frozenset[int]]
@@ -105,9 +107,9 @@ def function_lines() -> Lines:
     """Lines of functions of each module."""
     found = {}
     for package in PACKAGES:
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             name = module.name.removeprefix("backend.engine.")
-            if module.ispkg or name in LEFT_OUT:
+            if module.ispkg or name in LEFT_OUT or name.startswith(CONFORMANCE):
                 continue
             path = importlib.import_module(module.name).__file__
             assert path is not None
