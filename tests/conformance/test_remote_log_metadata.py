@@ -6,11 +6,8 @@ from backend.engine.ports import system_ports
 from backend.engine.remote.conformance.metadata import RemoteLogMetadataConformance
 from backend.engine.remote.metadata.in_memory_metadata_manager import InMemoryRemoteLogMetadataManager
 from backend.engine.remote.metadata.metadata_topic import MetadataTopicSettings
-from backend.engine.remote.metadata.topic_based_metadata_manager import (
-    RemoteLogMetadataManager,
-    RlmmSettings,
-    TopicBasedRemoteLogMetadataManager,
-)
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from tests.conformance.memory_topic import MemoryMetadataTopic
 from tests.unit.engine.remote.tiers import RecordingSink
 

@@ -24,11 +24,8 @@ from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.metadata.in_memory_metadata_manager import InMemoryRemoteLogMetadataManager
 from backend.engine.remote.metadata.metadata_topic import MetadataTopic
 from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap
-from backend.engine.remote.metadata.topic_based_metadata_manager import (
-    RemoteLogMetadataManager,
-    RlmmSettings,
-    TopicBasedRemoteLogMetadataManager,
-)
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.storage.checked_storage import CheckedStorage
 from backend.engine.remote.storage.object_store_manager import open_storage
 from backend.engine.remote.storage.remote_storage_manager import RemoteStorageManager

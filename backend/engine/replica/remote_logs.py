@@ -1,4 +1,4 @@
-"""The remote log manager (KIP-405), as the replica layer uses it; `remote/rlm` is one."""
+"""The remote log manager (KIP-405), as the replica layer uses it; `remote/manager/remote_log_manager` is one."""
 
 from __future__ import annotations
 

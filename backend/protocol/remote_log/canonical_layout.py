@@ -3,7 +3,7 @@ metadata, no tags but the one for an empty transaction index.
 
 Such values have every field at a fixed place behind the topic's name, so numpy reads and writes many at once:
 `column_batch` from fetched batches, `backend.tiering.bulk_events` from single values, and the engine's local
-files (`rlmm_file_entries`). Every other form is for `metadata_serde`, which alone decides what is an event.
+files (`metadata_file_entries`). Every other form is for `metadata_serde`, which alone decides what is an event.
 """
 
 from typing import Any, Final

@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.engine.ports import tasks
 from backend.engine.remote.conformance.samples import PARTITION, segment, update
-from backend.engine.remote.metadata.topic_based_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
 from backend.engine.remote.storage.remote_storage_manager import RemoteResourceNotFound, RemoteStorageError
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata
 from backend.tiering.ids import TopicIdPartition

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.metadata.topic_based_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState

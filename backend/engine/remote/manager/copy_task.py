@@ -1,8 +1,8 @@
 """Copying a led partition's sealed segments to the remote tier, oldest first (KIP-405; `RLMCopyTask`).
 
-One :class:`CopyTask` per led partition; ``rlm`` calls :meth:`CopyTask.run` over and over. Order within a segment:
-STARTED is on the metadata topic before the first byte goes out, FINISHED only after the last, and only then does the
-highest remote offset rise, which is what lets local retention drop the segment.
+One :class:`CopyTask` per led partition; ``task_loop`` calls :meth:`CopyTask.run` over and over. Order within a
+segment: STARTED is on the metadata topic before the first byte goes out, FINISHED only after the last, and only then
+does the highest remote offset rise, which is what lets local retention drop the segment.
 """
 
 from __future__ import annotations

@@ -303,9 +303,8 @@ class RemoteLogManager:
         read_committed: bool,
         begun: Callable[[], object] = _nobody_asks,
     ) -> RemoteRead:
-        """Records from the remote tier for a consumer; see :func:`remote_read.read`.
-
-        `begun` is called when a reader is free for it; until then it can be taken back by cancelling it.
+        """Records from the remote tier for a consumer; see :func:`remote_read.read`. `begun` is called when a reader is
+        free for it; until then it can be taken back by cancelling it.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE, REPLICA_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR for a failure of the
         storage and when too many reads wait already.

@@ -13,7 +13,7 @@ from backend.engine.log.segments.timestamp_search import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.manager.segment_scan import CorruptSegment, SegmentScan
 from backend.engine.remote.manager.tier import Tier
-from backend.engine.remote.metadata.topic_based_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
 from backend.protocol.errors import DecodeError
 from backend.protocol.record_batches.record_batch import BatchHeader, iter_records
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata

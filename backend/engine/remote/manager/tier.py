@@ -14,7 +14,7 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, Workers
 from backend.engine.remote.indexes.remote_index_cache import RemoteIndexCache
 from backend.engine.remote.manager.rlm_quota_manager import RlmQuota
-from backend.engine.remote.metadata.topic_based_metadata_manager import RemoteLogMetadataManager
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
 from backend.engine.remote.remote_meters import RemoteMeters
 from backend.engine.remote.storage.remote_storage_manager import RemoteStorageManager
 from backend.tiering.ids import TopicIdPartition

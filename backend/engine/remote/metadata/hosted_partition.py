@@ -1,4 +1,4 @@
-"""What the reading half of the metadata manager (``rlmm_consumer``) keeps of one user partition."""
+"""What the reading half of the metadata manager (``metadata_consumer``) keeps of one user partition."""
 
 from __future__ import annotations
 

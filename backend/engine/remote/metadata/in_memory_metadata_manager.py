@@ -1,7 +1,7 @@
 """A remote log metadata manager that keeps everything in memory: for tests and one broker that may forget.
 
-The other implementation of ``RemoteLogMetadataManager`` is `topic_based_metadata_manager`; both pass one suite. Its
-content ends with the process, and no other broker sees it.
+Its contract is ``remote_log_metadata_manager``, as that of ``topic_based_metadata_manager``; both pass one suite. Its
+contents end with the process, and no other broker sees them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from backend.engine.remote.metadata.cached_lookups import CachedLookups
 from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
-from backend.engine.remote.metadata.topic_based_metadata_manager import check_new, check_update
+from backend.engine.remote.metadata.remote_log_metadata_manager import check_new, check_update
 from backend.engine.remote.storage.remote_storage_manager import RemoteResourceNotFound, RemoteStorageError
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition, uuid_text

@@ -5,8 +5,8 @@ partition be read from the start again; an offset kept for every user partition 
 ready once everything has been read that was there when it was assigned. Nothing a record contains stops the task:
 what cannot be read is logged, counted and skipped; a metadata partition that cannot be read rests alone.
 
-With files (``rlmm_files``) a partition begins where an earlier run of this broker stopped, once the last record of that
-run was seen to be in the topic still; otherwise it is read from the start like any other.
+With files (``metadata_files``) a partition begins where an earlier run of this broker stopped, once the last record of
+that run was seen to be in the topic still; otherwise it is read from the start like any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entries of a user partition's local file (``rlmm_files``) from and to packed rows, many at once.
+"""Entries of a user partition's local file (``metadata_files``) from and to packed rows, many at once.
 
 A segment of one leader epoch without custom metadata has an entry of one of two lengths, so a run of them is a table of
 bytes: a restart then takes about a microsecond a segment. Any other entry is left to the codec, one by one.

@@ -1,7 +1,7 @@
 """Reading partitions of ``__remote_log_metadata`` from one offset to another, for those who act on deleted partitions.
 
-The metadata manager's own reader (``rlmm_consumer``) follows only the partitions that this broker hosts; a deleted one
-is nobody's.
+The metadata manager's own reader (``metadata_consumer``) follows only the partitions that this broker hosts; a deleted
+one is hosted by no broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the topic-based remote log metadata manager needs of the topic ``__remote_log_metadata``.
 
-``rlmm`` says what it needs; ``net`` implements it with the Kafka protocol over loopback, tests with a list in memory.
+``net`` implements it with the Kafka protocol over loopback, tests with a list in memory.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, cast, runtime_checkable
 
+from backend.engine.remote.metadata.remote_log_metadata_manager import RemoteLogMetadataManager
 from backend.engine.remote.metadata.segment_summary import SegmentSummary, summarize
-from backend.engine.remote.metadata.topic_based_metadata_manager import RemoteLogMetadataManager
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 

@@ -1,4 +1,4 @@
-"""The packed row of a remote segment: what ``segment_rows`` keeps of each and ``metadata_runs`` makes by thousands."""
+"""The packed row of a remote segment: what ``segment_rows`` keeps of each and ``record_runs`` makes by thousands."""
 
 from __future__ import annotations
 

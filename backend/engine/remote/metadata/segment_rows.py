@@ -1,8 +1,8 @@
-"""Remote segments of one partition as packed rows: what ``rlmm_cache`` keeps of each.
+"""Remote segments of one partition as packed rows: what ``remote_log_metadata_cache`` keeps of each.
 
 A broker knows millions of segments and looks at few of them. One row is 62 bytes in a shared buffer; with 12 bytes in
-the epoch maps of ``rlmm_cache``, 6 to 12 in the id table below and the buffers' growth margin a segment stays below
-100 bytes (objects would take 700).
+the epoch maps of ``remote_log_metadata_cache``, 6 to 12 in the id table below and the buffers' growth margin a segment
+stays below 100 bytes (objects would take 700).
 """
 
 from __future__ import annotations

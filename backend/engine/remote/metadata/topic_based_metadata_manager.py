@@ -1,17 +1,17 @@
-"""Which remote segments exist: the contract, and its implementation on ``__remote_log_metadata`` (KIP-405).
+"""The built-in metadata manager: which remote segments exist, as ``__remote_log_metadata`` says (KIP-405).
 
 Every change of a segment is a record on that topic. A publisher's call returns only after all in-sync replicas have
-the record and this broker's own reading half (``rlmm_consumer``) has applied it, so whoever publishes sees its own
-writes. Source: `RemoteLogMetadataManager`, `TopicBasedRemoteLogMetadataManager`.
+the record and this broker's own reading half (``metadata_consumer``) has applied it, so whoever publishes sees its own
+writes. Kafka: `TopicBasedRemoteLogMetadataManager`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.common.unreadable_records import UnreadableRecords
@@ -22,6 +22,7 @@ from backend.engine.remote.metadata.metadata_consumer import MetadataConsumer
 from backend.engine.remote.metadata.metadata_files import MetadataFiles
 from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
 from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_manager import check_new, check_update
 from backend.engine.remote.storage.remote_storage_manager import (
     RemoteResourceNotFound,
     RemoteStorageError,
@@ -36,7 +37,6 @@ from backend.protocol.remote_log.metadata_serde import (
     metadata_partition,
 )
 from backend.tiering.ids import TopicIdPartition, uuid_text
-from backend.tiering.segment_state import SegmentState
 
 PUBLISH_RETRY_MS: Final = 100
 # While fewer brokers are registered than the topic asks for; the next one may come at any time.
@@ -45,88 +45,6 @@ CREATION_DELAY: Final = "ebbline.remote.log.metadata.topic.creation.delay.ms"
 PUBLISH_RETRY_MAX_MS: Final = 2000
 
 _log = logging.getLogger(__name__)
-
-
-class RemoteLogMetadataManager(Protocol):
-    """What the engine needs to know and to record about remote segments.
-
-    Queries answer from this broker's own cache: RemoteResourceNotFound for a partition that is not hosted,
-    KafkaError(REPLICA_NOT_AVAILABLE) while its cache is still catching up.
-    """
-
-    def start(self) -> None:
-        """Begins to work; the broker serves requests from now on."""
-        ...
-
-    async def add_segment(self, metadata: SegmentMetadata) -> None:
-        """Records that a copy starts (COPY_SEGMENT_STARTED, else ValueError). RemoteStorageError when it fails."""
-        ...
-
-    async def update_segment(self, update: SegmentUpdate) -> None:
-        """Records any later state. RemoteStorageError when it fails."""
-        ...
-
-    async def put_partition_delete(self, event: PartitionDelete) -> None:
-        """Records how far the removal of a deleted partition's remote data is; the partition need not be hosted.
-        With DELETE_PARTITION_FINISHED everything known of it is forgotten. RemoteStorageError when it fails.
-        """
-        ...
-
-    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        """The finished segment that holds `offset` as a record of leader epoch `epoch`."""
-        ...
-
-    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """Highest offset ever finished for a leader epoch."""
-        ...
-
-    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
-        """Every segment that is not deleted, in no order."""
-        ...
-
-    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
-        """Segments of a leader epoch by ascending start offset, those in copy or deletion included."""
-        ...
-
-    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
-        """Sum over `segments_of` (`remoteLogSize`)."""
-        ...
-
-    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        """From (epoch, offset) on, the first segment of the epoch that has a transaction index."""
-        ...
-
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether the partition's cache has caught up once."""
-        ...
-
-    async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
-        """`is_ready` after waiting for it."""
-        ...
-
-    def on_partition_leadership_changes(
-        self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
-    ) -> None:
-        """This broker hosts these partitions now; both roles are treated the same."""
-        ...
-
-    def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """This broker does not host these partitions any more."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-def check_new(metadata: SegmentMetadata) -> None:
-    """ValueError unless the segment may be added."""
-    if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
-        raise ValueError(f"a new segment starts as COPY_SEGMENT_STARTED, not {metadata.state.name}")
-
-
-def check_update(update: SegmentUpdate) -> None:
-    """ValueError unless the state is one that an update may bring."""
-    if update.state is SegmentState.COPY_SEGMENT_STARTED:
-        raise ValueError("an update cannot go back to COPY_SEGMENT_STARTED")
 
 
 @dataclass(frozen=True, slots=True)
