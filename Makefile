@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 ARGS ?=
+# uv brings its own list of certificate authorities; a company's own stands in the system's, which pip uses already.
+export UV_SYSTEM_CERTS ?= true
 # The tests start some hundred processes: each would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Three at a time, file by file: most tests wait for something, and a file's tests share what they start.
