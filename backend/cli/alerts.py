@@ -5,16 +5,7 @@ from __future__ import annotations
 import sys
 
 from backend.cli import tables, words
-from backend.cli.options import (
-    DATA_DEFAULT,
-    ApiOption,
-    DataOption,
-    JsonOption,
-    TokenOption,
-    calls,
-    console,
-    show_json,
-)
+from backend.cli.options import ApiOptions, console, show_json, with_options
 
 
 def rules() -> None:
@@ -25,13 +16,12 @@ def rules() -> None:
     sys.stdout.write(rules_file())
 
 
-def readers(
-    api: ApiOption = None, token_file: TokenOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
-) -> None:
+@with_options
+def readers(options: ApiOptions) -> None:
     """Which groups read from the remote tier next, and how much is left for them there."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         answer = opened.get("/v1/remote-readers")
-    if json_:
+    if options.json_:
         show_json(answer)
         return
     if answer["items"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,156 +13,106 @@ from rich.table import Table
 
 from backend.cli.api import Api, Exit, Json
 from backend.cli.confirm import UNFINISHED, check_way, confirmed_execution, ending, show_end
-from backend.cli.options import (
-    DATA_DEFAULT,
-    ApiOption,
-    DataOption,
-    JsonOption,
-    TokenOption,
-    calls,
-    console,
-    fail,
-    show_json,
-)
+from backend.cli.options import ApiOptions, ConnectionOptions, console, fail, show_json, with_options
 from backend.cli.plan import size
 from backend.cli.words import moment, plain
 from backend.control.formatting import in_bytes
 
 LOOK_INTERVAL_S: Final = 1.0
 Plan = Annotated[int, typer.Argument(help="Number of the plan.", min=1)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for the cluster's name; needs --reason.")]
-Reason = Annotated[str | None, typer.Option(help="Stands in the audit.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Do not wait for the end: `ebbline watch` shows it.")]
 
 
-def apply(
-    plan: Plan,
-    reason: Reason = None,
-    yes: Yes = False,
-    detach: Detach = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ConfirmOptions(ApiOptions):
+    """The options of a command that carries out a plan."""
+
+    reason: Annotated[str | None, typer.Option(help="Stands in the audit.")] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the cluster's name; needs --reason.")] = False
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end: `ebbline watch` shows it.")] = False
+
+
+@with_options
+def apply(options: ConfirmOptions, plan: Plan) -> None:
     """Carry out a stored plan, and show how far it is until its end."""
-    check_way(yes=yes, reason=reason, json_=json_)
-    with calls(api, token_file, data) as opened:
+    check_way(yes=options.yes, reason=options.reason, json_=options.json_)
+    with options.connected() as opened:
         found = opened.get(f"/v1/plans/{plan}")["plan"]
-        found = confirmed_execution(opened, found, yes=yes, reason=reason, wait=not detach, json_=json_)
-        if not detach:
-            found = _until_ended(opened, found, json_=json_)
-    show_end(found, json_=json_)
+        found = _executed(options, opened, found)
+    show_end(found, json_=options.json_)
 
 
-def watch(
-    plan: Plan,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def watch(options: ApiOptions, plan: Plan) -> None:
     """Show how far a plan is until it has ended."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         found = opened.get(f"/v1/plans/{plan}")["plan"]
         if found["state"] == "checked":
             fail(f"Plan {plan} is not carried out yet: ebbline apply {plan}.", Exit.REFUSED)
-        found = _until_ended(opened, found, json_=json_)
-    show_end(found, json_=json_)
+        found = _until_ended(opened, found, json_=options.json_)
+    show_end(found, json_=options.json_)
 
 
-def revert(
-    plan: Plan,
-    reason: Reason = None,
-    yes: Yes = False,
-    detach: Detach = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def revert(options: ConfirmOptions, plan: Plan) -> None:
     """Put back what a plan has changed: a new plan that is confirmed and carried out like any other."""
-    check_way(yes=yes, reason=reason, json_=json_)
-    with calls(api, token_file, data) as opened:
-        back = opened.post(f"/v1/plans/{plan}/revert", {"reason": reason})["plan"]
+    check_way(yes=options.yes, reason=options.reason, json_=options.json_)
+    with options.connected() as opened:
+        back = opened.post(f"/v1/plans/{plan}/revert", {"reason": options.reason})["plan"]
         if back["state"] == "refused":
             sentence = next((c["sentence"] for c in back["checks"] if c["outcome"] == "refused"), "")
             fail(f"The way back of plan {plan} is refused: {plain(sentence)} Nothing was changed.", Exit.REFUSED)
-        found = confirmed_execution(opened, back, yes=yes, reason=reason, wait=not detach, json_=json_)
-        if not detach:
-            found = _until_ended(opened, found, json_=json_)
-    show_end(found, json_=json_)
+        found = _executed(options, opened, back)
+    show_end(found, json_=options.json_)
 
 
-def pause(
-    plan: Plan,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def pause(options: ApiOptions, plan: Plan) -> None:
     """Begin no further partition of a running plan."""
-    _steer(plan, "pause", {}, api, token_file, data, json_=json_)
+    _steer(options, plan, "pause", {})
 
 
-def resume(
-    plan: Plan,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def resume(options: ApiOptions, plan: Plan) -> None:
     """Go on with a paused plan."""
-    _steer(plan, "resume", {}, api, token_file, data, json_=json_)
+    _steer(options, plan, "resume", {})
 
 
-def stop(
-    plan: Plan,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def stop(options: ApiOptions, plan: Plan) -> None:
     """Stop a running plan: finished partitions stay, those that move go back."""
-    _steer(plan, "stop", {}, api, token_file, data, json_=json_)
+    _steer(options, plan, "stop", {})
 
 
+@with_options
 def limit(
+    options: ApiOptions,
     plan: Plan,
     throttle: Annotated[str, typer.Argument(help="Bytes a second on each broker, e.g. 50MB.")],
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Give a running plan another limit."""
-    _steer(plan, "limit", {"throttle_bytes_per_s": size(throttle)}, api, token_file, data, json_=json_)
+    _steer(options, plan, "limit", {"throttle_bytes_per_s": size(throttle)})
 
 
-def _steer(
-    plan: int, verb: str, body: Json, api: str | None, token_file: Path | None, data: Path, *, json_: bool
-) -> None:
-    with calls(api, token_file, data) as opened:
+def _steer(options: ApiOptions, plan: int, verb: str, body: Json) -> None:
+    with options.connected() as opened:
         found = opened.post(f"/v1/plans/{plan}/{verb}", body)["plan"]
-    if json_:
+    if options.json_:
         show_json(found)
     else:
         print({"stop": f"Plan {plan} is being stopped: ebbline watch {plan} shows how."}.get(verb, ending(found)))
 
 
+@with_options
 def plans(
+    options: ApiOptions,
     state: Annotated[str | None, typer.Option(help="Only plans in this state.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only plans of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, newest first.")] = 20,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """The stored plans, newest first."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         answer = opened.get("/v1/plans", state=state, kind=kind, limit=limit)
-    if json_:
+    if options.json_:
         show_json(answer)
         return
     if not answer["items"]:
@@ -178,15 +128,14 @@ def plans(
     console().print(table)
 
 
+@with_options
 def export(
+    options: ConnectionOptions,
     plan: Plan,
     before: Annotated[bool, typer.Option("--before", help="The replica lists as they were before the plan.")] = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
 ) -> None:
     """A plan as JSON; a reassignment as the file that kafka-reassign-partitions.sh and `plan assign` read."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         found = opened.get(f"/v1/plans/{plan}")["plan"]
     print(json.dumps(reassignment_file(found, before=before) or found, indent=2, ensure_ascii=False))
 
@@ -200,6 +149,13 @@ def reassignment_file(plan: Json, *, before: bool) -> Json | None:
         parts = list(plan["snapshot"]["partitions"].values())
     names = ("topic", "partition", "replicas")
     return {"version": 1, "partitions": [{name: part[name] for name in names} for part in parts]}
+
+
+def _executed(options: ConfirmOptions, opened: Api, plan: Json) -> Json:
+    """The plan once it is confirmed and begun, and has ended unless the command does not wait."""
+    wait = not options.detach
+    begun = confirmed_execution(opened, plan, yes=options.yes, reason=options.reason, wait=wait, json_=options.json_)
+    return _until_ended(opened, begun, json_=options.json_) if wait else begun
 
 
 def _until_ended(opened: Api, plan: Json, *, json_: bool) -> Json:

@@ -12,17 +12,7 @@ import typer
 
 from backend.cli import tables
 from backend.cli.api import Api, Exit, Json
-from backend.cli.options import (
-    DATA_DEFAULT,
-    ApiOption,
-    DataOption,
-    JsonOption,
-    TokenOption,
-    calls,
-    console,
-    fail,
-    show_json,
-)
+from backend.cli.options import ApiOptions, console, fail, show_json, with_options
 from backend.cli.words import plain
 from backend.control.formatting import in_bytes
 
@@ -41,27 +31,25 @@ def lab() -> None:
 
 
 @lab_app.command()
+@with_options
 def bootstrap(
+    options: ApiOptions,
     size: Annotated[str, typer.Option(help="The leader's local log, like 2GB, 500MB or 64MiB.")] = "2GB",
     tiered: Annotated[str, typer.Option(help="How much of it is in the remote tier too, like 85%.")] = "85%",
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Race an empty replica with KIP-1023's flag off against one with it on: bytes, seconds, phases.
 
     Makes a topic, deletes it again, and puts the flag back. Ctrl-C ends the race; it cleans up after itself.
     """
     body = {"size_bytes": size_bytes(size), "tiered_percent": percent(tiered)}
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         run = opened.post(PATH, body)["run"]
         try:
             run = _follow(opened, run)
         except KeyboardInterrupt:
             opened.post(f"{PATH}/cancel", {})
             run = _follow(opened, run)
-    if json_:
+    if options.json_:
         show_json(run)
     else:
         for line in result_lines(run):

@@ -12,18 +12,7 @@ from rich.text import Text
 
 from backend.cli import tables, words
 from backend.cli.api import Api, Exit, Json
-from backend.cli.options import (
-    DATA_DEFAULT,
-    ApiOption,
-    DataOption,
-    JsonOption,
-    TokenOption,
-    calls,
-    console,
-    end,
-    fail,
-    show_json,
-)
+from backend.cli.options import ApiOptions, console, end, fail, show_json, with_options
 
 PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
 PAGE = 1_000  # of the API's lists
@@ -54,15 +43,14 @@ class ResourceType(StrEnum):
     topic = "topic"
 
 
-def status(
-    api: ApiOption = None, token_file: TokenOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
-) -> None:
+@with_options
+def status(options: ApiOptions) -> None:
     """Is anything wrong? The cluster, its brokers, what needs attention. Ends with 1 when something critical does."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         cluster, brokers = opened.get("/v1/cluster"), opened.get("/v1/brokers")["items"]
         found = _open_findings(opened, None)
     critical = [f for f in found if f["severity"] == "critical"]
-    if json_:
+    if options.json_:
         show_json({"cluster": cluster, "brokers": brokers, "findings": found})
     else:
         _print_status(cluster, brokers, found)
@@ -93,18 +81,16 @@ def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None
         out.print("Nothing needs attention.")
 
 
+@with_options
 def partitions(
+    options: ApiOptions,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also partitions of topics that are not tiered.")] = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Where each partition's data lives: offsets of its leader, local and remote bytes."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         answer = opened.get("/v1/partitions", tiered=not everything, topic=topic, limit=20_000)
-    if json_:
+    if options.json_:
         show_json(answer)
     elif answer["items"]:
         console().print(tables.partitions(answer["items"]))
@@ -112,16 +98,11 @@ def partitions(
         print("No such partition." + ("" if everything else " --all shows those that are not tiered, too."))
 
 
-def describe(
-    topic_partition: PartitionArgument,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def describe(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     """One partition with its replicas: which offsets are where, who is in sync, which lost disks it survives."""
-    answer = _partition(topic_partition, api, token_file, data)
-    if json_:
+    answer = _partition(options, topic_partition)
+    if options.json_:
         show_json(answer)
         return
     out, row = console(), answer["partition"]
@@ -141,16 +122,11 @@ def describe(
     out.print(f"{words.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}.")
 
 
-def segments(
-    topic_partition: PartitionArgument,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def segments(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     """The remote segments of a partition, as the ledger has them."""
-    answer = _partition(topic_partition, api, token_file, data)
-    if json_:
+    answer = _partition(options, topic_partition)
+    if options.json_:
         show_json({"items": answer["segments"]})
     elif answer["segments"]:
         console().print(tables.segments(answer["segments"], _now_ms()))
@@ -158,22 +134,20 @@ def segments(
         print(f"The ledger has no segment of {words.plain(topic_partition)}.")
 
 
+@with_options
 def findings(
+    options: ApiOptions,
     state: Annotated[FindingState, typer.Option(help="Which ones.")] = FindingState.open,
     severity: Annotated[Severity | None, typer.Option(help="Only this severity.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 100,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """What needs attention, why, and what to do. Ends with 1 when something open is critical."""
     given = None if severity is None else severity.value
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         answer = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
     items = answer["items"]
-    if json_:
+    if options.json_:
         show_json(answer)
     elif items:
         console().print(tables.findings(items, _now_ms()))
@@ -184,18 +158,16 @@ def findings(
     end(attention=any(f["severity"] == "critical" and f["closed_ms"] is None for f in items))
 
 
+@with_options
 def audit(
+    options: ApiOptions,
     action: Annotated[str | None, typer.Option(help="Only this action, e.g. 'execute toggle_bootstrap'.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 30,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Who did what, and what was refused; the newest first."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         answer = opened.get("/v1/audit", action=action, limit=limit)
-    if json_:
+    if options.json_:
         show_json(answer)
     elif answer["items"]:
         console().print(tables.audit(answer["items"]))
@@ -203,21 +175,19 @@ def audit(
         print("Nobody has done anything yet.")
 
 
+@with_options
 def config(
+    options: ApiOptions,
     name: Annotated[str | None, typer.Argument(help="Only this setting.")] = None,
     resource_type: Annotated[ResourceType, typer.Option("--type", help="Whose settings.")] = ResourceType.broker,
     resource: Annotated[str | None, typer.Option(help="Only of this broker id or topic.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what stands at Kafka's default.")] = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Settings in effect, and where each is set."""
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         found = _settings(opened, resource_type=resource_type.value, resource=resource, name=name)
     shown = [r for r in found if everything or name or r["source"] != "DEFAULT_CONFIG"]
-    if json_:
+    if options.json_:
         show_json({"items": shown})
     elif shown:
         console().print(tables.config(shown))
@@ -233,11 +203,11 @@ def parse_partition(text: str) -> tuple[str, int] | None:
     return topic, int(number)
 
 
-def _partition(text: str, api: ApiOption, token_file: TokenOption, data: DataOption) -> Json:
+def _partition(options: ApiOptions, text: str) -> Json:
     parsed = parse_partition(text)
     if parsed is None:
         fail(f"{text!r} is no TOPIC-PARTITION: give the topic, a dash and the number, like orders-3.", Exit.USAGE)
-    with calls(api, token_file, data) as opened:
+    with options.connected() as opened:
         return opened.get(f"/v1/partitions/{quote(parsed[0], safe='')}/{parsed[1]}")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from rich.console import Console
@@ -31,14 +34,62 @@ DATA_DEFAULT = Path(".ebbline")
 PIPE_COLUMNS = 250
 
 
-@contextmanager
-def calls(api: str | None, token_file: Path | None, data: Path) -> Iterator[Api]:
-    """The API; a failure is one line on stderr and the command's exit code."""
-    try:
-        with Api(find_place(api, token_file, data)) as opened:
-            yield opened
-    except ApiError as error:
-        fail(str(error), error.code)
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """How a command reaches the API. `with_options` makes an option of the command of every field."""
+
+    api: ApiOption = None
+    token_file: TokenOption = None
+    data: DataOption = DATA_DEFAULT
+
+    @contextmanager
+    def connected(self) -> Iterator[Api]:
+        """The API; a failure is one line on stderr and the command's exit code."""
+        try:
+            with Api(find_place(self.api, self.token_file, self.data)) as opened:
+                yield opened
+        except ApiError as error:
+            fail(str(error), error.code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """In which form a command answers."""
+
+    json_: JsonOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions(ConnectionOptions, OutputOptions):
+    """The options of a command that asks the API and shows its answer."""
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer reads it: its first parameter, a dataclass of options, becomes one option for each field.
+
+    They stand after the command's own parameters: those of the dataclass itself, then those of its bases.
+    """
+    given, *own = inspect.signature(command, eval_str=True).parameters.values()
+    kind = given.annotation
+    defaults = {field.name: field.default for field in fields(kind)}
+    shared = []
+    for owner in kind.__mro__:
+        hints = get_type_hints(owner, include_extras=True)
+        for name in vars(owner).get("__annotations__", {}):
+            kw_only = inspect.Parameter.KEYWORD_ONLY
+            shared.append(inspect.Parameter(name, kw_only, default=defaults[name], annotation=hints[name]))
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        options = kind(**{name: arguments.pop(name) for name in defaults})
+        command(options, **arguments)
+
+    parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]
+    shown: Any = run
+    shown.__signature__ = inspect.Signature(parameters, return_annotation=None)
+    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del shown.__wrapped__
+    return run
 
 
 def fail(sentence: str, code: Exit) -> NoReturn:

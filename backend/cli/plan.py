@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from backend.cli.api import Exit, Json
 from backend.cli.confirm import make_plan, plan_lines, show_draft
-from backend.cli.options import (
-    DATA_DEFAULT,
-    ApiOption,
-    DataOption,
-    JsonOption,
-    TokenOption,
-    calls,
-    console,
-    fail,
-    show_json,
-)
+from backend.cli.options import ApiOptions, console, fail, show_json, with_options
 
 app = typer.Typer(help="Make a plan and show it; nothing is changed before `ebbline apply`.", no_args_is_help=True)
 
@@ -33,11 +24,23 @@ Where = Annotated[list[str], typer.Argument(help="Topics, or partitions as TOPIC
 Perhaps = Annotated[list[str] | None, typer.Argument(help="Topics; without any, all that are concerned.")]
 Single = Annotated[bool, typer.Option("--partitions", help="The names are partitions, TOPIC-PARTITION.")]
 Brokers = Annotated[list[int], typer.Option("--broker", help="Broker id; may be given several times.")]
-Throttle = Annotated[str | None, typer.Option(help="Limit of each broker in bytes a second, e.g. 50MB.")]
-Unthrottled = Annotated[bool, typer.Option("--unthrottled", help="No limit.")]
-AtOnce = Annotated[int, typer.Option(help="Partitions that move at the same time.")]
-Reason = Annotated[str | None, typer.Option(help="Stands in the audit.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would do; nothing is stored.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(ApiOptions):
+    """The options of every command that makes a plan."""
+
+    reason: Annotated[str | None, typer.Option(help="Stands in the audit.")] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would do; nothing is stored.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReassignOptions(PlanOptions):
+    """The options of a plan that copies replicas."""
+
+    throttle: Annotated[str | None, typer.Option(help="Limit of each broker in bytes a second, e.g. 50MB.")] = None
+    unthrottled: Annotated[bool, typer.Option("--unthrottled", help="No limit.")] = False
+    at_once: Annotated[int, typer.Option(help="Partitions that move at the same time.")] = 20
 
 
 def size(text: str | None) -> int | None:
@@ -76,172 +79,98 @@ def settings(pairs: list[str], removed: list[str]) -> dict[str, str | None]:
     return found | dict.fromkeys(removed)
 
 
-def _make(context: typer.Context, kind: str, inputs: Json) -> None:
-    given: dict[str, Any] = context.params
-    json_ = given["json_"]
-    with calls(given["api"], given["token_file"], given["data"]) as opened:
-        if given["dry_run"]:
-            show_draft(opened, kind, inputs, json_=json_)
+def _make(options: PlanOptions, kind: str, inputs: Json) -> None:
+    with options.connected() as opened:
+        if options.dry_run:
+            show_draft(opened, kind, inputs, json_=options.json_)
             return
-        plan = make_plan(opened, kind, inputs, reason=given["reason"], json_=json_)
-    if json_:
+        plan = make_plan(opened, kind, inputs, reason=options.reason, json_=options.json_)
+    if options.json_:
         show_json(plan)
     else:
         lines = [f"Plan {plan['id']} is stored. Nothing has been changed.", *plan_lines(plan)]
         console().print("\n".join([*lines, f"Carry it out with: ebbline apply {plan['id']}"]))
 
 
-def _reassign(context: typer.Context, inputs: Json) -> None:
-    given: dict[str, Any] = context.params
-    more: Json = {"throttle_bytes_per_s": size(given["throttle"]), "unthrottled": given["unthrottled"]}
-    _make(context, "reassign", inputs | more | {"at_once": given["at_once"]})
+def _reassign(options: ReassignOptions, inputs: Json) -> None:
+    more: Json = {"throttle_bytes_per_s": size(options.throttle), "unthrottled": options.unthrottled}
+    _make(options, "reassign", inputs | more | {"at_once": options.at_once})
 
 
 @app.command()
-def add(
-    context: typer.Context,
-    where: Where,
-    broker: Brokers,
-    partitions: Single = False,
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def add(options: ReassignOptions, where: Where, broker: Brokers, partitions: Single = False) -> None:
     """Add a replica on each given broker."""
-    _reassign(context, {"action": "add", "brokers": broker, **selection(where, single=partitions)})
+    _reassign(options, {"action": "add", "brokers": broker, **selection(where, single=partitions)})
 
 
 @app.command()
-def remove(
-    context: typer.Context,
-    where: Where,
-    broker: Brokers,
-    partitions: Single = False,
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def remove(options: ReassignOptions, where: Where, broker: Brokers, partitions: Single = False) -> None:
     """Remove the replicas on the given brokers."""
-    _reassign(context, {"action": "remove", "brokers": broker, **selection(where, single=partitions)})
+    _reassign(options, {"action": "remove", "brokers": broker, **selection(where, single=partitions)})
 
 
 @app.command()
+@with_options
 def move(
-    context: typer.Context,
+    options: ReassignOptions,
     where: Where,
     source: Annotated[int, typer.Option("--from", help="Broker id.")],
     to: Annotated[int, typer.Option("--to", help="Broker id.")],
     partitions: Single = False,
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Move replicas from one broker to another."""
-    _reassign(context, {"action": "move", "brokers": [source, to], **selection(where, single=partitions)})
+    _reassign(options, {"action": "move", "brokers": [source, to], **selection(where, single=partitions)})
 
 
 @app.command("replication-factor")
+@with_options
 def replication_factor(
-    context: typer.Context,
+    options: ReassignOptions,
     factor: Annotated[int, typer.Argument(help="Replicas of each partition.")],
     where: Where,
     partitions: Single = False,
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Change how many replicas topics have."""
-    _reassign(context, {"action": "replication_factor", "factor": factor, **selection(where, single=partitions)})
+    _reassign(options, {"action": "replication_factor", "factor": factor, **selection(where, single=partitions)})
 
 
 @app.command()
+@with_options
 def drain(
-    context: typer.Context,
+    options: ReassignOptions,
     broker: Annotated[list[int], typer.Argument(help="Broker ids that are to hold nothing.")],
     topic: Annotated[list[str] | None, typer.Option(help="Only of this topic; may be given several times.")] = None,
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Move everything away from brokers."""
-    _reassign(context, {"action": "drain", "brokers": broker, "topics": topic or []})
+    _reassign(options, {"action": "drain", "brokers": broker, "topics": topic or []})
 
 
 @app.command("spread-leaders")
-def spread_leaders(
-    context: typer.Context,
-    where: Perhaps = None,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def spread_leaders(options: PlanOptions, where: Perhaps = None) -> None:
     """Give every broker its share of the leaders; replicas stay where they are."""
-    _make(context, "reassign", {"action": "spread_leaders", "topics": where or [], "elect": True})
+    _make(options, "reassign", {"action": "spread_leaders", "topics": where or [], "elect": True})
 
 
 @app.command("swap-leaders")
+@with_options
 def swap_leaders(
-    context: typer.Context,
+    options: PlanOptions,
     between: Annotated[tuple[int, int], typer.Option(help="The two brokers, for example --between 1 2.")],
     where: Perhaps = None,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Two brokers change places as leaders of what both have; nothing is copied."""
     wish = {"action": "swap_leaders", "brokers": list(between), "topics": where or [], "elect": True}
-    _make(context, "reassign", wish)
+    _make(options, "reassign", wish)
 
 
 @app.command()
+@with_options
 def assign(
-    context: typer.Context,
+    options: ReassignOptions,
     file: Annotated[Path, typer.Argument(help="A file of kafka-reassign-partitions.sh, or of `ebbline export`.")],
-    throttle: Throttle = None,
-    unthrottled: Unthrottled = False,
-    at_once: AtOnce = 20,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Exactly the replica lists of a file."""
     try:
@@ -249,35 +178,21 @@ def assign(
         found = [{name: part[name] for name in ("topic", "partition", "replicas")} for part in listed]
     except (OSError, ValueError, KeyError, TypeError) as error:
         fail(f"{file} cannot be used ({type(error).__name__}): give a reassignment file in Kafka's format.", Exit.USAGE)
-    _reassign(context, {"assignments": found})
+    _reassign(options, {"assignments": found})
 
 
 @app.command()
-def elect(
-    context: typer.Context,
-    where: Perhaps = None,
-    partitions: Single = False,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
-) -> None:
+@with_options
+def elect(options: PlanOptions, where: Perhaps = None, partitions: Single = False) -> None:
     """Make the first replica of each list the leader."""
-    _make(context, "elect", selection(where, single=partitions))
+    _make(options, "elect", selection(where, single=partitions))
 
 
 @app.command("delete-records")
+@with_options
 def delete_records(
-    context: typer.Context,
+    options: PlanOptions,
     below: Annotated[list[str], typer.Argument(help="TOPIC-PARTITION=OFFSET; everything below goes, for good.")],
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Delete the beginning of partitions, local and remote."""
     found = []
@@ -286,57 +201,42 @@ def delete_records(
         if not offset.isdecimal():
             fail(f"{text!r} names no offset: give TOPIC-PARTITION=OFFSET.", Exit.USAGE)
         found.append(partition_name(name) | {"offset": int(offset)})
-    _make(context, "delete_records", {"partitions": found})
+    _make(options, "delete_records", {"partitions": found})
 
 
 @app.command()
+@with_options
 def topic(
-    context: typer.Context,
+    options: PlanOptions,
     name: Annotated[str, typer.Argument(help="Topic.")],
     pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE…", help="Settings.")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A setting to remove; may be given several times.")] = None,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Change settings of a topic, those of tiering included."""
-    _make(context, "topic_config", {"topic": name, "settings": settings(pairs or [], delete or [])})
+    _make(options, "topic_config", {"topic": name, "settings": settings(pairs or [], delete or [])})
 
 
 @app.command()
+@with_options
 def brokers(
-    context: typer.Context,
+    options: PlanOptions,
     pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE…", help="Settings.")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A setting to remove; may be given several times.")] = None,
     broker: Annotated[int | None, typer.Option(help="Only on this broker; else the cluster default.")] = None,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Change settings of brokers."""
     scope: Json = {} if broker is None else {"scope": "broker", "broker_id": broker}
-    _make(context, "broker_config", {"settings": settings(pairs or [], delete or []), **scope})
+    _make(options, "broker_config", {"settings": settings(pairs or [], delete or []), **scope})
 
 
 @app.command("clear-throttle")
+@with_options
 def clear_throttle(
-    context: typer.Context,
+    options: PlanOptions,
     topic: Annotated[list[str] | None, typer.Option(help="Topic; may be given several times.")] = None,
     broker: Annotated[list[int] | None, typer.Option(help="Broker id; may be given several times.")] = None,
     cluster_default: Annotated[bool, typer.Option("--cluster-default", help="What is set for all brokers.")] = False,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    api: ApiOption = None,
-    token_file: TokenOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: JsonOption = False,
 ) -> None:
     """Remove replication limits that were left behind; without options, all."""
     where = {"topics": topic or [], "brokers": broker or [], "cluster_default": cluster_default}
-    _make(context, "clear_throttle", where)
+    _make(options, "clear_throttle", where)
