@@ -1,4 +1,4 @@
-"""What a simulated world leaves behind goes with its test."""
+"""What a simulated world leaves behind goes with its file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def abandoned_worlds() -> Iterator[None]:
     """Crashed processes are abandoned as they stand: coroutines that never began, loops and files that nobody closed.
 

@@ -173,7 +173,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
                 assert new.leader_epoch > old.leader_epoch
 
 
-@settings(max_examples=effort(150, 5_000), deadline=None)
+@settings(max_examples=effort(150, 5_000, check=37), deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_replaying_the_log_gives_the_image_that_commands_saw(life: list[tuple[object, ...]]) -> None:
     play = Play().start_brokers(*BROKERS)

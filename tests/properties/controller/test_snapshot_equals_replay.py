@@ -62,7 +62,7 @@ def through_a_snapshot(image: MetadataImage) -> MetadataImage:
     return image_of_snapshot(bytes_of(image), snapshot_id_of(image), CLUSTER_ID)[0]
 
 
-@settings(max_examples=effort(40, 5_000), deadline=None)
+@settings(max_examples=effort(40, 5_000, check=10), deadline=None)
 @given(
     st.lists(st.one_of(st.tuples(st.just("extra"), extras), steps), max_size=30),
     st.lists(st.integers(0, 60), max_size=4, unique=True),

@@ -231,4 +231,4 @@ class GroupModel(RuleBasedStateMachine):
 
 
 TestGroupModel = GroupModel.TestCase
-TestGroupModel.settings = settings(max_examples=effort(60, 1_500), stateful_step_count=40, deadline=None)
+TestGroupModel.settings = settings(max_examples=effort(60, 1_500, check=15), stateful_step_count=40, deadline=None)

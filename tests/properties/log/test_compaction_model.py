@@ -299,4 +299,6 @@ async def _once(cleaner: LogCleaner) -> bool:
 
 
 TestCompaction = CompactionModel.TestCase
-TestCompaction.settings = settings(max_examples=effort(20, 2000), stateful_step_count=30, deadline=None, database=None)
+TestCompaction.settings = settings(
+    max_examples=effort(20, 2000, check=5), stateful_step_count=30, deadline=None, database=None
+)

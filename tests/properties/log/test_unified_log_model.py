@@ -229,4 +229,4 @@ class UnifiedLogModel(RuleBasedStateMachine):
 
 
 TestUnifiedLogModel = UnifiedLogModel.TestCase
-TestUnifiedLogModel.settings = settings(max_examples=effort(25, 1_000), stateful_step_count=30, deadline=None)
+TestUnifiedLogModel.settings = settings(max_examples=effort(25, 1_000, check=6), stateful_step_count=30, deadline=None)

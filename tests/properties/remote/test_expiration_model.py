@@ -116,7 +116,7 @@ def listed(cache: RemoteLogMetadataCache) -> Known:
     return Known(summarize(cache.segments()), cache.segments, cache.segments_of)
 
 
-@settings(max_examples=effort(150, 20_000), deadline=None)
+@settings(max_examples=effort(150, 20_000, check=37), deadline=None)
 @given(cases())
 def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
     cache, view = case.cache(), case.view
@@ -152,7 +152,7 @@ def _check_size(case: Case, deleted: set[bytes], new_start: int) -> None:
     assert view.only_local_bytes + left >= view.retention_bytes
 
 
-@settings(max_examples=effort(50, 5000), deadline=None)
+@settings(max_examples=effort(50, 5000, check=12), deadline=None)
 @given(cases())
 def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(case: Case) -> None:
     cache, view = case.cache(), case.view
@@ -171,7 +171,7 @@ def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(ca
     assert not {one.segment_id for one in second.segments} & {one.segment_id for one in first.segments}
 
 
-@settings(max_examples=effort(100, 20_000), deadline=None)
+@settings(max_examples=effort(100, 20_000, check=25), deadline=None)
 @given(cases())
 def test_the_short_way_through_the_lineage_test_comes_to_the_same(case: Case) -> None:
     lineage = without_empty_epochs(case.view.epochs)

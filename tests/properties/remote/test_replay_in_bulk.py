@@ -147,7 +147,7 @@ def everything(cache: RemoteLogMetadataCache) -> object:
     return segments, maps, found
 
 
-@settings(max_examples=effort(50, 5_000), deadline=None)
+@settings(max_examples=effort(50, 5_000, check=12), deadline=None)
 @given(values(), st.lists(st.integers(1, 20), min_size=1, max_size=4), st.sampled_from(Overlap))
 def test_bulk_replay_is_replay(history: list[bytes | None], batch_sizes: list[int], overlap: Overlap) -> None:
     async def both() -> tuple[_Caches, _Caches]:
@@ -206,7 +206,7 @@ RECORDS = st.builds(
 )
 
 
-@settings(max_examples=effort(50, 10_000), deadline=None)
+@settings(max_examples=effort(50, 10_000, check=12), deadline=None)
 @given(
     st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=5), st.integers(0, 4), st.booleans()), max_size=5),
     st.integers(0, 25),
@@ -228,7 +228,7 @@ def test_framing_in_columns_reads_what_the_careful_reader_reads(
         assert (usual[0], list(usual[1])) == (found.next_offset, list(found.records))
 
 
-@settings(max_examples=effort(50, 10_000), deadline=None)
+@settings(max_examples=effort(50, 10_000, check=12), deadline=None)
 @given(st.data())
 def test_damage_never_reads_as_something_else(data: st.DataObject) -> None:
     events = [

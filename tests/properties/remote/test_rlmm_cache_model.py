@@ -134,7 +134,7 @@ def histories(draw: st.DrawFn) -> list[SegmentMetadata | SegmentUpdate]:
     return events
 
 
-@settings(max_examples=effort(150, 5_000), deadline=None)
+@settings(max_examples=effort(150, 5_000, check=37), deadline=None)
 @given(histories())
 def test_kafka_mode_is_the_flat_list(history: list[SegmentMetadata | SegmentUpdate]) -> None:
     model, cache = FlatList(), RemoteLogMetadataCache(PARTITION, Overlap.KAFKA)
@@ -151,7 +151,7 @@ def test_kafka_mode_is_the_flat_list(history: list[SegmentMetadata | SegmentUpda
         assert cache.size_bytes(epoch) == model.sizes(epoch)
 
 
-@settings(max_examples=effort(150, 5_000), deadline=None)
+@settings(max_examples=effort(150, 5_000, check=37), deadline=None)
 @given(histories())
 def test_kip_mode_reads_everything_that_a_finished_segment_holds(
     history: list[SegmentMetadata | SegmentUpdate],
@@ -171,7 +171,7 @@ def test_kip_mode_reads_everything_that_a_finished_segment_holds(
             assert expected is None or found == expected
 
 
-@settings(max_examples=effort(100, 5_000), deadline=None)
+@settings(max_examples=effort(100, 5_000, check=25), deadline=None)
 @given(histories(), st.integers(0, EPOCHS - 1), st.integers(0, OFFSETS - 1))
 def test_kip_mode_never_skips_a_transaction_index(
     history: list[SegmentMetadata | SegmentUpdate], epoch: int, offset: int
@@ -186,7 +186,7 @@ def test_kip_mode_never_skips_a_transaction_index(
     assert found is None or not starts or epoch_start(found, epoch) <= min(starts)
 
 
-@settings(max_examples=effort(100, 5_000), deadline=None)
+@settings(max_examples=effort(100, 5_000, check=25), deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, TIMES), st.integers(0, OFFSETS - 1)), max_size=5))
 def test_a_time_is_looked_for_in_the_first_segment_that_reaches_it(
     history: list[SegmentMetadata | SegmentUpdate], questions: list[tuple[int, int]]

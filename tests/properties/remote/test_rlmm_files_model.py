@@ -46,7 +46,7 @@ def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadata
     return cache
 
 
-@settings(max_examples=effort(80, 5_000), deadline=None)
+@settings(max_examples=effort(80, 5_000, check=20), deadline=None)
 @given(histories(), st.integers(0, 25), st.sampled_from(Overlap), st.integers(-1, 1 << 62))
 def test_a_restart_in_the_middle_changes_no_answer(history: History, cut: int, overlap: Overlap, offset: int) -> None:
     before = applied(RemoteLogMetadataCache(PARTITION, overlap), history[:cut])
@@ -60,7 +60,7 @@ def test_a_restart_in_the_middle_changes_no_answer(history: History, cut: int, o
     assert answers(applied(before, history[cut:])) == answers(replayed), "writing a store leaves the cache alone"
 
 
-@settings(max_examples=effort(60, 5_000), deadline=None)
+@settings(max_examples=effort(60, 5_000, check=15), deadline=None)
 @given(histories(), st.data())
 def test_a_damaged_store_is_noticed(history: History, data: st.DataObject) -> None:
     whole = build_store(Stored(applied(RemoteLogMetadataCache(PARTITION), history), 7), Overlap.KIP)
