@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from app.access.addresses import LOOPBACK_NAMES, Addresses
 from app.server import application
 from backend.dashboard_login import DashboardLogin
-from backend.interpreter import GC_THRESHOLDS
+from backend.gc_tuning import GC_THRESHOLDS
 from backend.private_files import keep_files_private
 
 PACKAGE = Path(__file__).resolve().parent

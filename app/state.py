@@ -19,10 +19,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.query_cache import CachedResult, QueryCache
+from backend.store.database_faults import diagnose, first_line
 from backend.store.engine import StoreError, create_engine, reading
 from backend.store.limits import PAGES
 from backend.store.queries import health
-from backend.store.trouble import diagnose, first_line
 
 T = TypeVar("T")
 

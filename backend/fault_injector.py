@@ -54,4 +54,4 @@ class FaultInjector:
         self._switches[node_id].set(trouble)
 
     def paused_uploads(self, node_id: int) -> int:
-        return self._switches[node_id].held
+        return self._switches[node_id].waiting_uploads

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from backend.child_settings import ChildSettings, ChildSettingsError
+from backend.child_environment import ChildSettings, ChildSettingsError
 from backend.data_folder import DataFolder
 from backend.engine.broker import StartRefused
 from backend.engine.cluster import LOOPBACK, Cluster, ClusterLayout

@@ -38,7 +38,7 @@ class DirectReader:
 
     def low(self) -> dict[int, int]:
         """The first offset of every topic partition. Raises TopicMissing or BrokersAway."""
-        return {partition: held.low for partition, held in self._patiently(self._offsets.held).items()}
+        return {partition: held.low for partition, held in self._patiently(self._offsets.offsets_held).items()}
 
     def high(self) -> dict[int, int]:
         """The offset of the next record of every topic partition. Raises TopicMissing or BrokersAway."""

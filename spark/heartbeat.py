@@ -19,9 +19,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from backend.store.database_faults import first_line
 from backend.store.engine import writing
 from backend.store.history import prune_history
-from backend.store.trouble import first_line
 from backend.store.writes import heartbeat
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.sinks.ledger_sink import PROCESS, LedgerSink
@@ -108,7 +108,7 @@ class Heartbeat:
         lag: int | None = None
         away: str | None = None
         try:
-            lag = sum(max(0, h.high - max(h.low, self._next(p))) for p, h in self._offsets.held().items())
+            lag = sum(max(0, h.high - max(h.low, self._next(p))) for p, h in self._offsets.offsets_held().items())
         except (BrokersAway, TopicMissing) as error:
             away = str(error)
         state, message = self._progress.state, self._progress.message

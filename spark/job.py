@@ -31,7 +31,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
+from backend.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.private_files import keep_files_private
 from backend.store import migrate
 from backend.store.engine import DatabaseAway, StoreError, create_engine
@@ -44,7 +44,7 @@ from spark.life import LivingStop
 from spark.lock import Busy, only_one
 from spark.packed import PACKED, unpack
 from spark.session import prepare_environment, start_session
-from spark.settings import JOB, KAFKA, WHEN_TOLD, PipelineSettings, SettingsError, from_environment
+from spark.settings import JOB, KAFKA, WAIT_FOR_START, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import Batch, DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
@@ -70,7 +70,7 @@ class GapFound(Exception):
     """The topic lost records that were never read. The message says which, and what to do."""
 
 
-def main(*, when_told: bool = False) -> int:
+def main(*, waits_for_start: bool = False) -> int:
     """Run the pipeline until SIGTERM or SIGINT; returns the exit code. Errors end as one line on stderr."""
     keep_files_private()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -81,7 +81,7 @@ def main(*, when_told: bool = False) -> int:
         stop = LivingStop(settings.life_file)
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: stop.set())
-        return run(settings, stop, when_told=when_told)
+        return run(settings, stop, waits_for_start=waits_for_start)
     except SettingsError as error:
         return _fail(EXIT_SETTINGS, error)
     except NoUsableJava as error:
@@ -101,22 +101,22 @@ def _fail(code: int, error: Exception) -> int:
     return code
 
 
-def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = False) -> int:
+def run(settings: PipelineSettings, stop: threading.Event, *, waits_for_start: bool = False) -> int:
     """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes.
 
-    ``when_told``: starts Spark, and looks at the database once a line on the standard input says that it is ready.
+    ``waits_for_start``: Spark starts at once, the database is read after a line on the standard input.
     """
     if settings.connector_jars is not None:
         connector.jars_in(settings.connector_jars)
         connector.java_properties(settings.client_properties)
-    if not when_told:
+    if not waits_for_start:
         migrate.require_current(settings.database_url)
     java = find_java(settings.spark_dir / "java", os.environ)
     with ExitStack() as stack:
         stack.enter_context(only_one(settings.spark_dir))
         starting = stack.enter_context(_starting_session(settings, java, stop))
-        if when_told:
-            if not _told(stop):
+        if waits_for_start:
+            if not _start_signalled(stop):
                 log.info("pipeline: stopped before it began")
                 # Spark's start cannot be interrupted and takes seconds. Nothing has been written yet, and the JVM ends
                 # when the pipe to it closes.
@@ -174,7 +174,7 @@ def wait_for_database(url: str, stop: threading.Event) -> bool:
     return False
 
 
-def _told(stop: threading.Event) -> bool:
+def _start_signalled(stop: threading.Event) -> bool:
     """Waits for a line on the standard input. False when told to stop, or when whoever was to say it is gone."""
     while not stop.is_set() and sys.stdin is not None:
         if select.select([sys.stdin], [], [], WAIT_S)[0]:
@@ -280,7 +280,7 @@ class Pipeline:
         said = ""
         while not self._stop.is_set():
             try:
-                self._offsets.held()
+                self._offsets.offsets_held()
             except (BrokersAway, TopicMissing) as error:
                 self._progress.state, self._progress.message = "waiting", str(error)
                 if str(error) != said:
@@ -362,7 +362,7 @@ class Pipeline:
         if settings.connector == KAFKA:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
             self._offsets.partitions()  # it may have grown
-            start = reading.start_offsets(settings.source_topic, self._offsets.held(), known)
+            start = reading.start_offsets(settings.source_topic, self._offsets.offsets_held(), known)
             return connector.stream(self._session, settings, start, self.records_per_batch)
         reader = self._session.readStream.format(source.FORMAT).options(
             **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
@@ -410,4 +410,4 @@ def _first_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(when_told=WHEN_TOLD in sys.argv))
+    sys.exit(main(waits_for_start=WAIT_FOR_START in sys.argv))

@@ -94,7 +94,7 @@ class TopicOffsets:
         fresh = time.monotonic() - self._asked_s < PARTITIONS_AGE_S
         return self._partitions if self._partitions and fresh else self.partitions()
 
-    def held(self) -> dict[int, OffsetsHeld]:
+    def offsets_held(self) -> dict[int, OffsetsHeld]:
         """The offsets every partition holds. Raises TopicMissing or BrokersAway."""
         partitions = self._known()
         low = self._list(partitions, _EARLIEST)

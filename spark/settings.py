@@ -13,7 +13,7 @@ JOB: Final = "remote-log-metadata"
 RLMM, KAFKA = "rlmm", "kafka"
 LOCAL: Final = "local[2]"
 # The argument of `spark.job` that has it start Spark and wait for a line on its standard input.
-WHEN_TOLD: Final = "--when-told"
+WAIT_FOR_START: Final = "--wait-for-start"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _MASTER: Final = re.compile(r"local\[(\d{1,4}|\*)(,\d{1,4})?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://[^\s@]+")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

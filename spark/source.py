@@ -113,7 +113,7 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     # --- planning side ---
 
     def initialOffset(self) -> dict[str, int]:
-        found = start_offsets(self._topic, _offsets_of(self).held(), self._starting)
+        found = start_offsets(self._topic, _offsets_of(self).offsets_held(), self._starting)
         return {str(partition): offset for partition, offset in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:

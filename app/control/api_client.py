@@ -116,11 +116,11 @@ class ControlApi:
         """What the lab can break, and what is broken. Raises ControlApiError."""
         return _faults(self._call("GET", LAB_FAULTS, None, LOOK_TIMEOUT_S))
 
-    def break_it(self, scenario: str, broker: int | None) -> Json:
+    def inject_fault(self, scenario: str, broker: int | None) -> Json:
         """Begins a scenario of the lab; as :meth:`faults` then. Raises ControlApiError."""
         return _faults(self._post(LAB_FAULTS, {"scenario": scenario, "broker": broker}, PLAN_TIMEOUT_S))
 
-    def heal(self) -> Json:
+    def clear_fault(self) -> Json:
         """Mends what the lab has broken; as :meth:`faults` then. Raises ControlApiError."""
         return _faults(self._post(f"{LAB_FAULTS}/heal", {}, PLAN_TIMEOUT_S))
 

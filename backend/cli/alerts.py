@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from backend.cli import tables, words
+from backend.cli import tables, value_text
 from backend.cli.options import ApiOptions, console, show_json, with_options
 
 
@@ -29,4 +29,7 @@ def readers(options: ApiOptions) -> None:
     elif answer["asked_ms"] is not None:
         print("No group is below the local log of a tiered partition.")
     if answer["error"] or answer["asked_ms"] is None:
-        print(words.plain(answer["error"] or "The groups were not asked yet; wait a moment."), file=sys.stderr)
+        print(
+            value_text.printable_text(answer["error"] or "The groups were not asked yet; wait a moment."),
+            file=sys.stderr,
+        )

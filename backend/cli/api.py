@@ -100,7 +100,7 @@ def _local_url(data: Path) -> str:
         raise ApiError(text, Exit.USAGE) from error
 
 
-class Api:
+class ApiSession:
     """Calls of one command; a context manager."""
 
     def __init__(self, place: Place, *, transport: httpx.BaseTransport | None = None) -> None:

@@ -11,11 +11,11 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from backend.cli.api import Api, Exit, Json
+from backend.cli.api import ApiSession, Exit, Json
 from backend.cli.confirm import UNFINISHED, check_way, confirmed_execution, ending, show_end
 from backend.cli.options import ApiOptions, ConnectionOptions, console, fail, show_json, with_options
 from backend.cli.plan import size
-from backend.cli.words import moment, plain
+from backend.cli.value_text import moment, printable_text
 from backend.control.formatting import in_bytes
 
 LOOK_INTERVAL_S: Final = 1.0
@@ -60,7 +60,9 @@ def revert(options: ConfirmOptions, plan: Plan) -> None:
         back = opened.post(f"/v1/plans/{plan}/revert", {"reason": options.reason})["plan"]
         if back["state"] == "refused":
             sentence = next((c["sentence"] for c in back["checks"] if c["outcome"] == "refused"), "")
-            fail(f"The way back of plan {plan} is refused: {plain(sentence)} Nothing was changed.", Exit.REFUSED)
+            fail(
+                f"The way back of plan {plan} is refused: {printable_text(sentence)} Nothing was changed.", Exit.REFUSED
+            )
         found = _executed(options, opened, back)
     show_end(found, json_=options.json_)
 
@@ -124,7 +126,7 @@ def plans(
     for row in answer["items"]:
         texts = [row["kind"], (row["diff"] or {}).get("object"), row["state"], row["author"]]
         result = (row["result"] or {}).get("sentence") or ""
-        table.add_row(str(row["id"]), moment(row["created_ms"]), *map(plain, texts), plain(result))
+        table.add_row(str(row["id"]), moment(row["created_ms"]), *map(printable_text, texts), printable_text(result))
     console().print(table)
 
 
@@ -151,14 +153,14 @@ def reassignment_file(plan: Json, *, before: bool) -> Json | None:
     return {"version": 1, "partitions": [{name: part[name] for name in names} for part in parts]}
 
 
-def _executed(options: ConfirmOptions, opened: Api, plan: Json) -> Json:
+def _executed(options: ConfirmOptions, opened: ApiSession, plan: Json) -> Json:
     """The plan once it is confirmed and begun, and has ended unless the command does not wait."""
     wait = not options.detach
     begun = confirmed_execution(opened, plan, yes=options.yes, reason=options.reason, wait=wait, json_=options.json_)
     return _until_ended(opened, begun, json_=options.json_) if wait else begun
 
 
-def _until_ended(opened: Api, plan: Json, *, json_: bool) -> Json:
+def _until_ended(opened: ApiSession, plan: Json, *, json_: bool) -> Json:
     """The plan when it has ended; shows how far it is on the way."""
     if json_:
         while plan["state"] in UNFINISHED:
@@ -167,26 +169,26 @@ def _until_ended(opened: Api, plan: Json, *, json_: bool) -> Json:
         return plan
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
     with Progress(*columns, console=console(), transient=True) as bars:
-        bar = bars.add_task(f"plan {plan['id']}", total=None, far="")
+        bar = bars.add_task(f"plan {plan['id']}", total=None, progress_text="")
         while plan["state"] in UNFINISHED:
-            total, done, text = far(plan)
-            bars.update(bar, total=total, completed=done, far=text)
+            total, done, text = progress_text(plan)
+            bars.update(bar, total=total, completed=done, progress_text=text)
             time.sleep(LOOK_INTERVAL_S)
             plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
     return plan
 
 
-def far(plan: Json) -> tuple[int | None, int, str]:
+def progress_text(plan: Json) -> tuple[int | None, int, str]:
     """Total, done and the text of a progress bar: bytes where some are copied, else partitions."""
     progress: dict[str, Any] | None = plan["progress"]
     if progress is None:
-        return None, 0, plain(plan["state"])
+        return None, 0, printable_text(plan["state"])
     counts = progress["counts"]
     total = (plan["estimate"] or {}).get("in_effect_bytes") or 0
     done = min(progress["copied_bytes"], total)
     partitions = f"{counts['done']} of {progress['partitions']} partitions"
     if progress.get("problem"):
-        partitions += f", waiting: {plain(progress['problem'])}"
+        partitions += f", waiting: {printable_text(progress['problem'])}"
     if total:
         return total, done, f"{in_bytes(done)} of {in_bytes(total)}, {partitions}"
     return progress["partitions"], counts["done"], partitions

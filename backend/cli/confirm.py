@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from backend.cli.api import Api, Exit, Json
+from backend.cli.api import ApiSession, Exit, Json
 from backend.cli.options import console, fail, show_json
-from backend.cli.words import plain
+from backend.cli.value_text import printable_text
 
 # The same as the API's own limit for one effect; a plan goes on in the backend after that.
 WAIT_S: Final = 60.0
@@ -27,7 +27,7 @@ def check_way(*, yes: bool, reason: str | None, json_: bool) -> None:
         fail("Nobody can be asked here: confirm with --yes and --reason.", Exit.USAGE)
 
 
-def make_plan(opened: Api, kind: str, inputs: Json, *, reason: str | None, json_: bool) -> Json:
+def make_plan(opened: ApiSession, kind: str, inputs: Json, *, reason: str | None, json_: bool) -> Json:
     """A stored plan that its checks do not refuse; ends the command when they do."""
     plan: Json = opened.post("/v1/plans", {"kind": kind, "inputs": inputs, "reason": reason})["plan"]
     if plan["state"] == "refused":
@@ -37,7 +37,7 @@ def make_plan(opened: Api, kind: str, inputs: Json, *, reason: str | None, json_
     return plan
 
 
-def show_draft(opened: Api, kind: str, inputs: Json, *, json_: bool) -> None:
+def show_draft(opened: ApiSession, kind: str, inputs: Json, *, json_: bool) -> None:
     """What a plan would be; nothing is stored."""
     draft = opened.post("/v1/plans", {"kind": kind, "inputs": inputs, "dry_run": True})
     if json_:
@@ -48,7 +48,9 @@ def show_draft(opened: Api, kind: str, inputs: Json, *, json_: bool) -> None:
         fail(f"Such a plan would be refused: {refusal(draft['checks'])}", Exit.REFUSED)
 
 
-def confirmed_execution(opened: Api, plan: Json, *, yes: bool, reason: str | None, wait: bool, json_: bool) -> Json:
+def confirmed_execution(
+    opened: ApiSession, plan: Json, *, yes: bool, reason: str | None, wait: bool, json_: bool
+) -> Json:
     """Asks for the cluster's name and a reason unless both are given, executes once, waits for the end."""
     name = str(opened.get("/v1/cluster")["name"])
     if not json_:
@@ -67,7 +69,7 @@ def confirmed_execution(opened: Api, plan: Json, *, yes: bool, reason: str | Non
 
 def typed(name: str) -> str:
     """The cluster's name, typed by a person; ends the command at any other."""
-    answer: str = typer.prompt(f"Type {plain(name)} to confirm", default="", show_default=False, err=True)
+    answer: str = typer.prompt(f"Type {printable_text(name)} to confirm", default="", show_default=False, err=True)
     if answer != name:
         fail("That is not the cluster's name: nothing was changed.", Exit.REFUSED)
     return answer
@@ -101,12 +103,14 @@ def plan_lines(plan: Json) -> list[str]:
     lines += [f"{label}: {told[name]}" for label, name in labels if told.get(name)]
     lines += [f"  {check['outcome']}: {check['sentence']}" for check in plan["checks"] if check["outcome"] != "ok"]
     lines += [f"  $ {command}" for command in plan["cli"]]
-    return [plain(line) for line in lines]
+    return [printable_text(line) for line in lines]
 
 
 def refusal(checks: Iterable[Json]) -> str:
     """The sentence of the first check that refuses."""
-    return next((plain(check["sentence"]) for check in checks if check["outcome"] == "refused"), "see its checks.")
+    return next(
+        (printable_text(check["sentence"]) for check in checks if check["outcome"] == "refused"), "see its checks."
+    )
 
 
 def ending(plan: Json) -> str:
@@ -116,4 +120,4 @@ def ending(plan: Json) -> str:
     why = steps[-1].get("sentence") or result.get("sentence") or result.get("refused") or ""
     if plan["state"] == "refused" and not why:
         why = refusal(plan["checks"])
-    return f"Plan {plan['id']} is {plan['state']}. {plain(why)}".strip()
+    return f"Plan {plan['id']} is {plan['state']}. {printable_text(why)}".strip()

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 import typer
 
 from backend.cli import tables
-from backend.cli.api import Api, Exit, Json
+from backend.cli.api import ApiSession, Exit, Json
 from backend.cli.options import ApiOptions, console, fail, show_json, with_options
-from backend.cli.words import plain
+from backend.cli.value_text import printable_text
 from backend.control.formatting import in_bytes
 
 PATH: Final = "/v1/lab/bootstrap"
@@ -55,9 +55,9 @@ def bootstrap(
         for line in result_lines(run):
             console().print(line)
     if run["state"] != "done":
-        fail(f"The race is {run['state']}. {plain(run['message'] or '')}".strip(), Exit.FAILED)
+        fail(f"The race is {run['state']}. {printable_text(run['message'] or '')}".strip(), Exit.FAILED)
     if run["message"]:
-        print(f"ebbline: {plain(run['message'])}", file=sys.stderr)
+        print(f"ebbline: {printable_text(run['message'])}", file=sys.stderr)
 
 
 def size_bytes(text: str) -> int:
@@ -77,7 +77,7 @@ def percent(text: str) -> int:
     return int(digits)
 
 
-def _follow(opened: Api, run: Json) -> Json:
+def _follow(opened: ApiSession, run: Json) -> Json:
     """Waits for the end; each step, and every tenth of what is produced, is a line on stderr."""
     told: Json | None = None
     while True:
@@ -96,10 +96,10 @@ def _follow(opened: Api, run: Json) -> Json:
 def progress_lines(told: Json | None, run: Json) -> Iterable[str]:
     """What is new since `told`: steps that were over before anyone asked are told as well."""
     for begun in run["steps"][0 if told is None else len(told["steps"]) :]:
-        yield f"{plain(begun['step'])} …"
+        yield f"{printable_text(begun['step'])} …"
     produced = None if told is None else _tenths(told)
     if run["state"] == RUNNING and run["step"].startswith("produce") and _tenths(run) != produced:
-        yield f"{plain(run['step'])} … {10 * _tenths(run)} % of {in_bytes(run['total_bytes'])}"
+        yield f"{printable_text(run['step'])} … {10 * _tenths(run)} % of {in_bytes(run['total_bytes'])}"
     if run["state"] != RUNNING:
         yield f"{run['state']}."
 

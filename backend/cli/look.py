@@ -10,8 +10,8 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from backend.cli import tables, words
-from backend.cli.api import Api, Exit, Json
+from backend.cli import tables, value_text
+from backend.cli.api import ApiSession, Exit, Json
 from backend.cli.options import ApiOptions, console, end, fail, show_json, with_options
 
 PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
@@ -59,16 +59,24 @@ def status(options: ApiOptions) -> None:
 
 def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None:
     out, totals = console(), cluster["totals"]
-    out.print(Text(f"Cluster {words.plain(cluster['name'])} ({cluster['cluster_id']}, {cluster['kind']})", "bold"))
+    out.print(
+        Text(
+            f"Cluster {value_text.printable_text(cluster['name'])} ({cluster['cluster_id']}, {cluster['kind']})", "bold"
+        )
+    )
     if not cluster["answers"]:
-        since = words.age(cluster["away_since_ms"], cluster["now_ms"])
-        out.print(Text(f"It does not answer for {since}. {words.plain(cluster['away_reason'] or '')}", "bold red"))
-    if totals is not None:
-        pending = words.size(totals["pending_bytes"])
+        since = value_text.age(cluster["away_since_ms"], cluster["now_ms"])
         out.print(
-            f"{words.plural(totals['partitions'], 'partition')}, {totals['tiered_partitions']} tiered · "
-            f"{words.plural(totals['replicas_not_in_sync'], 'replica')} not in sync · {pending} not uploaded · "
-            f"local {words.size(totals['local_log_bytes'])} · remote {words.size(totals['remote_log_bytes'])}"
+            Text(
+                f"It does not answer for {since}. {value_text.printable_text(cluster['away_reason'] or '')}", "bold red"
+            )
+        )
+    if totals is not None:
+        pending = value_text.size(totals["pending_bytes"])
+        out.print(
+            f"{value_text.plural(totals['partitions'], 'partition')}, {totals['tiered_partitions']} tiered · "
+            f"{value_text.plural(totals['replicas_not_in_sync'], 'replica')} not in sync · {pending} not uploaded · "
+            f"local {value_text.size(totals['local_log_bytes'])} · remote {value_text.size(totals['remote_log_bytes'])}"
         )
     out.print()
     out.print(tables.broker_list(brokers, cluster["now_ms"]))
@@ -108,18 +116,20 @@ def describe(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     out, row = console(), answer["partition"]
     out.print(tables.partitions([row]))
     if row["error"]:
-        out.print(words.plain(row["error"]), style="yellow")
+        out.print(value_text.printable_text(row["error"]), style="yellow")
     out.print()
     out.print(tables.replicas(answer["replicas"], _now_ms()))
     for replica in answer["replicas"]:
         if replica["error"]:
-            out.print(Text(words.plain(replica["error"]), style="yellow"))
+            out.print(Text(value_text.printable_text(replica["error"]), style="yellow"))
     out.print()
-    out.print(Text(words.plain(words.who_may_lead(row["isr"], answer["eligible_leaders"]))))
-    out.print(Text(words.plain(answer["next_leader"])))
+    out.print(Text(value_text.printable_text(value_text.who_may_lead(row["isr"], answer["eligible_leaders"]))))
+    out.print(Text(value_text.printable_text(answer["next_leader"])))
     for sentence in answer["durability"]["sentences"]:
-        out.print(Text(words.plain(sentence)))
-    out.print(f"{words.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}.")
+        out.print(Text(value_text.printable_text(sentence)))
+    out.print(
+        f"{value_text.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}."
+    )
 
 
 @with_options
@@ -131,7 +141,7 @@ def segments(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     elif answer["segments"]:
         console().print(tables.segments(answer["segments"], _now_ms()))
     else:
-        print(f"The ledger has no segment of {words.plain(topic_partition)}.")
+        print(f"The ledger has no segment of {value_text.printable_text(topic_partition)}.")
 
 
 @with_options
@@ -211,7 +221,7 @@ def _partition(options: ApiOptions, text: str) -> Json:
         return opened.get(f"/v1/partitions/{quote(parsed[0], safe='')}/{parsed[1]}")
 
 
-def _settings(opened: Api, **which: str | None) -> list[Json]:
+def _settings(opened: ApiSession, **which: str | None) -> list[Json]:
     """All of them, page by page."""
     found: list[Json] = []
     while True:
@@ -221,7 +231,7 @@ def _settings(opened: Api, **which: str | None) -> list[Json]:
             return found
 
 
-def _open_findings(opened: Api, topic: str | None) -> list[Json]:
+def _open_findings(opened: ApiSession, topic: str | None) -> list[Json]:
     """All that are open and not muted, page by page."""
     found: list[Json] = []
     before: int | None = None

@@ -107,7 +107,7 @@ def up(
         )
         raise typer.Exit(2)
 
-    from backend.supervisor.warm import warm_backend
+    from backend.supervisor.prestart import warm_backend
 
     # `backend.cli.entry` has it at work already.
     with nullcontext(context.obj) if context.obj is not None else warm_backend() as warm:
@@ -140,7 +140,7 @@ def broker(
     config: Annotated[Path, typer.Option(help="A file of Kafka broker properties.")],
 ) -> None:
     """Run one broker with Kafka property names."""
-    from backend.start import quick_import
+    from backend.backend_entry import quick_import
 
     with quick_import():
         from backend.engine.cluster import run_broker

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 from rich.console import Console
 
-from backend.cli.api import Api, ApiError, Exit, find_place
-from backend.cli.words import plain
+from backend.cli.api import ApiError, ApiSession, Exit, find_place
+from backend.cli.value_text import printable_text
 
 ApiOption = Annotated[
     str | None, typer.Option("--api", help="Address of the API (default $EBBLINE_API_URL, else this machine's).")
@@ -43,10 +43,10 @@ class ConnectionOptions:
     data: DataOption = DATA_DEFAULT
 
     @contextmanager
-    def connected(self) -> Iterator[Api]:
+    def connected(self) -> Iterator[ApiSession]:
         """The API; a failure is one line on stderr and the command's exit code."""
         try:
-            with Api(find_place(self.api, self.token_file, self.data)) as opened:
+            with ApiSession(find_place(self.api, self.token_file, self.data)) as opened:
                 yield opened
         except ApiError as error:
             fail(str(error), error.code)
@@ -94,7 +94,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def fail(sentence: str, code: Exit) -> NoReturn:
     """One line on stderr, and the end."""
-    print(f"ebbline: {plain(sentence)}", file=sys.stderr)
+    print(f"ebbline: {printable_text(sentence)}", file=sys.stderr)
     raise typer.Exit(code) from None
 
 

@@ -20,8 +20,8 @@ import typer
 
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption
-from backend.cli.words import plain
-from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
+from backend.cli.value_text import printable_text
+from backend.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
 
 if TYPE_CHECKING:
     from backend.settings import Settings
@@ -100,7 +100,7 @@ def _lines(found: PipelineStatus) -> list[str]:
         state = process.state if process.alive or not process.stale else f"gone (it was {process.state})"
         lines.append(f"Pipeline: {state}, last sign of life {process.age_ms / 1000:.0f} s ago")
         if process.message:
-            lines.append(f"  {plain(process.message)}")
+            lines.append(f"  {printable_text(process.message)}")
     lag = "not known" if found.lag_records is None else f"{found.lag_records} records"
     if found.lag_ms:
         lag += f", {found.lag_ms / 1000:.1f} s"
@@ -150,7 +150,7 @@ def at(
     for one in found:
         held = one.remote
         offsets = f"offsets {held.first_offset} to {held.last_offset}"
-        print(f"{plain(one.topic)}-{one.partition}: {held.segments} segments, {held.bytes} bytes, {offsets}")
+        print(f"{printable_text(one.topic)}-{one.partition}: {held.segments} segments, {held.bytes} bytes, {offsets}")
     if not found:
         print("Nothing that the ledger knows was remote then.")
 
@@ -198,7 +198,7 @@ def verify(
     with _sentences("Stopped; nothing was changed."), _long_work() as stop:
         report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)
     for sentence in report.findings:
-        print(plain(sentence))
+        print(printable_text(sentence))
     files = "" if report.files is None else f", {report.files} files of the remote tier"
     print(f"Compared: {report.records} records of the topic, {report.segments} segments{files}.")
     if report.older_than_topic:
@@ -250,8 +250,8 @@ def _sentences(stopped: str) -> Iterator[None]:
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder import DataFolderError
+    from backend.store.database_faults import diagnose, first_line
     from backend.store.engine import StoreError
-    from backend.store.trouble import diagnose, first_line
     from spark.kafka import BrokersAway, TopicMissing
     from spark.lock import Busy
     from spark.reading import MetadataGap

@@ -18,7 +18,7 @@ from backend.cli.local import identity_of, settings_beside_up
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.quorum_recover import recover
 from backend.cli.tables import table
-from backend.cli.words import age, plain
+from backend.cli.value_text import age, printable_text
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     print(f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now.")
     why = "no data folder was named" if bootstrap_server else _audit_upgrade(data)
     if why is not None:
-        print(plain(f"It is not in the audit: {why}"), file=sys.stderr)
+        print(printable_text(f"It is not in the audit: {why}"), file=sys.stderr)
 
 
 def _audit_upgrade(data: Path) -> str | None:

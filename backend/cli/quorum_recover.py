@@ -15,7 +15,7 @@ from backend.cli.confirm import asked_reason, typed
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption, console, fail, show_json
 from backend.cli.tables import table
-from backend.cli.words import age, moment, plain, plural
+from backend.cli.value_text import age, moment, plural, printable_text
 
 if TYPE_CHECKING:
     from backend.data_folder import ClusterIdentity, DataFolder
@@ -138,14 +138,14 @@ def _show(plan: Recovery, now_ms: int) -> None:
         lines += [f"  {one.path}" for one in plan.strays[:STRAYS_SHOWN]]
         lines += [f"  and {len(plan.strays) - STRAYS_SHOWN} more"] if len(plan.strays) > STRAYS_SHOWN else []
     lines.append("Nothing is deleted: folders that are replaced are renamed to __cluster_metadata-0.<time>.replaced.")
-    print("\n".join(plain(line) for line in lines))
+    print("\n".join(printable_text(line) for line in lines))
 
 
 def _condition(copy: MetadataCopy) -> str:
     if copy.unreadable is not None:
-        return plain(copy.unreadable)
+        return printable_text(copy.unreadable)
     if copy.lost is not None:
-        return plain(copy.lost)
+        return printable_text(copy.lost)
     return "whole" if copy.end.offset else "is empty"
 
 
@@ -192,4 +192,4 @@ def _audit(settings: Settings, identity: ClusterIdentity, plan: Recovery, reason
     row = audited.entry(ACTION, identity.cluster_name, detail=detail, reason=reason)
     why = audited.store(settings, identity.cluster_id, row)
     if why is not None:
-        print(plain(f"It is not in the audit, only in logs/{LEDGER} of the folder: {why}"), file=sys.stderr)
+        print(printable_text(f"It is not in the audit, only in logs/{LEDGER} of the folder: {why}"), file=sys.stderr)

@@ -22,7 +22,7 @@ REQUIRED_SUFFIXES: Final = (LOG_SUFFIX, "index", "timeindex", "snapshot", "leade
 OPTIONAL_SUFFIXES: Final = ("txnindex",)
 
 
-class Trouble(StrEnum):
+class ObjectProblem(StrEnum):
     """What is wrong with an object."""
 
     MISSING = "missing"
@@ -34,10 +34,10 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class LedgerProblem:
     """One object in trouble."""
 
-    trouble: Trouble
+    trouble: ObjectProblem
     key: str
     detail: str
 
@@ -45,7 +45,7 @@ class Problem:
         return {"problem": self.trouble.value, "object": self.key, "detail": self.detail}
 
 
-class Ledger:
+class SegmentLedger:
     """Remote segments by partition, from the records of the metadata topic."""
 
     def __init__(self) -> None:
@@ -76,13 +76,13 @@ class Ledger:
                 yield from sorted(self._caches[tip].segments(), key=lambda one: (one.start_offset, one.segment_id))
 
 
-def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> list[Problem]:
+def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> list[LedgerProblem]:
     """Problems of the objects (key to bytes) that the segments should have, and of those that nobody has.
 
     A segment that is being copied or deleted may have any part of its objects.
     """
     owned: set[str] = set()
-    found: list[Problem] = []
+    found: list[LedgerProblem] = []
     for segment in segments:
         keys = {suffix: _key(segment, suffix, objects) for suffix in (*REQUIRED_SUFFIXES, *OPTIONAL_SUFFIXES)}
         owned.update(keys.values())
@@ -93,16 +93,16 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
             f" segment {uuid_text(segment.segment_id)}"
         )
         found += [
-            Problem(Trouble.MISSING, keys[suffix], subject)
+            LedgerProblem(ObjectProblem.MISSING, keys[suffix], subject)
             for suffix in REQUIRED_SUFFIXES
             if keys[suffix] not in objects
         ]
         size = objects.get(keys[LOG_SUFFIX])
         if size not in (None, segment.segment_size_bytes):
             detail = f"{size} bytes, the ledger says {segment.segment_size_bytes}; {subject}"
-            found.append(Problem(Trouble.SIZE_MISMATCH, keys[LOG_SUFFIX], detail))
+            found.append(LedgerProblem(ObjectProblem.SIZE_MISMATCH, keys[LOG_SUFFIX], detail))
     found += [
-        Problem(Trouble.ORPHANED, key, f"{size} bytes that no segment of the ledger owns")
+        LedgerProblem(ObjectProblem.ORPHANED, key, f"{size} bytes that no segment of the ledger owns")
         for key, size in objects.items()
         if key not in owned
     ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from backend.cli.words import plain
+from backend.cli.value_text import printable_text
 from backend.protocol.remote_log.metadata_serde import (
     PartitionDelete,
     RemoteLogMetadata,
@@ -111,7 +111,11 @@ def line(record: TopicRecord, form: LineFormat) -> str:
     if form.print_version and record.event is not None:
         parts.append(f"version:{RECORD_VERSION}")
     parts.append(f"event-value:{_value(record, form)}")
-    return plain(form.separator.join(parts)) if form.separator.isprintable() else form.separator.join(map(plain, parts))
+    return (
+        printable_text(form.separator.join(parts))
+        if form.separator.isprintable()
+        else form.separator.join(map(printable_text, parts))
+    )
 
 
 def _value(record: TopicRecord, form: LineFormat) -> str:

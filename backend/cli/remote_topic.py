@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from backend.cli.remote_text import TopicRecord
-from backend.cli.words import plain
+from backend.cli.value_text import printable_text
 from backend.protocol.remote_log.metadata_serde import UnreadableReason
 from spark.unreadable import STUCK_S, readable_from
 
@@ -161,7 +161,7 @@ class MetadataTopicReader:
             if record.offset >= end - 1:
                 return
 
-    def follow(self, partitions: Iterable[int]) -> Iterator[TopicRecord]:
+    def tail(self, partitions: Iterable[int]) -> Iterator[TopicRecord]:
         """What comes after what was read, for ever."""
         self._consumer.assign(
             [TopicPartition(METADATA_TOPIC, partition, self._positions.get(partition, 0)) for partition in partitions]
@@ -173,7 +173,7 @@ class MetadataTopicReader:
                 if error is None:
                     yield _record(message)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    print(f"ebbline: {METADATA_TOPIC}: {plain(error.str())}", file=sys.stderr)
+                    print(f"ebbline: {METADATA_TOPIC}: {printable_text(error.str())}", file=sys.stderr)
 
 
 def _unreadable(partition: int, start: int, end: int) -> TopicRecord:
@@ -187,7 +187,7 @@ def _record(message: Any) -> TopicRecord:
 
 def _reason(error: Exception) -> str:
     first = error.args[0] if error.args else error
-    return plain(first.str() if isinstance(first, KafkaError) else str(first)).rstrip(".")
+    return printable_text(first.str() if isinstance(first, KafkaError) else str(first)).rstrip(".")
 
 
 def _ignore(_error: object) -> None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from obstore.exceptions import BaseError
 from rich.table import Table
 
-from backend.cli import tables, words
+from backend.cli import tables, value_text
 from backend.cli.api import Exit
 from backend.cli.local import settings_beside_up
 from backend.cli.look import parse_partition
 from backend.cli.options import console, end, fail, show_json
-from backend.cli.remote_ledger import Ledger, Problem, compare, segment_document
+from backend.cli.remote_ledger import LedgerProblem, SegmentLedger, compare, segment_document
 from backend.cli.remote_text import LineFormat, TopicRecord, document, line
 from backend.cli.remote_topic import MetadataTopicReader, TopicUnavailable, read_properties
 from backend.data_folder import DataFolder, DataFolderError
@@ -67,7 +67,7 @@ def decode_topic(
 def _records(reader: MetadataTopicReader, partitions: list[int], *, follow: bool) -> Iterator[TopicRecord]:
     yield from reader.records(partitions)
     if follow:
-        yield from reader.follow(partitions)
+        yield from reader.tail(partitions)
 
 
 def _line_format(properties: list[str]) -> LineFormat:
@@ -84,7 +84,7 @@ def ls(only: str | None, *, bootstrap: str | None, config: Path | None, data: Pa
     """The segments that the metadata topic tells of."""
     topic, number = _place(only)
     with _reader(bootstrap, config, data) as reader:
-        ledger = Ledger()
+        ledger = SegmentLedger()
         ledger.apply(reader.records())
     found = list(ledger.segments(topic, number))
     if as_json:
@@ -93,7 +93,7 @@ def ls(only: str | None, *, bootstrap: str | None, config: Path | None, data: Pa
         out = console()
         out.print(_segment_table(found))
         total = sum(one.segment_size_bytes for one in found)
-        out.print(f"\n{words.plural(len(found), 'segment')}, {words.size(total)} of log.")
+        out.print(f"\n{value_text.plural(len(found), 'segment')}, {value_text.size(total)} of log.")
     else:
         print("The metadata topic tells of no such segment.")
 
@@ -105,9 +105,9 @@ def verify(
     topic, number = _place(only)
     location = remote or _default_location(data)
     with _reader(bootstrap, config, data) as reader:
-        ledger = Ledger()
+        ledger = SegmentLedger()
 
-        def look() -> tuple[int, int, list[Problem]]:
+        def look() -> tuple[int, int, list[LedgerProblem]]:
             # Objects first: whatever is listed was announced before, so only a living cluster can make a difference.
             objects = {key: size for key, size in _objects(location).items() if _is_below(key, topic, number)}
             ledger.apply(reader.records())
@@ -135,17 +135,19 @@ def verify(
     end(attention=bool(problems))
 
 
-def _print_verdict(location: str, segments: int, objects: int, unreadable: int, problems: list[Problem]) -> None:
+def _print_verdict(location: str, segments: int, objects: int, unreadable: int, problems: list[LedgerProblem]) -> None:
     out = console()
     if problems:
         rows = ((one.trouble.value, one.key.removeprefix(f"{ROOT}/"), one.detail) for one in problems)
         out.print(tables.table(["PROBLEM", "OBJECT", "DETAIL"], rows))
         out.print()
     if unreadable:
-        out.print(f"{words.plural(unreadable, 'record')} of the metadata topic could not be read: see remote decode.")
-    verdict = words.plural(len(problems), "problem") if problems else "All is there"
-    counted = f"{words.plural(segments, 'segment')}, {words.plural(objects, 'object')}"
-    out.print(f"{verdict}: {counted} at {words.plain(location)}.")
+        out.print(
+            f"{value_text.plural(unreadable, 'record')} of the metadata topic could not be read: see remote decode."
+        )
+    verdict = value_text.plural(len(problems), "problem") if problems else "All is there"
+    counted = f"{value_text.plural(segments, 'segment')}, {value_text.plural(objects, 'object')}"
+    out.print(f"{verdict}: {counted} at {value_text.printable_text(location)}.")
 
 
 def _segment_table(found: list[SegmentMetadata]) -> Table:
@@ -154,8 +156,8 @@ def _segment_table(found: list[SegmentMetadata]) -> Table:
         (
             (
                 f"{one.topic_id_partition.topic}-{one.topic_id_partition.partition}",
-                f"[{words.offset(one.start_offset)}, {words.offset(one.end_offset + 1)})",
-                words.size(one.segment_size_bytes),
+                f"[{value_text.offset(one.start_offset)}, {value_text.offset(one.end_offset + 1)})",
+                value_text.size(one.segment_size_bytes),
                 tables.SEGMENT_STATES[one.state],
                 ",".join(str(epoch) for epoch, _ in one.segment_leader_epochs),
                 str(one.broker_id),
@@ -215,7 +217,9 @@ def _reader(bootstrap: str | None, config: Path | None, data: Path) -> Iterator[
             config = config or settings.client_properties
         properties = read_properties(config) if config is not None else {}
         with MetadataTopicReader(servers, properties) as reader:
-            print(f"Asked: {words.plain(servers)}, cluster {reader.cluster_id(expected)}.", file=sys.stderr)
+            print(
+                f"Asked: {value_text.printable_text(servers)}, cluster {reader.cluster_id(expected)}.", file=sys.stderr
+            )
             yield reader
     except TopicUnavailable as error:
         fail(str(error), Exit.AWAY)

@@ -10,7 +10,7 @@ from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.quorum import BootstrapOption, gateway_of
 from backend.cli.tables import table
-from backend.cli.words import age
+from backend.cli.value_text import age
 
 if TYPE_CHECKING:
     from backend.control.gateway.kafka_client import Gateway

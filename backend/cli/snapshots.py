@@ -11,7 +11,7 @@ import typer
 from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.tables import table
-from backend.cli.words import moment, size
+from backend.cli.value_text import moment, size
 
 if TYPE_CHECKING:
     from backend.engine.raft.snapshot_files import SnapshotContent, SnapshotId

@@ -8,18 +8,18 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from backend.cli.words import (
+from backend.cli.value_text import (
     SEVERITIES,
     SEVERITY_STYLE,
     age,
     moment,
     offset,
-    plain,
+    printable_text,
     size,
     yes,
 )
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 SEGMENT_STATES: Final = ("copy started", "copy finished", "delete started", "delete finished")
 
 
@@ -29,11 +29,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+        made.add_row(*(cell if isinstance(cell, Text) else Text(printable_text(cell)) for cell in row))
     return made
 
 
-def readers(rows: Iterable[Row]) -> Table:
+def readers(rows: Iterable[TableRow]) -> Table:
     return table(
         ["GROUP", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
         (
@@ -51,10 +51,10 @@ def readers(rows: Iterable[Row]) -> Table:
     )
 
 
-def processes(rows: Iterable[Row]) -> Table:
-    def state(row: Row) -> Text:
+def processes(rows: Iterable[TableRow]) -> Table:
+    def state(row: TableRow) -> Text:
         text = row["state"] + ("" if row["alive"] or row["state"] in ("stopped", "failed") else ", silent")
-        return Text(plain(text), style="" if row["alive"] else "yellow")
+        return Text(printable_text(text), style="" if row["alive"] else "yellow")
 
     return table(
         ["PROCESS", "STATE", "LAST SIGN", "MESSAGE"],
@@ -62,13 +62,13 @@ def processes(rows: Iterable[Row]) -> Table:
     )
 
 
-def broker_list(rows: Iterable[Row], now_ms: int) -> Table:
-    def state(row: Row) -> Text:
+def broker_list(rows: Iterable[TableRow], now_ms: int) -> Table:
+    def state(row: TableRow) -> Text:
         if not row["reachable"]:
             return Text("does not answer", style="bold red")
         return Text("fenced", style="yellow") if row["fenced"] else Text("up")
 
-    def free(row: Row) -> str:
+    def free(row: TableRow) -> str:
         known = [d["usable_bytes"] for d in row["log_dirs"] or [] if d.get("usable_bytes") is not None]
         return size(min(known) if known else None)
 
@@ -82,7 +82,7 @@ def broker_list(rows: Iterable[Row], now_ms: int) -> Table:
     )
 
 
-def partitions(rows: Iterable[Row]) -> Table:
+def partitions(rows: Iterable[TableRow]) -> Table:
     return table(
         ["PARTITION", "LEADER", "ISR", "LOG START", "LOCAL START", "TIERED TO", "PENDING FROM", "LOG END", "LOCAL",
          "REMOTE"],
@@ -105,25 +105,25 @@ def partitions(rows: Iterable[Row]) -> Table:
     )  # fmt: skip
 
 
-def isr(row: Row) -> Text:
+def isr(row: TableRow) -> Text:
     """In-sync of all replicas; yellow when one is missing."""
     text = f"{len(row['isr'])}/{len(row['replicas'])}"
     return Text(text, style="yellow" if len(row["isr"]) < len(row["replicas"]) else "")
 
 
-def pending(row: Row) -> str:
+def pending(row: TableRow) -> str:
     """The first offset that is not in the remote tier, or what a -1 means."""
     reason = row["pending_reason"]
     return offset(row["earliest_pending_upload_offset"]) if reason is None else str(reason).replace("_", " ")
 
 
-def remote_bytes(row: Row) -> int | None:
+def remote_bytes(row: TableRow) -> int | None:
     """The ledger's sum, else the observer's."""
     found: int | None = row["ledger_bytes"] if row.get("ledger_bytes") is not None else row["remote_log_bytes"]
     return found
 
 
-def replicas(rows: Iterable[Row], now_ms: int) -> Table:
+def replicas(rows: Iterable[TableRow], now_ms: int) -> Table:
     return table(
         ["BROKER", "ROLE", "IN SYNC", "LOG START", "LOCAL START", "LOG END", "LOCAL", "PHASE", "FOR", "HOW KNOWN"],
         (
@@ -135,7 +135,7 @@ def replicas(rows: Iterable[Row], now_ms: int) -> Table:
                 offset(r["local_log_start_offset"]),
                 offset(r["log_end_offset"]),
                 size(r["local_log_bytes"]),
-                plain(r["phase"]).lower().replace("_", " "),
+                printable_text(r["phase"]).lower().replace("_", " "),
                 age(r["phase_since_ms"], now_ms) if r["phase_since_ms"] else "",
                 r["phase_source"] or r["error"] or "",
             )
@@ -145,7 +145,7 @@ def replicas(rows: Iterable[Row], now_ms: int) -> Table:
     )
 
 
-def segments(rows: Iterable[Row], now_ms: int) -> Table:
+def segments(rows: Iterable[TableRow], now_ms: int) -> Table:
     return table(
         ["OFFSETS", "SIZE", "STATE", "EPOCHS", "BY BROKER", "BEGUN", "SEGMENT"],
         (
@@ -164,11 +164,11 @@ def segments(rows: Iterable[Row], now_ms: int) -> Table:
     )
 
 
-def findings(rows: Iterable[Row], now_ms: int) -> Table:
+def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
     """The worst first, of those the oldest."""
     ordered = sorted(rows, key=lambda r: (SEVERITIES.index(r["severity"]), r["opened_ms"]))
 
-    def told(row: Row) -> str:
+    def told(row: TableRow) -> str:
         why = (row["evidence"] or {}).get("sentence", "")
         return f"{row['sentence']}. {why}".strip()
 
@@ -190,10 +190,10 @@ def findings(rows: Iterable[Row], now_ms: int) -> Table:
     )
 
 
-def audit(rows: Iterable[Row]) -> Table:
-    def result(row: Row) -> Text:
+def audit(rows: Iterable[TableRow]) -> Table:
+    def result(row: TableRow) -> Text:
         style = {"failed": "bold red", "refused": "yellow"}.get(row["result"], "")
-        return Text(plain(row["result"]), style=style)
+        return Text(printable_text(row["result"]), style=style)
 
     return table(
         ["TIME (UTC)", "WHO", "ROLE", "ACTION", "OBJECT", "RESULT", "PLAN", "REASON"],
@@ -214,8 +214,8 @@ def audit(rows: Iterable[Row]) -> Table:
     )
 
 
-def config(rows: Iterable[Row]) -> Table:
-    def value(row: Row) -> str:
+def config(rows: Iterable[TableRow]) -> Table:
+    def value(row: TableRow) -> str:
         return "(sensitive)" if row["is_sensitive"] else "(none)" if row["value"] is None else row["value"]
 
     return table(
@@ -232,7 +232,7 @@ def config(rows: Iterable[Row]) -> Table:
     )
 
 
-def bootstrap_races(rows: Iterable[Row]) -> Table:
+def bootstrap_races(rows: Iterable[TableRow]) -> Table:
     """The replicas of a bootstrap race, one a row."""
     columns = ["FLAG", "COPIED", "SECONDS", "STARTS AT", "LOG END", "LOCAL RECORDS"]
     return table(
@@ -252,7 +252,7 @@ def bootstrap_races(rows: Iterable[Row]) -> Table:
     )
 
 
-def bootstrap_phases(race: Row) -> Table:
+def bootstrap_phases(race: TableRow) -> Table:
     """The phases of one new replica with the seconds since it was asked for."""
     return table(
         ["AFTER", "PHASE", "TARGET", "WHY"],

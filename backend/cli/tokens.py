@@ -11,7 +11,7 @@ from backend.cli import audited
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption, console, show_json
 from backend.cli.tables import table
-from backend.cli.words import moment, plural
+from backend.cli.value_text import moment, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable

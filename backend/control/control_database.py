@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from backend.store.database_faults import DatabaseFault
 from backend.store.engine import DatabaseAway as DatabaseAway
 from backend.store.engine import create_engine, reading, sqlite_file, store_error, writing
 from backend.store.limits import SERVING
 from backend.store.restoring import Restored
 from backend.store.sqlite import file_identity
-from backend.store.trouble import Trouble
 
 # API requests and operations; the observer writes on a thread of its own. 5 together, of the pool's 15 connections.
 THREADS: Final = 4
@@ -107,7 +107,7 @@ class Database:
         """Runs a job of the observer; one at a time, in order. Raises DatabaseAway."""
         return await self._run(self._observer_thread, job)
 
-    def look(self) -> str | None:
+    def check_file(self) -> str | None:
         """Why the file is not the one that was admitted; None: it is. Closes the database when it is not."""
         if self._closed is None and self.file is not None and file_identity(self.file) != self._identity:
             gone = file_identity(self.file) is None
@@ -122,7 +122,7 @@ class Database:
         self.refuse(reason)
 
     async def _run(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
-        if (closed := self.look()) is not None:
+        if (closed := self.check_file()) is not None:
             raise DatabaseAway(closed)
         if self._failed is not None and time.monotonic() < self._failed[0]:
             raise DatabaseAway(str(self._failed[1]), self._failed[1].diagnosis)
@@ -135,9 +135,9 @@ class Database:
             away = store_error(self.url, error)
             if not isinstance(away, DatabaseAway):
                 raise
-            if away.diagnosis is not None and away.diagnosis.trouble in (Trouble.AWAY, Trouble.CONNECTIONS):
+            if away.diagnosis is not None and away.diagnosis.trouble in (DatabaseFault.AWAY, DatabaseFault.CONNECTIONS):
                 self._failed = (time.monotonic() + RETRY_S, away)
-            if away.diagnosis is not None and away.diagnosis.trouble is Trouble.DAMAGED and self.file is not None:
+            if away.diagnosis is not None and away.diagnosis.trouble is DatabaseFault.DAMAGED and self.file is not None:
                 self.suspect = True
             raise away from error
 

@@ -74,7 +74,7 @@ class DatabaseKeeper:
                         await asyncio.to_thread(self._back_up, file)
                         next_backup_s = time.monotonic() + BACKUP_LOOK_S
                 await asyncio.sleep(LOOK_EVERY_S)
-                if (closed := self._database.look()) is not None:
+                if (closed := self._database.check_file()) is not None:
                     self._say(closed)
                     self._lost_s = time.monotonic()
         finally:

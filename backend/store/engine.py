@@ -2,7 +2,7 @@
 
 SQLite has two writers, the observer and the pipeline. WAL lets readers go on during a write;
 writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up to
-``BUSY_TIMEOUT_MS`` (`backend.store.turn`), so a read that turns into a write can never fail half way.
+``BUSY_TIMEOUT_MS`` (`backend.store.writer_lock`), so a read that turns into a write can never fail half way.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from backend.store import sqlite
+from backend.store.database_faults import Diagnosis, diagnose, first_line
 from backend.store.limits import MIGRATION, POOL_TIMEOUT_S, SERVING, Limits
 from backend.store.storable import storable_json
-from backend.store.trouble import Diagnosis, diagnose, first_line
 
 BUSY_TIMEOUT_MS = 30_000  # at most; a program that serves people waits less
 # One process holds at most 5 idle and 10 busy connections more: 15 threads at work at once.

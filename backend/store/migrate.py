@@ -65,7 +65,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MigrationReport:
     """What `check` found; ``differences`` are looked for only when nothing is missing."""
 
     revision: str | None
@@ -126,7 +126,7 @@ def upgrade(url: str, revision: str = "head") -> str:
             engine.dispose()
 
 
-def check(url: str) -> Report:
+def check(url: str) -> MigrationReport:
     """What the database has and lacks, and where its tables are not as this program's. Changes nothing.
 
     Raises as `current` does, and MigrationError for a database of a newer release.
@@ -141,7 +141,7 @@ def check(url: str) -> Report:
             if connection.dialect.name == "sqlite":
                 damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
                 differences += [f"the file is damaged: {line}" for line in damage if line != "ok"]
-    return Report(known, head(), missing, differences)
+    return MigrationReport(known, head(), missing, differences)
 
 
 def compared(connection: Connection) -> list[Any]:

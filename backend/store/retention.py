@@ -34,7 +34,7 @@ SLICE_MS: Final = 10 * MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class RetentionTier:
     """Rows older than `after_ms` are kept once per `every_ms`."""
 
     after_ms: int
@@ -43,7 +43,7 @@ class Tier:
 
 # With its indexes, in SQLite.
 ROW_BYTES: Final = 215
-TIERS: Final = (Tier(HOUR_MS, 5 * MINUTE_MS), Tier(DAY_MS, HOUR_MS))
+TIERS: Final = (RetentionTier(HOUR_MS, 5 * MINUTE_MS), RetentionTier(DAY_MS, HOUR_MS))
 KEEP_DAYS: Final = 7
 HISTORY: Final[tuple[Table, ...]] = (t.partition_sample, t.replica_sample, t.cluster_sample)
 
@@ -65,7 +65,7 @@ class Retention:
         self._engine = engine
         self._keep_ms = keep_days * DAY_MS
         self._cluster_id = cluster_id
-        self._thinned_to_ms: dict[tuple[str, Tier], int] = {}
+        self._thinned_to_ms: dict[tuple[str, RetentionTier], int] = {}
 
     def run(self, now_ms: int) -> int:
         """Does what is due at `now_ms`, in short transactions; returns how many rows went."""
@@ -76,7 +76,7 @@ class Retention:
         with writing(self._engine) as connection:
             return removed + prune(connection, self._cluster_id, now_ms, self._keep_ms)
 
-    def _thin(self, table: Table, tier: Tier, now_ms: int) -> int:
+    def _thin(self, table: Table, tier: RetentionTier, now_ms: int) -> int:
         until_ms = (now_ms - tier.after_ms) // tier.every_ms * tier.every_ms
         from_ms = self._thinned_to_ms.get((table.name, tier))
         if from_ms is None:

@@ -16,8 +16,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DisconnectionError
 
-from backend.store import turn
-from backend.store.trouble import DatabaseFileGone
+from backend.store import writer_lock
+from backend.store.database_faults import DatabaseFileGone
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -102,5 +102,5 @@ def listen(engine: Engine, opened: OpenFile | None, busy_ms: int) -> None:
         if not writes:
             connection.exec_driver_sql("BEGIN")
             return
-        with nullcontext() if opened is None else turn.waiting(opened.file):
+        with nullcontext() if opened is None else writer_lock.waiting(opened.file):
             connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from backend.store import tables as t
 from backend.store.storable import storable_key
 
-Row = Mapping[str, Any]
+RowValues = Mapping[str, Any]
 
 # How long samples stay: 24 h is the longest range the pages offer, twice that for comparison.
 SAMPLE_RETENTION_MS: Final = 48 * 3_600_000
@@ -26,7 +26,7 @@ def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sql
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
-def upsert(connection: Connection, table: Table, rows: Sequence[Row], *, keep: Iterable[str] = ()) -> None:
+def upsert(connection: Connection, table: Table, rows: Sequence[RowValues], *, keep: Iterable[str] = ()) -> None:
     """Insert ``rows`` or replace those with the same primary key.
 
     All rows have the same columns. Columns in ``keep`` are written only when the row is new.
@@ -86,18 +86,18 @@ def data_changed(connection: Connection, cluster_id: str, process: str) -> None:
     )
 
 
-def save_cluster(connection: Connection, row: Row) -> None:
+def save_cluster(connection: Connection, row: RowValues) -> None:
     """The cluster as it was last seen; ``first_seen_ms`` keeps its first value."""
     upsert(connection, t.cluster, [row], keep=["first_seen_ms"])
 
 
-def save_brokers(connection: Connection, cluster_id: str, rows: Sequence[Row]) -> None:
+def save_brokers(connection: Connection, cluster_id: str, rows: Sequence[RowValues]) -> None:
     """The brokers as the metadata lists them now; one that is no longer listed is removed."""
     upsert(connection, t.broker, rows)
     _remove_others(connection, t.broker, cluster_id, "broker_id", [row["broker_id"] for row in rows])
 
 
-def save_topics(connection: Connection, cluster_id: str, rows: Sequence[Row]) -> None:
+def save_topics(connection: Connection, cluster_id: str, rows: Sequence[RowValues]) -> None:
     """The topics as the metadata lists them now; one that is gone is removed with its latest offsets.
 
     History and ledger of a removed topic stay.
@@ -108,7 +108,7 @@ def save_topics(connection: Connection, cluster_id: str, rows: Sequence[Row]) ->
         _remove_others(connection, table, cluster_id, "topic", names)
 
 
-def save_config_values(connection: Connection, cluster_id: str, rows: Sequence[Row]) -> None:
+def save_config_values(connection: Connection, cluster_id: str, rows: Sequence[RowValues]) -> None:
     """Configuration values of some resources; values these resources no longer have are removed."""
     upsert(connection, t.config_value, rows)
     table = t.config_value
@@ -127,12 +127,12 @@ def save_config_values(connection: Connection, cluster_id: str, rows: Sequence[R
         )
 
 
-def save_cluster_sample(connection: Connection, row: Row) -> None:
+def save_cluster_sample(connection: Connection, row: RowValues) -> None:
     """One point of the cluster's totals."""
     upsert(connection, t.cluster_sample, [row])
 
 
-def append_engine_events(connection: Connection, rows: Sequence[Row]) -> None:
+def append_engine_events(connection: Connection, rows: Sequence[RowValues]) -> None:
     """Events of ``__ebbline_events``; one that was stored before is left as it is."""
     columns = [column.name for column in t.engine_event.columns]
     upsert(connection, t.engine_event, rows, keep=columns)

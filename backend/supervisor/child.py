@@ -59,8 +59,8 @@ class ChildSpec:
     # Longer than a node's own start may take (initial.broker.registration.timeout.ms, 60 s, behind imports and the
     # recovery of its logs): its own sentence says what it waited for.
     start_timeout_s: float = 90.0
-    # It prepares itself, and begins when `Child.tell` says so.
-    when_told: bool = False
+    # It prepares itself, and begins when `Child.release` says so.
+    waits_for_start: bool = False
     # Tells it to end because all children do; also sent when the supervisor is killed.
     all_end_signal: signal.Signals = signal.SIGTERM
 
@@ -175,7 +175,7 @@ class Child:
         waiting, self.waiting = self.waiting, None
         self.process = None if waiting is None else waiting(self.spec.environment)
         if self.process is None:
-            stdin = subprocess.PIPE if self.spec.when_told else subprocess.DEVNULL
+            stdin = subprocess.PIPE if self.spec.waits_for_start else subprocess.DEVNULL
             self.process = spawn(
                 self.spec.command,
                 {**os.environ, **self.spec.environment},
@@ -200,7 +200,7 @@ class Child:
             # For people and tests only; the process runs.
             _log.warning("%s could not be written: %s", self._pid_path, error)
 
-    def tell(self) -> None:
+    def release(self) -> None:
         """Lets a process begin that waits for it; one that has ended is found by `running`."""
         if self.process is None or self.process.stdin is None:
             return

@@ -185,7 +185,7 @@ def check_database(settings: Settings, *, first: bool, attached: str | None = No
     from backend.store import engine as store_engine
     from backend.store import migrate
     from backend.store.automatic_backups import backups
-    from backend.store.trouble import PASSING, Trouble
+    from backend.store.database_faults import PASSING, DatabaseFault
 
     url = settings.database
     try:
@@ -204,7 +204,7 @@ def check_database(settings: Settings, *, first: bool, attached: str | None = No
     except store_engine.DatabaseAway as error:
         trouble = None if error.diagnosis is None else error.diagnosis.trouble
         file = store_engine.sqlite_file_of(url)
-        restorable = trouble is Trouble.DAMAGED and file is not None and backups(file)
+        restorable = trouble is DatabaseFault.DAMAGED and file is not None and backups(file)
         if first or not (restorable or trouble in PASSING):
             raise PreflightError(str(error)) from error
     except store_engine.StoreError as error:

@@ -48,10 +48,10 @@ from backend.supervisor.preflight import (
     check_ports,
     check_remote_location,
 )
+from backend.supervisor.prestart import WarmBackend
 from backend.supervisor.readiness import readyz, serves, waits_for
-from backend.supervisor.warm import WarmBackend
 from spark import java
-from spark.settings import WHEN_TOLD
+from spark.settings import WAIT_FOR_START
 
 WATCH_INTERVAL_S: Final = 0.5
 HEALTH_INTERVAL_S: Final = 2.0
@@ -268,7 +268,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     specs.append(
         ChildSpec(
             name="backend",
-            command=[python, "-m", "backend.start"],
+            command=[python, "-m", "backend.backend_entry"],
             environment=backend_env,
             where="\n".join(where),
             stop_timeout_s=30.0,
@@ -281,11 +281,11 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         specs.append(
             ChildSpec(
                 name="pipeline",
-                command=[python, "-m", "spark.job", WHEN_TOLD],
+                command=[python, "-m", "spark.job", WAIT_FOR_START],
                 environment=shared,
                 where="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,
-                when_told=True,
+                waits_for_start=True,
                 healthy=lambda: pipeline_lives(folder, time.time()),
             )
         )
@@ -369,7 +369,7 @@ class Supervisor:
             if child.spec.name == "backend":
                 # Its start takes one core: who waits to be told prepares itself meanwhile.
                 for other in self._children:
-                    if other.spec.when_told:
+                    if other.spec.waits_for_start:
                         other.start(time.monotonic())
                 if not self._backend_serves(child):
                     return False
@@ -380,7 +380,7 @@ class Supervisor:
                         highlight=False,
                         soft_wrap=True,
                     )
-            child.tell()
+            child.release()
         for child in self._children:
             if child.spec.healthy is not None:
                 wait_until_healthy(child, stopping=self._stop.is_set, meanwhile=self._tell_waits)
@@ -390,7 +390,7 @@ class Supervisor:
         """Waits for it, and for what was started before it; says who did not start."""
 
         def ended() -> list[Child]:
-            begun = (child for child in self._children if child.process is not None and not child.spec.when_told)
+            begun = (child for child in self._children if child.process is not None and not child.spec.waits_for_start)
             return [child for child in begun if not child.running]
 
         def stopping() -> bool:
@@ -447,7 +447,7 @@ class Supervisor:
     def _start_again(self, child: Child, now_s: float) -> None:
         try:
             child.start(now_s)
-            child.tell()
+            child.release()
         except OSError as error:
             pause_s = child.note_exit(now_s)
             self._console.print(f"{child.spec.name} could not be started ({error}); trying again in {pause_s:.0f} s")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from backend.tiering.pending import PendingReason
 
 
-class Verdict(StrEnum):
+class EstimateVerdict(StrEnum):
     """What the flag does for a new, empty replica of a partition."""
 
     QUALIFIES = "qualifies"
@@ -55,7 +55,7 @@ class PartitionEstimate:
 
     topic: str
     partition: int
-    verdict: Verdict
+    verdict: EstimateVerdict
     reason: str
     off_start: int | None = None
     off_bytes: int | None = None
@@ -73,34 +73,34 @@ def estimate_partition(
     """One partition. `kafka_rules`: as Apache Kafka 4.3 decides; else as the embedded engine does (KIP-1023's text)."""
     log_start, local_start, log_end = state.log_start, state.local_start, state.log_end
     if log_start is None or local_start is None or log_end is None or state.local_bytes is None:
-        return PartitionEstimate(state.topic, state.partition, Verdict.UNKNOWN, "Its leader did not answer.")
+        return PartitionEstimate(state.topic, state.partition, EstimateVerdict.UNKNOWN, "Its leader did not answer.")
     off: dict[str, Any] = {"off_start": local_start, "off_bytes": state.local_bytes}
     same = off | {"on_start": local_start, "on_bytes": state.local_bytes, "method": "log size"}
 
-    def found(verdict: Verdict, reason: str, **numbers: Any) -> PartitionEstimate:
+    def found(verdict: EstimateVerdict, reason: str, **numbers: Any) -> PartitionEstimate:
         return PartitionEstimate(state.topic, state.partition, verdict, reason, **numbers)
 
     if not state.tiered:
-        return found(Verdict.NO_EFFECT, "The topic is not tiered.", **same)
+        return found(EstimateVerdict.NO_EFFECT, "The topic is not tiered.", **same)
     if state.compacted:
-        return found(Verdict.NO_EFFECT, "The topic is compacted.", **same)
+        return found(EstimateVerdict.NO_EFFECT, "The topic is compacted.", **same)
     if local_start == 0:
-        return found(Verdict.NO_EFFECT, "The leader still holds offset 0 locally.", **same)
+        return found(EstimateVerdict.NO_EFFECT, "The leader still holds offset 0 locally.", **same)
     pending = log_end if state.pending_reason == ALL_COPIED else state.pending
     if state.pending_reason == ALL_COPIED and kafka_rules:
         reason = "Everything is copied: the leader names no offset until one more record arrives."
-        return found(Verdict.BLOCKED, reason, **off)
+        return found(EstimateVerdict.BLOCKED, reason, **off)
     if pending is None or (state.pending_reason is not None and state.pending_reason != ALL_COPIED):
-        return found(Verdict.BLOCKED, "The leader does not know yet what is in the remote tier.", **off)
+        return found(EstimateVerdict.BLOCKED, "The leader does not know yet what is in the remote tier.", **off)
     if pending <= log_start:
         if kafka_rules:
-            return found(Verdict.BLOCKED, "Nothing usable is in the remote tier.", **off)
-        return found(Verdict.NO_EFFECT, "Nothing usable is in the remote tier.", **same)
+            return found(EstimateVerdict.BLOCKED, "Nothing usable is in the remote tier.", **off)
+        return found(EstimateVerdict.NO_EFFECT, "Nothing usable is in the remote tier.", **same)
     start = _segment_end(pending, segments)
     if start <= local_start:
-        return found(Verdict.NO_EFFECT, "The remote tier ends where local data begins.", **same)
+        return found(EstimateVerdict.NO_EFFECT, "The remote tier ends where local data begins.", **same)
     on_bytes, method = _tail_bytes(local_start, start, log_end, state.local_bytes, segments)
-    return found(Verdict.QUALIFIES, "", **off, on_start=start, on_bytes=on_bytes, method=method)
+    return found(EstimateVerdict.QUALIFIES, "", **off, on_start=start, on_bytes=on_bytes, method=method)
 
 
 def _segment_end(pending: int, segments: Sequence[RemoteSegment]) -> int:
@@ -130,10 +130,10 @@ def summarize(estimates: Iterable[PartitionEstimate], *, largest: int = 50) -> d
     rows = list(estimates)
     counted = [row for row in rows if row.on_bytes is not None and row.off_bytes is not None]
     gain = sorted(counted, key=lambda row: (row.on_bytes or 0) - (row.off_bytes or 0))
-    blocked = [row for row in rows if row.verdict in (Verdict.BLOCKED, Verdict.UNKNOWN)]
+    blocked = [row for row in rows if row.verdict in (EstimateVerdict.BLOCKED, EstimateVerdict.UNKNOWN)]
     return {
         "tiered_partitions": len(rows),
-        **{verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict},
+        **{verdict.value: sum(row.verdict is verdict for row in rows) for verdict in EstimateVerdict},
         "off_bytes": sum(row.off_bytes or 0 for row in counted),
         "on_bytes": sum(row.on_bytes or 0 for row in counted),
         "partitions": [_json(row) for row in gain[:largest]],

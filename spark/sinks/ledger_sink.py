@@ -24,8 +24,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from backend.store import event_months
 from backend.store import tables as t
+from backend.store.database_faults import diagnose
 from backend.store.engine import reading, writing
-from backend.store.trouble import diagnose
 from backend.store.writes import data_changed
 from spark.ledger import (
     PARTITION_COLUMNS,

@@ -133,7 +133,7 @@ async def _write_history(folder: Path, port: int, partitions: int) -> float:
         for records in history(partitions):
             await controller.submit("history", partial(_as_command, records))
         started_s = time.monotonic()
-        await controller.snapshotter.take()
+        await controller.snapshotter.write_snapshot()
         return time.monotonic() - started_s
     finally:
         await controller.stop()

@@ -18,7 +18,7 @@ import pytest
 from backend.engine.apis.api_declaration import ListenerKind
 from backend.engine.apis.support.response_budget import RESPONSE_BYTES_MAX
 from backend.engine.apis.table import api_table
-from backend.interpreter import GC_THRESHOLDS
+from backend.gc_tuning import GC_THRESHOLDS
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import EncodeError, ErrorCode

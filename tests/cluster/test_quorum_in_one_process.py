@@ -102,7 +102,7 @@ def test_every_node_has_the_same_image_and_snapshots_of_its_own(cluster: EngineC
         # One change a snapshot at least, however busy the machine.
         cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
         for node in (*NODES, OBSERVER):
-            cluster.call(metadata(cluster, node).snapshotter.take())
+            cluster.call(metadata(cluster, node).snapshotter.write_snapshot())
     for node in (*NODES, OBSERVER):
         cluster.wait_until(
             f"node {node} has a snapshot and a shorter log",
@@ -116,7 +116,7 @@ def test_a_node_without_a_vote_starts_again_from_its_own_snapshot(
 ) -> None:
     seen = controller(cluster, active(cluster)).raft.observers.current(int(time.time() * 1000))
     assert [one.replica_id for one in seen] == [OBSERVER]
-    cluster.call(metadata(cluster, OBSERVER).snapshotter.take())
+    cluster.call(metadata(cluster, OBSERVER).snapshotter.write_snapshot())
     cluster.kill_broker(OBSERVER)
     caplog.clear()
     with caplog.at_level(logging.INFO):
@@ -187,7 +187,7 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
             break
         create(cluster, f"behind-its-back-{number}")
         leading = controller(cluster, active(cluster)).snapshotter
-        cluster.call(leading.take())
+        cluster.call(leading.write_snapshot())
         cluster.call(leading.clean())
     with caplog.at_level(logging.INFO):
         cluster.ask(monkeypatch.undo)
@@ -248,7 +248,7 @@ def a_voter_is_wiped(cluster: EngineCluster) -> tuple[int, int, Snapshotter]:
     shutil.rmtree(metadata_folder(cluster, wiped))
     snapshotter = controller(cluster, leader).snapshotter
     cluster.call(snapshotter.stop())
-    cluster.call(snapshotter.take())
+    cluster.call(snapshotter.write_snapshot())
     return leader, wiped, snapshotter
 
 
@@ -265,7 +265,7 @@ def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
     starting = asyncio.run_coroutine_threadsafe(cluster.cluster.start_broker(wiped), cluster.loop)
     cluster.wait_until("the snapshot is refused", lambda: "sent what cannot be used" in caplog.text)
     create(cluster, *(f"late-{number}" for number in range(3)))
-    cluster.call(snapshotter.take())
+    cluster.call(snapshotter.write_snapshot())
     cluster.ask(snapshotter.start)
     starting.result(60)
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))

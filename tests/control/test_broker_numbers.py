@@ -51,7 +51,7 @@ def test_a_broker_whose_page_cannot_be_had_is_told_with_its_cause() -> None:
 
         async with serving(page) as address:
             pages = BrokerPages(check_template(f"http://{{host}}:{address.port}/{{id}}/metrics"))
-            await pages.look({1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.2"}, 5)
+            await pages.refresh({1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.2"}, 5)
         found = pages.numbers
         assert (found[1].values["reader_queue"], found[1].at_ms, found[1].error) == (3.0, 5, None)
         assert "has none of the numbers" in (found[2].error or "")
@@ -63,7 +63,7 @@ def test_a_broker_whose_page_cannot_be_had_is_told_with_its_cause() -> None:
 
 def test_without_a_template_every_number_is_unknown_and_says_what_to_give() -> None:
     pages = BrokerPages(None)
-    asyncio.run(pages.look({1: "a"}, 5))
+    asyncio.run(pages.refresh({1: "a"}, 5))
     assert (pages.numbers[1].error, set(pages.numbers[1].values.values())) == (NOT_GIVEN, {None})
 
 

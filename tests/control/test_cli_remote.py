@@ -115,7 +115,7 @@ def test_follow_goes_on_with_what_comes(site: EngineCluster) -> None:
     with MetadataTopicReader(site.bootstrap) as reader:
         partitions = reader.partitions()
         read = list(reader.records(partitions))
-        coming = reader.follow(partitions)
+        coming = reader.tail(partitions)
         producer = Producer({"bootstrap.servers": site.bootstrap})
         producer.produce(METADATA_TOPIC, None, partition=partitions[-1])
         producer.flush(30)

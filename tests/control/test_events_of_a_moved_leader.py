@@ -86,9 +86,9 @@ def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -
             database = Database(new_sqlite(tmp_path / "ebbline.db"))
             follower = EngineEventReader(gateway, database, "c", lambda: 10)
             running = asyncio.create_task(follower.run())
-            follower.follow([led_by(1)])
+            follower.set_partitions([led_by(1)])
             await leaders.asked.wait()
-            follower.follow([led_by(2)])
+            follower.set_partitions([led_by(2)])
             await asyncio.sleep(0.3)
             assert leaders.fetches == [(1, 0)], "its answer may still come"
             leaders.told.set()

@@ -123,7 +123,7 @@ def test_the_metadata_log_and_its_snapshot_are_dumped(cluster: EngineCluster, to
     tools.run("kafka-topics", "--create", "--topic", "dumped", "--partitions", "2", "--replication-factor", "3")
     controller = cluster.broker(1).services.controller
     assert controller is not None
-    cluster.call(controller.snapshotter.take())
+    cluster.call(controller.snapshotter.write_snapshot())
     folder = cluster.folder / "brokers" / "1" / "log" / "__cluster_metadata-0"
     for pattern in ("*.log", "*.checkpoint"):
         [file] = folder.glob(pattern)

@@ -31,7 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from backend.cli.main import app
-from backend.cli.remote_ledger import Ledger
+from backend.cli.remote_ledger import SegmentLedger
 from backend.cli.remote_text import LineFormat, TopicRecord, line
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.manager.copy_task import CopyTask
@@ -200,7 +200,7 @@ def test_a_consumer_of_kafka_reads_from_offset_0_what_only_our_tree_holds(
 
 def removals(records: list[TopicRecord]) -> list[tuple[int, bytes]]:
     """Records that take every segment of Kafka's own out of its ledger."""
-    ledger = Ledger()
+    ledger = SegmentLedger()
     ledger.apply(records)
     where = {one.topic_id_partition: one.partition for one in records}
     return [

@@ -24,7 +24,7 @@ from spark import job
 from spark.decode import RawRecord
 from spark.direct import DirectReader
 from spark.lock import only_one
-from spark.settings import JOB, WHEN_TOLD, PipelineSettings
+from spark.settings import JOB, WAIT_FOR_START, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
 from tests.databases import new_sqlite
 from tests.effort import SOAK, effort
@@ -173,7 +173,7 @@ def running_with(part: str) -> list[int]:
 def test_one_that_was_never_told_to_begin_leaves_neither_rows_nor_java(tmp_path: Path, how: str) -> None:
     settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", f"sqlite:///{tmp_path / 'ebbline.db'}")
     process = subprocess.Popen(
-        [sys.executable, "-m", "spark.job", WHEN_TOLD],
+        [sys.executable, "-m", "spark.job", WAIT_FOR_START],
         env=environment(settings),
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,

@@ -181,7 +181,7 @@ def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> 
     name = f"none-{uuid4().hex}"
     offsets = TopicOffsets(kafka_bootstrap, name, {}, "test")
     with pytest.raises(TopicMissing):
-        offsets.held()
+        offsets.offsets_held()
     assert name not in admin(kafka_bootstrap).list_topics(timeout=10).topics
     offsets.close()
 

@@ -40,7 +40,7 @@ def test_a_folder_that_is_not_there_or_not_ours_is_told_or_left(tmp_path: Path) 
     assert "chmod 700" in line
 
 
-@pytest.mark.parametrize("module", ["backend.start", "app.run", "spark.job"])
+@pytest.mark.parametrize("module", ["backend.backend_entry", "app.run", "spark.job"])
 @pytest.mark.outside
 def test_every_program_of_the_product_keeps_its_files_private(module: str) -> None:
     """Without what `ebbline up` tells them they end at once, but not before they have set how files are made."""

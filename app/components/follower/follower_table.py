@@ -15,7 +15,7 @@ from app.components.partition.replica_ranges import PHASE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.table_style import name_width, number_format, whole
-from backend.store.queries.followers import Follower, PhaseEvent
+from backend.store.queries.followers import Follower, FollowerPhaseEvent
 from backend.tiering.follower_phase import FollowerPhase
 
 NOT_KNOWN: Final = "not known"
@@ -113,7 +113,9 @@ def pills_html(counts: Mapping[str | None, int]) -> str:
     return f'<span class="eb-pills">{"".join(pills)}</span>'
 
 
-def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[int | None], str], now_ms: int) -> str:
+def why_html(
+    follower: Follower, events: Sequence[FollowerPhaseEvent], clock: Callable[[int | None], str], now_ms: int
+) -> str:
     """The rule, what it was concluded from, the newest failed attempts."""
     replica, evidence = follower.replica, _evidence(follower)
     stuck = why_stuck(replica, now_ms)
@@ -133,7 +135,7 @@ def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[
     return markup.pairs(pairs) + f'<ol class="eb-why">{listed}</ol>' + _attempts_html(events, clock)
 
 
-def _attempts_html(events: Sequence[PhaseEvent], clock: Callable[[int | None], str]) -> str:
+def _attempts_html(events: Sequence[FollowerPhaseEvent], clock: Callable[[int | None], str]) -> str:
     told = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")]
     failed = [one for one in told if not is_ordinary_retry(one.body)][-ATTEMPTS_SHOWN:]
     asked_again = len(told) - sum(not is_ordinary_retry(one.body) for one in told)

@@ -15,7 +15,7 @@ from app.components.partition.replica_ranges import PHASE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.theme import Palette, layout
-from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
+from backend.store.queries.followers import Follower, FollowerPhaseEvent, PhaseChange
 from backend.tiering.follower_phase import FollowerPhase
 
 ROWS_MAX: Final = 8
@@ -51,13 +51,13 @@ class TimelineRow:
 
 def stretches(
     follower: Follower,
-    events: Sequence[PhaseEvent],
+    events: Sequence[FollowerPhaseEvent],
     changes: Sequence[PhaseChange],
     since_ms: int,
     now_ms: int,
 ) -> tuple[Stretch, ...]:
     """From what its broker told, else from samples; the newest sample has the last word. Clipped to the window."""
-    found = _told(events, now_ms) if events else _sampled(changes, now_ms)
+    found = _event_stretches(events, now_ms) if events else _sampled(changes, now_ms)
     replica = follower.replica
     phase = replica.phase or UNKNOWN_PHASE
     if not found or (found[-1].phase != phase and replica.sampled_ms >= found[-1].start_ms):
@@ -70,7 +70,7 @@ def stretches(
     return tuple(one for one in clipped if one.end_ms > one.start_ms)
 
 
-def _told(events: Sequence[PhaseEvent], now_ms: int) -> list[Stretch]:
+def _event_stretches(events: Sequence[FollowerPhaseEvent], now_ms: int) -> list[Stretch]:
     found: list[Stretch] = []
     for event in events:
         body = event.body

@@ -79,7 +79,7 @@ def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[
         name = f"Leader, broker {replica.broker_id}" if replica.role == "leader" else f"Broker {replica.broker_id}"
         found.append(_replica_strip(name, replica, chain))
     found.append(_remote_strip(judged, chain))
-    outside = [one for one in judged if one.standing is LineageStanding.OUTSIDE]
+    outside = [one for one in judged if one.lineage_standing is LineageStanding.OUTSIDE]
     for number, one in enumerate(outside[:OUTSIDE_ROWS_MAX]):
         found.append(_outside_strip("Outside lineage" if number == 0 else "", one))
     if len(outside) > OUTSIDE_ROWS_MAX:
@@ -104,8 +104,8 @@ def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged
         return f'<div class="eb-pills">{markup.pill("? the leader has not told its epochs", "warning")}</div>'
     seen = counts(judged)
     finished = sum(
-        seen[standing]
-        for standing in (LineageStanding.IN_LINEAGE, LineageStanding.OUTSIDE, LineageStanding.NOT_CHECKED)
+        seen[lineage_standing]
+        for lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.OUTSIDE, LineageStanding.NOT_CHECKED)
     )
     pills = []
     if finished:
@@ -200,7 +200,7 @@ def _remote_strip(judged: Sequence[JudgedSegment], chain: LeaderChain) -> Strip:
     """The epochs of the segments in lineage, joined where one goes on with the epoch of the one before."""
     found: list[EpochBlock] = []
     for one in judged:
-        if one.standing is not LineageStanding.IN_LINEAGE:
+        if one.lineage_standing is not LineageStanding.IN_LINEAGE:
             continue
         segment = one.segment
         start = max(segment.start_offset, chain.log_start)

@@ -30,7 +30,7 @@ class JudgedSegment:
     """A segment with its standing, and why in words."""
 
     segment: SegmentRow
-    standing: LineageStanding
+    lineage_standing: LineageStanding
     why: str = ""
     overlaps: bool = False  # shares offsets with an earlier segment of the lineage
     orphaned: bool = False  # replaced in the index of its epoch: retention never sees it
@@ -64,11 +64,11 @@ def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Jud
     """The standing of each segment, in the order given (offset order tells overlaps)."""
     found, reached = [], -1
     for segment in segments:
-        standing, why = _standing(segment, chain)
-        overlaps = standing is LineageStanding.IN_LINEAGE and segment.start_offset < reached
-        if standing is LineageStanding.IN_LINEAGE:
+        lineage_standing, why = _standing(segment, chain)
+        overlaps = lineage_standing is LineageStanding.IN_LINEAGE and segment.start_offset < reached
+        if lineage_standing is LineageStanding.IN_LINEAGE:
             reached = max(reached, segment.next_offset)
-        found.append(JudgedSegment(segment, standing, why, overlaps))
+        found.append(JudgedSegment(segment, lineage_standing, why, overlaps))
     return found
 
 
@@ -120,7 +120,7 @@ def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
 
 def counts(judged: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
     """Segments by standing."""
-    return Counter(one.standing for one in judged)
+    return Counter(one.lineage_standing for one in judged)
 
 
 def outside_by_partition(

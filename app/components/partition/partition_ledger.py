@@ -80,7 +80,9 @@ def columns(count: int) -> dict[str, Any]:
     }
 
 
-def merged(engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], most: int = 200) -> list[Happened]:
+def newest_events(
+    engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], most: int = 200
+) -> list[Happened]:
     """Both sources, the newest first. A copy or deletion that both tell is told once, by the engine."""
     told = list(engine)
     exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in told}
@@ -115,7 +117,7 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
 
 
 def _lineage(one: JudgedSegment) -> str:
-    words = one.standing.value + (", overlaps" if one.overlaps else "")
+    words = one.lineage_standing.value + (", overlaps" if one.overlaps else "")
     return f"{words}: {one.why}" if one.why else words
 
 

@@ -175,13 +175,15 @@ def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaL
     kinds = {LineageStanding.COPYING: "copying", LineageStanding.DELETING: "deleting"}
     blocks = [
         Block(
-            "remote" if one.standing in _IN_REMOTE else kinds[one.standing],
-            max(one.segment.start_offset, log_start) if one.standing in _IN_REMOTE else one.segment.start_offset,
+            "remote" if one.lineage_standing in _IN_REMOTE else kinds[one.lineage_standing],
+            max(one.segment.start_offset, log_start)
+            if one.lineage_standing in _IN_REMOTE
+            else one.segment.start_offset,
             one.segment.next_offset,
-            "" if one.standing in _IN_REMOTE else kinds[one.standing],
+            "" if one.lineage_standing in _IN_REMOTE else kinds[one.lineage_standing],
         )
         for one in judged
-        if one.standing in _IN_REMOTE or one.standing in kinds
+        if one.lineage_standing in _IN_REMOTE or one.lineage_standing in kinds
     ]
     blocks = [block for block in blocks if block.end > block.start]
     copied = sum(block.kind == "remote" for block in blocks)

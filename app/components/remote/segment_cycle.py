@@ -173,7 +173,7 @@ def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[i
     held = sorted(
         (one.segment.start_offset, one.segment.next_offset)
         for one in judged
-        if one.standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
+        if one.lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
     )
     found, reached = [], -1
     for (_, end), (start, _) in pairwise(held):
@@ -185,10 +185,10 @@ def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[i
 
 def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
     """In lineage, overlaps, outside, gaps; ``missing`` None: gaps cannot be told of this selection."""
-    inside = sum(one.standing is LineageStanding.IN_LINEAGE for one in judged)
+    inside = sum(one.lineage_standing is LineageStanding.IN_LINEAGE for one in judged)
     overlapping = sum(one.overlaps for one in judged)
-    outside = [one for one in judged if one.standing is LineageStanding.OUTSIDE]
-    unchecked = sum(one.standing is LineageStanding.NOT_CHECKED for one in judged)
+    outside = [one for one in judged if one.lineage_standing is LineageStanding.OUTSIDE]
+    unchecked = sum(one.lineage_standing is LineageStanding.NOT_CHECKED for one in judged)
     pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
     if unchecked:
         pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))

@@ -54,7 +54,7 @@ def _haystack(row: SegmentRow) -> str:
 
 def _in_state(one: JudgedSegment, state: str | None) -> bool:
     if state == OUTSIDE:
-        return one.standing is LineageStanding.OUTSIDE
+        return one.lineage_standing is LineageStanding.OUTSIDE
     if state == OVERLAPS:
         return one.overlaps
     if state == ORPHANED:
@@ -167,7 +167,7 @@ def _words(start_ms: int | None, end_ms: int | None) -> str:
 
 
 def _lineage(one: JudgedSegment) -> str:
-    words = one.standing.value + (", overlaps" if one.overlaps else "") + (", orphaned" if one.orphaned else "")
+    words = one.lineage_standing.value + (", overlaps" if one.overlaps else "") + (", orphaned" if one.orphaned else "")
     return f"{words}: {one.why}" if one.why else words
 
 

@@ -54,7 +54,9 @@ def render(page: Page) -> None:
                 on_click=plan_dialog.propose,
                 args=(page.person, view.cluster.name, KIND, {**scope.inputs, "settings": settings}),
             )
-        st.html(f'<div class="eb-lines">{settings_form.told(block, problem, settings, broker_form.lines)}</div>')
+        st.html(
+            f'<div class="eb-lines">{settings_form.changes_text(block, problem, settings, broker_form.lines)}</div>'
+        )
     live(page, "broker-watch", settings_form.watch, page, block)
 
 

@@ -12,7 +12,7 @@ from app.components.shared import markup
 from app.components.shared.page import Page
 
 
-def told(
+def changes_text(
     block: str | None,
     problem: str | None,
     settings: Mapping[str, str],

@@ -55,7 +55,9 @@ def render(page: Page) -> None:
             )
         if name in topics:
             st.html(durability.of_topic(view, topics[name]))
-            st.html(f'<div class="eb-lines">{settings_form.told(block, problem, settings, topic_form.lines)}</div>')
+            st.html(
+                f'<div class="eb-lines">{settings_form.changes_text(block, problem, settings, topic_form.lines)}</div>'
+            )
     live(page, "topic-watch", settings_form.watch, page, block)
 
 

@@ -105,7 +105,7 @@ def _break(person: Person, scenario: str, broker: int | None) -> None:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
-            control_api(person).break_it(scenario, broker)
+            control_api(person).inject_fault(scenario, broker)
         except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
@@ -116,7 +116,7 @@ def _heal(person: Person) -> None:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
-            control_api(person).heal()
+            control_api(person).clear_fault()
         except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 

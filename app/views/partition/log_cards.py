@@ -54,7 +54,7 @@ def events_card(page: Page, view: ClusterView, topic: str, number: int, topic_id
     remote: list[detail_queries.SegmentEventRow] = []
     if topic_id is not None:
         remote = state.read_cached(detail_queries.segment_events, cluster_id, topic_id, number, version=version)
-    found = partition_ledger.merged(engine, remote)
+    found = partition_ledger.newest_events(engine, remote)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)

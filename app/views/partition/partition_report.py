@@ -102,4 +102,4 @@ def _events(page: Page, reading: PartitionData) -> list[partition_ledger.Happene
     remote = state.read_cached(
         detail_queries.segment_events, page.cluster_id, row.topic_id, row.partition, version=version
     )
-    return partition_ledger.merged(engine, remote)
+    return partition_ledger.newest_events(engine, remote)

@@ -10,7 +10,7 @@ from backend.control.gateway.requests.eligible_replica_requests import EligibleR
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import CopyEvent, UncleanRecovery
+from backend.store.queries.findings import StoredCopyEvent, UncleanRecovery
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
@@ -99,7 +99,7 @@ class FindingContext:
     ledger_ms: int | None = None
     open_segments: Sequence[SegmentRow] = ()
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    copy_events: Sequence[CopyEvent] = ()
+    copy_events: Sequence[StoredCopyEvent] = ()
     finished: Sequence[FinishedSegment] | None = None
     throttles: Sequence[ThrottleSetting] = ()
     moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class ReadinessChecks:
 
     async def _database_takes_writes(self) -> str | None:
         """One probe at a time, so that a locked database does not use up the threads."""
-        if (closed := self._database.look()) is not None:
+        if (closed := self._database.check_file()) is not None:
             return closed
         if self._probe is None or (self._probe.done() and time.monotonic() - self._probed_s > PROBE_EVERY_S):
             self._probe = asyncio.create_task(self._ask_database(), name="readiness-database")

@@ -196,7 +196,7 @@ class ClusterObserver:
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
-        self.events.follow(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
+        self.events.set_partitions(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
         self.events.forget_others(p.view for p in facts.partitions)
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
@@ -213,7 +213,7 @@ class ClusterObserver:
                 {f"broker {i}": count for i, count in self.readers.passed_over.items()}
                 | ({"events": self.events.unreadable} if self.events.unreadable else {}),
                 self.quorum_replicas,
-                facts.eligible.told,
+                facts.eligible.by_partition,
                 facts.offline_logs,
             )
         )

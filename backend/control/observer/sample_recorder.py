@@ -22,11 +22,11 @@ from backend.control.gateway.requests.config_requests import Entries
 from backend.control.observer.sampling.settings_sample import config_rows
 from backend.control.observer.sampling_round import SamplingRound
 from backend.store import writes
+from backend.store.database_faults import first_line
 from backend.store.engine import reading, writing
 from backend.store.queries.observer import replica_keys
 from backend.store.retention import KEEP_DAYS, Retention
 from backend.store.samples import SampleWriter
-from backend.store.trouble import first_line
 from backend.store.writes_observer import Resource, save_settings
 
 # A sample is about 600 bytes here: 60 MB at most. A cluster of 120 partitions x 3 replicas fills it in 7 minutes.

@@ -54,7 +54,7 @@ class OperationService:
         """Snapshot and draft that a plan would have; stores nothing, so a viewer may. Raises OperationError."""
         del actor  # any role
         found = self._planner.kind(kind)
-        _, snapshot, draft = await self._planner.look(found, parse(found, inputs))
+        _, snapshot, draft = await self._planner.inspect(found, parse(found, inputs))
         return snapshot, draft
 
     async def execute(self, actor: Actor, plan_id: int, confirmation: Confirmation, *, wait_s: float) -> OperationRow:
@@ -80,7 +80,7 @@ class OperationService:
             await self._taking.check(row, confirmation, kind)
             if not await self._execution.requests_ended():
                 raise Conflict("Another plan is still being carried out: try again when it has ended.")
-            _, snapshot_now, draft_now = await self._planner.look(kind, parse(kind, row.inputs))
+            _, snapshot_now, draft_now = await self._planner.inspect(kind, parse(kind, row.inputs))
         except OperationError as error:
             await self._records.audit_refusal(actor, action, row, str(error), confirmation.reason)
             raise

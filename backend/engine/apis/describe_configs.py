@@ -113,7 +113,7 @@ def describe_configs(
                     services, image, resource.resource_name, names or TOPIC_SETTINGS.keys(), request, inherited
                 )
                 sizes.update((id(entry), _size(entry)) for entry in inherited.values() if id(entry) not in sizes)
-                room.take(sum(sizes.get(id(entry)) or _size(entry) for entry in answer.configs))
+                room.reserve(sum(sizes.get(id(entry)) or _size(entry) for entry in answer.configs))
                 continue
             settings = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
@@ -124,7 +124,7 @@ def describe_configs(
             for resolved, read_only in settings
             if not names or resolved.setting.name in names
         ]
-        room.take(sum(map(_size, answer.configs)))
+        room.reserve(sum(map(_size, answer.configs)))
     return response
 
 

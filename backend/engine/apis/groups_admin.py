@@ -52,7 +52,9 @@ def describe_groups(
         described = _describe(services, context, group_id)
         try:
             # Members say of themselves as much as a request may have.
-            room.take(sum(len(member.member_metadata) + len(member.member_assignment) for member in described.members))
+            room.reserve(
+                sum(len(member.member_metadata) + len(member.member_assignment) for member in described.members)
+            )
         except KafkaError as refused:
             described = _Described(group_id=group_id, error_code=refused.code, error_message=refused.message)
         described.authorized_operations = (

@@ -90,7 +90,7 @@ def _single(
                 if TopicPartition(name, at) in unstable
                 else _row(_Topic.Partitions, _committed_row(offsets, name, at, ids), at, error)
             )
-            room.take(_size(answer.partitions[-1]))
+            room.reserve(_size(answer.partitions[-1]))
     return response
 
 
@@ -158,7 +158,7 @@ def _group(
                 if TopicPartition(name or "", at) in unstable
                 else _row(_Group.Topics.Partitions, _committed_row(offsets, name or "", at, image.topic_ids), at, error)
             )
-            room.take(_size(rows[-1]))
+            room.reserve(_size(rows[-1]))
         shown = "" if by_id or name is None else name
         answer.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
     return answer

@@ -75,12 +75,12 @@ class PartitionMarker:
         if loaded == self._compared or topic is None or not controller.is_active:
             return
         for target in topic.partitions:
-            held = await self._scan.held([target])
-            if target not in held:
+            offset_ranges = await self._scan.offset_ranges([target])
+            if target not in offset_ranges:
                 raise KafkaError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers"
                 )
-            mentioned = await self._scan.told_partitions(target, held[target])
+            mentioned = await self._scan.told_partitions(target, offset_ranges[target])
             unmarked = [tip for tip, is_marked in mentioned.items() if not is_marked]
             # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
             # before it has a segment.
@@ -124,10 +124,10 @@ class PartitionMarker:
     async def _marked_before(self, target: int) -> frozenset[TopicIdPartition]:
         """Partitions that an earlier life of the controller, or an earlier controller, has marked."""
         marked: set[TopicIdPartition] = set()
-        held = await self._scan.held([target])
-        if target not in held:
+        offset_ranges = await self._scan.offset_ranges([target])
+        if target not in offset_ranges:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers")
-        async for records in self._scan.records(target, held[target]):
+        async for records in self._scan.records(target, offset_ranges[target]):
             for record in records:
                 try:
                     event = None if record.value is None else decode(record.value)

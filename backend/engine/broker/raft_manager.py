@@ -37,7 +37,7 @@ class RaftManager:
         """Follows the quorum; an only voter leads when this returns."""
         await self.metadata.start()
         if not self._votes:
-            self.metadata.follow(on_fatal)
+            self.metadata.start_following(on_fatal)
 
     async def resign(self) -> None:
         """Gives leadership of the quorum up, and takes part no longer."""

@@ -236,7 +236,7 @@ class Controller:
         raft, log = self.raft, self.log
         try:
             while True:
-                await self._committed.follow()
+                await self._committed.catch_up()
                 if raft.failure is not None:
                     raise MetadataLogFailed(str(raft.failure))
                 if raft.is_leader:
@@ -267,7 +267,7 @@ class Controller:
         raft, log = self.raft, self.log
         start = raft.state.epoch_start
         await log.wait_until(lambda: log.high_watermark > start or not raft.leads(epoch))
-        await self._committed.follow()
+        await self._committed.catch_up()
         if not raft.leads(epoch):
             return
         self._newest = self.image
@@ -294,7 +294,7 @@ class Controller:
                 while self._queue and raft.leads(epoch):
                     await self._commit_batch(epoch)
                 # Control records come from the quorum, not from a command: the image passes over them.
-                await self._committed.follow()
+                await self._committed.catch_up()
                 self._newest = self.image
                 if raft.leads(epoch) and not self._queue:
                     await self._wake.wait()

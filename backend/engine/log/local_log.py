@@ -142,7 +142,7 @@ class LocalLog:
         found = self._read(start_offset, max_bytes, up_to_offset, min_one_message, to_send=False)
         return cast("ReadInfo[bytes]", found)
 
-    def read_to_send(
+    def read_file_range(
         self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool
     ) -> ReadInfo[Chunk]:
         """As `read`, but that many bytes stay in their file until a socket takes them."""

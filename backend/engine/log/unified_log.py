@@ -225,11 +225,11 @@ class UnifiedLog(LogStorage):
         """
         return self._read(self._local.read, start_offset, max_bytes, up_to_offset, min_one_message)
 
-    def read_to_send(
+    def read_file_range(
         self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool
     ) -> ReadInfo[Chunk]:
         """As `read`, but that many bytes stay in their file until a socket takes them."""
-        return self._read(self._local.read_to_send, start_offset, max_bytes, up_to_offset, min_one_message)
+        return self._read(self._local.read_file_range, start_offset, max_bytes, up_to_offset, min_one_message)
 
     def _read(
         self,

@@ -51,7 +51,7 @@ class FrameBuffers:
         self.held_bytes = 0
         self._frames: dict[UnfinishedFrame, None] = {}
 
-    def take(self, frame: UnfinishedFrame, size: int) -> bool:
+    def reserve(self, frame: UnfinishedFrame, size: int) -> bool:
         """Whether there is room for so much more of a frame, which then is taken."""
         if self.held_bytes + size > self.bytes_max:
             self._make_room(frame, size)

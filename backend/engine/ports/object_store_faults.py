@@ -12,7 +12,7 @@ from backend.protocol.buffers import Buffer
 
 T = TypeVar("T")
 StoreFault = Literal["none", "unreachable", "slow", "held"]
-"""``held``: uploads wait until the trouble is over; all else is served."""
+"""``waiting_uploads``: uploads wait until the trouble is over; all else is served."""
 SLOW_S: Final = 2.0
 # A held upload sits on one of the broker's copier threads; so it looks up this often whether the trouble is over.
 HELD_LOOK_S: Final = 0.2
@@ -28,7 +28,7 @@ class ObjectStoreFaults:
         self._held = 0
 
     @property
-    def held(self) -> int:
+    def waiting_uploads(self) -> int:
         """Uploads that wait now."""
         return self._held
 

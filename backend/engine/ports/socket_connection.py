@@ -180,7 +180,7 @@ class SocketConnection:
         self._deliver(frame)
 
     def _has_room(self, size: int) -> bool:
-        if self._buffers.take(self, size):
+        if self._buffers.reserve(self, size):
             self.held_bytes += size
             return True
         held = self._buffers.held_bytes

@@ -101,7 +101,7 @@ def muted_until(connection: Connection, cluster_id: str, now_ms: int) -> dict[tu
 
 
 @dataclass(frozen=True, slots=True)
-class CopyEvent:
+class StoredCopyEvent:
     """What a broker of the embedded engine told of a copy; `outcome`: started, finished or failed."""
 
     topic: str
@@ -146,7 +146,7 @@ def unclean_recoveries(connection: Connection, cluster_id: str, since_ms: int) -
 COPY_EVENTS_MAX: Final = 500
 
 
-def copy_events(connection: Connection, cluster_id: str, since_ms: int) -> list[CopyEvent]:
+def copy_events(connection: Connection, cluster_id: str, since_ms: int) -> list[StoredCopyEvent]:
     """The newest events of copies since then, newest first."""
     table = t.engine_event
     rows = connection.execute(
@@ -156,6 +156,8 @@ def copy_events(connection: Connection, cluster_id: str, since_ms: int) -> list[
         .limit(COPY_EVENTS_MAX)
     )
     return [
-        CopyEvent(row.topic, row.partition, row.broker_id, row.at_ms, str(row.body["outcome"]), row.body.get("error"))
+        StoredCopyEvent(
+            row.topic, row.partition, row.broker_id, row.at_ms, str(row.body["outcome"]), row.body.get("error")
+        )
         for row in rows
     ]

@@ -39,7 +39,7 @@ class Follower:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseEvent:
+class FollowerPhaseEvent:
     """A phase that a broker of the embedded engine told."""
 
     at_ms: int
@@ -121,7 +121,7 @@ def followers(
 
 def phase_events(
     connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
-) -> list[PhaseEvent]:
+) -> list[FollowerPhaseEvent]:
     """What its broker told since ``since_ms``, and the last thing before, oldest first; the newest 200."""
     table = t.engine_event
     mine = (
@@ -134,7 +134,7 @@ def phase_events(
     query = select(table.c.at_ms, table.c.body).order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
     found = connection.execute(query.where(*mine, table.c.at_ms >= since_ms).limit(PHASE_EVENTS_MAX)).all()
     before = connection.execute(query.where(*mine, table.c.at_ms < since_ms).limit(1)).all()
-    return [PhaseEvent(row.at_ms, row.body) for row in reversed([*found, *before])]
+    return [FollowerPhaseEvent(row.at_ms, row.body) for row in reversed([*found, *before])]
 
 
 def log_ends(

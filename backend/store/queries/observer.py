@@ -84,7 +84,7 @@ def produced_bytes(connection: Connection, cluster_id: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseEvent:
+class StoredPhaseEvent:
     """The newest phase event of one replica."""
 
     topic_id: str
@@ -94,7 +94,7 @@ class PhaseEvent:
     body: dict[str, object]
 
 
-def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> list[PhaseEvent]:
+def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> list[StoredPhaseEvent]:
     """The newest event of type ``phase`` of each replica since then."""
     table = t.engine_event
     newest = (
@@ -103,7 +103,7 @@ def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> lis
         .group_by(table.c.topic_id, table.c.partition, table.c.broker_id)
         .subquery()
     )
-    columns = [table.c[name] for name in PhaseEvent.__slots__]
+    columns = [table.c[name] for name in StoredPhaseEvent.__slots__]
     same = and_(*(table.c[name] == newest.c[name] for name in ("topic_id", "partition", "broker_id", "at_ms")))
     rows = connection.execute(
         select(*columns)
@@ -111,7 +111,7 @@ def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> lis
         .where(table.c.cluster_id == cluster_id, table.c.type == "phase")
         .order_by(table.c.source_partition, table.c.source_offset)
     )
-    return [PhaseEvent(**row._mapping) for row in rows]
+    return [StoredPhaseEvent(**row._mapping) for row in rows]
 
 
 def replica_keys(connection: Connection, cluster_id: str) -> set[tuple[str, int, int]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backend.engine.remote.manager.expiration_task import Chain, RetentionView, choose_expired
 from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
-from backend.engine.remote.metadata.remote_segment_index import Known
+from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex
 from backend.engine.remote.metadata.segment_summary import summarize
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.epoch_lineage import segment_lineage, without_empty_epochs
@@ -107,13 +107,13 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def known(cache: RemoteLogMetadataCache) -> Known:
-    return Known(cache.summary(), cache.segments, cache.oldest_of)
+def known(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
+    return RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of)
 
 
-def listed(cache: RemoteLogMetadataCache) -> Known:
+def listed(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
     """The same for a manager that only has KIP-405's lists."""
-    return Known(summarize(cache.segments()), cache.segments, cache.segments_of)
+    return RemoteSegmentIndex(summarize(cache.segments()), cache.segments, cache.segments_of)
 
 
 @settings(max_examples=effort(150, 20_000, check=37), deadline=None)

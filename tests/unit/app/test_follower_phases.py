@@ -9,7 +9,7 @@ import pytest
 from app.components.follower import follower_table, phase_timeline, stuck_follower
 from app.components.partition.partition_ledger import engine_words
 from app.theme import DARK, LIGHT, Palette
-from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
+from backend.store.queries.followers import Follower, FollowerPhaseEvent, PhaseChange
 from tests.unit.app.partition_rows import NOW_MS, replica_row
 
 MINUTE_MS = 60_000
@@ -21,8 +21,8 @@ def follower(phase: str | None = "FETCHING", age_ms: int = MINUTE_MS, **more: An
     return Follower(replica_row(5, **{**values, **more}), 1, 1200, True)
 
 
-def told(age_ms: int, phase: str, **more: Any) -> PhaseEvent:
-    return PhaseEvent(NOW_MS - age_ms, {"phase": phase, **more})
+def told(age_ms: int, phase: str, **more: Any) -> FollowerPhaseEvent:
+    return FollowerPhaseEvent(NOW_MS - age_ms, {"phase": phase, **more})
 
 
 def change(age_ms: int, phase: str | None, **more: Any) -> PhaseChange:

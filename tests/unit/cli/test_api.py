@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.cli.api import Api, ApiError, Exit, Place, find_place
+from backend.cli.api import ApiError, ApiSession, Exit, Place, find_place
 from tests.ports import free_ports
 
 
@@ -65,9 +65,9 @@ def test_a_place_that_cannot_be_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def answering(status: int, **content: object) -> Api:
+def answering(status: int, **content: object) -> ApiSession:
     """The API behind a transport that gives this answer."""
-    return Api(
+    return ApiSession(
         Place("http://127.0.0.1:1", "secret"),
         transport=httpx.MockTransport(lambda _: httpx.Response(status, **content)),  # type: ignore[arg-type]  # passed on
     )
@@ -105,7 +105,7 @@ def test_what_is_no_ebbline_api_is_said_to_be_none(status: int, content: dict[st
 def test_an_api_that_nobody_serves_is_one_sentence() -> None:
     (port,) = free_ports(1)
     with (
-        Api(Place(f"http://127.0.0.1:{port}", "secret")) as api,
+        ApiSession(Place(f"http://127.0.0.1:{port}", "secret")) as api,
         pytest.raises(ApiError, match="cannot be reached") as caught,
     ):
         api.get("/v1/cluster")

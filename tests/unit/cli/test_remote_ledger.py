@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from backend.cli.remote_ledger import Ledger, Trouble, compare, segment_document
+from backend.cli.remote_ledger import ObjectProblem, SegmentLedger, compare, segment_document
 from backend.cli.remote_text import TopicRecord
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.storage.object_store_manager import object_key
@@ -26,8 +26,8 @@ def captured() -> Iterator[TopicRecord]:
         yield TopicRecord.of(row["partition"], row["offset"], row["timestamp"], bytes.fromhex(row["value"]))
 
 
-def ledger(*more: TopicRecord) -> Ledger:
-    made = Ledger()
+def ledger(*more: TopicRecord) -> SegmentLedger:
+    made = SegmentLedger()
     made.apply([*captured(), *more])
     return made
 
@@ -51,10 +51,10 @@ def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
     objects[stray] = 5
     objects[f"{ROOT}/notes.txt"] = 1
     assert [(one.trouble, one.key) for one in compare(known, objects)] == [
-        (Trouble.MISSING, object_key(first, "index")),
-        (Trouble.ORPHANED, f"{ROOT}/notes.txt"),
-        (Trouble.ORPHANED, stray),
-        (Trouble.SIZE_MISMATCH, object_key(second, "log")),
+        (ObjectProblem.MISSING, object_key(first, "index")),
+        (ObjectProblem.ORPHANED, f"{ROOT}/notes.txt"),
+        (ObjectProblem.ORPHANED, stray),
+        (ObjectProblem.SIZE_MISMATCH, object_key(second, "log")),
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_removed_partition_and_unreadable_records() -> None:
     )
     assert list(made.segments(tip.topic, tip.partition)) == []
     assert made.unreadable == 1
-    assert {Trouble.ORPHANED} == {one.trouble for one in compare(made.segments(), tree())}
+    assert {ObjectProblem.ORPHANED} == {one.trouble for one in compare(made.segments(), tree())}
 
 
 def test_segments_come_by_partition_and_offset_and_may_be_chosen() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from backend.cli import tables, words
+from backend.cli import tables, value_text
 from backend.cli.confirm import ending, plan_lines, refusal
 from backend.cli.look import parse_partition
 from backend.control.formatting import in_time
@@ -63,14 +63,19 @@ def test_durations_have_their_two_largest_units(duration_ms: int, text: str) -> 
 
 
 def test_what_is_not_known_is_a_question_mark_and_minus_one_is_none() -> None:
-    assert [words.offset(value) for value in (None, -1, 0, 1_000)] == ["?", "-", "0", "1\u202f000"]
-    assert [words.size(None), words.size(0), words.age(None, 1), words.moment(None)] == ["?", "0 B", "?", "?"]
-    assert words.moment(NOW_MS) == "2027-01-15 08:00:00"
+    assert [value_text.offset(value) for value in (None, -1, 0, 1_000)] == ["?", "-", "0", "1\u202f000"]
+    assert [value_text.size(None), value_text.size(0), value_text.age(None, 1), value_text.moment(None)] == [
+        "?",
+        "0 B",
+        "?",
+        "?",
+    ]
+    assert value_text.moment(NOW_MS) == "2027-01-15 08:00:00"
 
 
 def test_a_name_cannot_drive_the_terminal() -> None:
     evil = "a\x1b[31mb\r\nc\x9b2J"
-    assert words.plain(evil) == "a·[31mb··c·2J"
+    assert value_text.printable_text(evil) == "a·[31mb··c·2J"
     row = PARTITION | {"topic": "[bold]x[/bold]"}
     assert texts(tables.partitions([row]))[1][0] == "[bold]x[/bold]-3"
 

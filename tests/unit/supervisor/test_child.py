@@ -16,11 +16,13 @@ from backend.engine.config.broker_config import BrokerConfig
 from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s, said_to_wait
 
 
-def child(folder: Path, program: str, *, when_told: bool = False) -> Child:
+def child(folder: Path, program: str, *, waits_for_start: bool = False) -> Child:
     (folder / "run").mkdir(exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
     command = [sys.executable, "-c", program]
-    spec = ChildSpec("pipeline", command, environment={}, where="here", stop_timeout_s=10.0, when_told=when_told)
+    spec = ChildSpec(
+        "pipeline", command, environment={}, where="here", stop_timeout_s=10.0, waits_for_start=waits_for_start
+    )
     return Child(spec, folder / "logs")
 
 
@@ -117,13 +119,13 @@ WAITS = "import sys; line = sys.stdin.readline(); print('told' if line else 'alo
 
 @pytest.mark.outside
 def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
-    one = child(tmp_path, WAITS, when_told=True)
+    one = child(tmp_path, WAITS, waits_for_start=True)
     one.start(time.monotonic())
     assert one.process is not None
     with pytest.raises(subprocess.TimeoutExpired):
         one.process.wait(0.5)
-    one.tell()
-    one.tell()  # a second time says nothing more
+    one.release()
+    one.release()  # a second time says nothing more
     wait_for_end(one)
     one.stop()
     assert one.last_line == "told"
@@ -131,11 +133,11 @@ def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
 
 @pytest.mark.outside
 def test_telling_a_child_that_has_ended_or_never_began_is_no_error(tmp_path: Path) -> None:
-    one = child(tmp_path, "", when_told=True)
-    one.tell()
+    one = child(tmp_path, "", waits_for_start=True)
+    one.release()
     one.start(time.monotonic())
     wait_for_end(one)
-    one.tell()
+    one.release()
     one.stop()
     assert one.exit_code == 0
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from backend.tiering.estimate import (
+    EstimateVerdict,
     PartitionState,
     RemoteSegment,
-    Verdict,
     estimate_partition,
     summarize,
 )
@@ -21,7 +21,7 @@ SEGMENT = RemoteSegment(24_210, 48_425, 25_112_632)
 
 def test_with_the_ledger_the_bytes_are_those_that_kafka_copied() -> None:
     found = estimate_partition(DRIFT, [SEGMENT], kafka_rules=True)
-    assert (found.verdict, found.off_start, found.on_start) == (Verdict.QUALIFIES, 24_210, 48_425)
+    assert (found.verdict, found.off_start, found.on_start) == (EstimateVerdict.QUALIFIES, 24_210, 48_425)
     assert (found.off_bytes, found.on_bytes) == (28_820_186, 3_707_554)
     assert found.method == "ledger"
 
@@ -44,22 +44,22 @@ def test_a_segment_that_ends_beyond_the_pending_offset_moves_the_start() -> None
 
 def test_a_leader_that_still_holds_offset_0_makes_the_flag_useless() -> None:
     found = estimate_partition(replace(DRIFT, local_start=0, local_bytes=53_927_584), [SEGMENT], kafka_rules=True)
-    assert (found.verdict, found.on_bytes) == (Verdict.NO_EFFECT, 53_927_584)
+    assert (found.verdict, found.on_bytes) == (EstimateVerdict.NO_EFFECT, 53_927_584)
 
 
 @pytest.mark.parametrize(
     ("changes", "kafka", "ours"),
     [
-        ({"pending": -1, "pending_reason": "all_copied"}, Verdict.BLOCKED, Verdict.QUALIFIES),
-        ({"pending": -1, "pending_reason": "leader_does_not_know"}, Verdict.BLOCKED, Verdict.BLOCKED),
-        ({"log_start": 24_210, "pending": 24_210}, Verdict.BLOCKED, Verdict.NO_EFFECT),
-        ({"compacted": True}, Verdict.NO_EFFECT, Verdict.NO_EFFECT),
-        ({"log_end": None}, Verdict.UNKNOWN, Verdict.UNKNOWN),
-        ({"local_bytes": None}, Verdict.UNKNOWN, Verdict.UNKNOWN),
+        ({"pending": -1, "pending_reason": "all_copied"}, EstimateVerdict.BLOCKED, EstimateVerdict.QUALIFIES),
+        ({"pending": -1, "pending_reason": "leader_does_not_know"}, EstimateVerdict.BLOCKED, EstimateVerdict.BLOCKED),
+        ({"log_start": 24_210, "pending": 24_210}, EstimateVerdict.BLOCKED, EstimateVerdict.NO_EFFECT),
+        ({"compacted": True}, EstimateVerdict.NO_EFFECT, EstimateVerdict.NO_EFFECT),
+        ({"log_end": None}, EstimateVerdict.UNKNOWN, EstimateVerdict.UNKNOWN),
+        ({"local_bytes": None}, EstimateVerdict.UNKNOWN, EstimateVerdict.UNKNOWN),
     ],
 )
 def test_kafka_blocks_where_the_embedded_engine_does_not(
-    changes: dict[str, object], kafka: Verdict, ours: Verdict
+    changes: dict[str, object], kafka: EstimateVerdict, ours: EstimateVerdict
 ) -> None:
     state = replace(DRIFT, **changes)  # type: ignore[arg-type]  # names of fields
     assert estimate_partition(state, [], kafka_rules=True).verdict is kafka

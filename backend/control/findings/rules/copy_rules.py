@@ -19,7 +19,7 @@ from backend.control.findings.finding_context import (
 )
 from backend.control.formatting import in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
-from backend.store.queries.findings import CopyEvent
+from backend.store.queries.findings import StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import ReplicaSample
@@ -89,7 +89,7 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
 
 def failing_copies(context: FindingContext) -> Iterable[Candidate]:
     """The newest copies of a partition failed, none has finished since. Told by the embedded engine only."""
-    newest: dict[tuple[str, int], list[CopyEvent]] = defaultdict(list)
+    newest: dict[tuple[str, int], list[StoredCopyEvent]] = defaultdict(list)
     for event in context.copy_events:
         if event.outcome in ("finished", "failed"):
             newest[event.topic, event.partition].append(event)
@@ -119,7 +119,7 @@ def _shortened(error: str) -> str:
     return error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
 
 
-def _failures(newest_first: Sequence[CopyEvent]) -> list[CopyEvent]:
+def _failures(newest_first: Sequence[StoredCopyEvent]) -> list[StoredCopyEvent]:
     """The failures since the last copy that finished."""
     result = []
     for event in newest_first:

@@ -30,7 +30,7 @@ class EligibleReplicas:
 class EligibleAnswer:
     """The answers of one round. `complete`: of all partitions; `cause`: why something could not be asked."""
 
-    told: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     complete: bool = True
     cause: str | None = None
 
@@ -38,7 +38,7 @@ class EligibleAnswer:
         """As the backend reports it to the pages: what is not empty, at most ROWS_MAX (`tiering.eligible_leaders`)."""
         rows = [
             [tp.topic, tp.partition, list(one.elr), list(one.last_known)]
-            for tp, one in self.told.items()
+            for tp, one in self.by_partition.items()
             if one.elr or one.last_known
         ]
         complete = self.complete and len(rows) <= ROWS_MAX
@@ -53,11 +53,11 @@ async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligibleAns
         cursor=None,
     )
     answer = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
-    told = {
+    by_partition = {
         TopicPartition(topic.name or "", partition.partition_index): EligibleReplicas(
             tuple(partition.eligible_leader_replicas or ()), tuple(partition.last_known_elr or ())
         )
         for topic in answer.topics
         for partition in topic.partitions
     }
-    return EligibleAnswer(told, complete=answer.next_cursor is None)
+    return EligibleAnswer(by_partition, complete=answer.next_cursor is None)

@@ -44,11 +44,11 @@ class EpochChain:
 @dataclass(slots=True)
 class _Walk:
     question: EpochQuestion
-    found: list[EpochEntry]  # descending
+    entries: list[EpochEntry]  # descending
     ask: int
     upper: int | None = None  # the epoch whose start the next answer tells
 
-    def take(self, epoch: int, end: int) -> bool:
+    def record_answer(self, epoch: int, end: int) -> bool:
         """Records an answer; True when the walk is over."""
         if epoch == _UNDEFINED or end < 0:
             if self.upper is None and self.ask > 0:
@@ -59,7 +59,7 @@ class _Walk:
         if self.upper is None:
             self.upper, self.ask = epoch, epoch - 1
             return self._over(epoch)
-        self.found.append((self.upper, end))
+        self.entries.append((self.upper, end))
         if end <= self.question.log_start or (self.upper, end) in self.question.known:
             return True
         self.upper, self.ask = epoch, epoch - 1
@@ -69,12 +69,12 @@ class _Walk:
         if epoch > 0:
             return False
         # There is no epoch below 0 to ask about; its records begin where the log begins.
-        self.found.append((epoch, self.question.log_start))
+        self.entries.append((epoch, self.question.log_start))
         return True
 
     def chain(self, complete: bool) -> EpochChain:
         """The chain that was read, continued by the earlier one where that still holds above the log start."""
-        newest_first = list(self.found)
+        newest_first = list(self.entries)
         if newest_first and newest_first[-1] in self.question.known:
             older = [entry for entry in self.question.known if entry[0] < newest_first[-1][0]]
             newest_first.extend(reversed(older))
@@ -104,7 +104,7 @@ async def fetch_chains(
             answer = answers.get(tp)
             if answer is None or answer[0] is not ErrorCode.NONE:
                 del walks[tp]
-            elif walk.take(answer[1], answer[2]):
+            elif walk.record_answer(answer[1], answer[2]):
                 chains[tp] = walk.chain(complete=True)
                 del walks[tp]
     chains.update((tp, walk.chain(complete=False)) for tp, walk in walks.items())

@@ -40,31 +40,31 @@ class ScriptContext:
 
     gateway: Gateway
     machine: FaultTarget
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 async def _stuck(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
         stage.machine.inject_store_fault(node_id, "held")
-    stage.tell("Uploads of every broker are held back.")
+    stage.report("Uploads of every broker are held back.")
 
 
 async def _away(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
         stage.machine.inject_store_fault(node_id, "unreachable")
-    stage.tell("The object store refuses every call.")
+    stage.report("The object store refuses every call.")
 
 
 async def _slow(stage: ScriptContext, _broker: int | None) -> None:
     for node_id in stage.machine.brokers:
         stage.machine.inject_store_fault(node_id, "slow")
-    stage.tell("Every call of the object store takes two seconds more.")
+    stage.report("Every call of the object store takes two seconds more.")
 
 
 async def _kill(stage: ScriptContext, broker: int | None) -> None:
     assert broker is not None
     await stage.machine.kill(broker)
-    stage.tell(f"Broker {broker} is killed.")
+    stage.report(f"Broker {broker} is killed.")
 
 
 async def _dangling(stage: ScriptContext, broker: int | None) -> None:
@@ -72,17 +72,17 @@ async def _dangling(stage: ScriptContext, broker: int | None) -> None:
     assert broker is not None
     machine = stage.machine
     machine.inject_store_fault(broker, "held")
-    stage.tell(f"Uploads of broker {broker} are held back; waiting for one.")
+    stage.report(f"Uploads of broker {broker} are held back; waiting for one.")
 
     async def held() -> bool | None:
         return machine.paused_uploads(broker) > 0 or None
 
     await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", held, UPLOAD_WAIT_S)
     await machine.kill(broker)
-    stage.tell(f"Broker {broker} is killed in the middle of an upload.")
+    stage.report(f"Broker {broker} is killed in the middle of an upload.")
     await _left(stage, broker)
     await machine.start(broker)
-    stage.tell(f"Broker {broker} runs again; the copy stays open in the ledger.")
+    stage.report(f"Broker {broker} runs again; the copy stays open in the ledger.")
 
 
 async def _left(stage: ScriptContext, broker: int) -> None:
@@ -94,7 +94,7 @@ async def _left(stage: ScriptContext, broker: int) -> None:
         return (not leads and broker not in {one.broker_id for one in view.brokers}) or None
 
     await until(f"broker {broker} is fenced and others lead its partitions", gone, ELECTION_WAIT_S)
-    stage.tell(f"Others lead what broker {broker} led.")
+    stage.report(f"Others lead what broker {broker} led.")
 
 
 async def _thin(stage: ScriptContext, _broker: int | None) -> None:
@@ -103,7 +103,7 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
     leader, broker = min(machine.brokers), max(machine.brokers)
     topic = LabTopic(gateway, THIN_TOPIC)
     await topic.delete()
-    stage.tell(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
+    stage.report(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
     log = await build(topic, THIN_PLAN, leader, lambda _step, _bytes: None)
     before = await own_flag(gateway, broker)
 
@@ -114,7 +114,7 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
         seen = await race(topic, gateway, leader, broker, flag=True, phases=no_phases)
     finally:
         await set_flag(gateway, broker, before)
-    stage.tell(
+    stage.report(
         f"The new replica of broker {broker} begins at offset {seen.start_offset}, that of broker {leader} at "
         f"{log.local_start}."
     )
@@ -125,7 +125,7 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
         return (await topic.view()).leader == broker or None
 
     await until(f"broker {broker} leads {THIN_TOPIC}", leads, ELECTION_WAIT_S)
-    stage.tell(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
+    stage.report(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
 
 
 async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
@@ -137,14 +137,14 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     await topic.create(old, {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}, [new])
     await _fill(topic, KEPT_RECORDS)
     await machine.kill(new)
-    stage.tell(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
+    stage.report(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
 
     async def alone() -> bool | None:
         return (await topic.view()).isr == (old,) or None
 
     await until(f"broker {new} leaves the ISR", alone, ELECTION_WAIT_S)
     await _fill(topic, LOST_RECORDS)
-    stage.tell(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
+    stage.report(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
     await machine.kill(old)
     await machine.start(new)
 
@@ -154,13 +154,13 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
         return (new in alive and old not in alive and (await topic.view()).leader < 0) or None
 
     await until(f"{UNCLEAN_TOPIC} is without a leader", without_leader, ELECTION_WAIT_S)
-    stage.tell(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
+    stage.report(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
     refused = await elect_unclean(gateway, [topic.partition])
     if refused:
         raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
     await _fill(topic, NEW_RECORDS)
     end = await topic.offset(new, offset_timestamps.LATEST)
-    stage.tell(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
+    stage.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
     await machine.start(old)
 
     async def both() -> bool | None:
@@ -168,7 +168,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
 
     await until(f"broker {old} is in the ISR again", both, ELECTION_WAIT_S)
     end = await topic.offset(old, offset_timestamps.LATEST)
-    stage.tell(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
+    stage.report(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
 
 
 async def _fill(topic: LabTopic, records: int) -> None:

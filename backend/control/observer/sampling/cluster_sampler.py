@@ -66,10 +66,10 @@ class ClusterSampler:
         """Everything about the cluster now. Raises GatewayError when no broker answers."""
         view = await fetch_cluster(self._gateway, last=self._cluster)
         if self.settings.is_due(view, now_ms):
-            await self.settings.look(view, now_ms)
+            await self.settings.sample(view, now_ms)
             await self._refresh(view)
         else:
-            await self.settings.look_at_new(view, now_ms)
+            await self.settings.sample_new(view, now_ms)
         topics = tuple(self._topic(topic) for topic in view.topics)
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
         by_name = {topic.topic: topic for topic in topics}
@@ -132,7 +132,7 @@ class ClusterSampler:
             for names in (leaderless, below - leaderless):
                 if names:
                     eligible = await fetch_eligible(self._gateway, names)
-                    told |= eligible.told
+                    told |= eligible.by_partition
                     complete &= eligible.complete
         except (GatewayError, KafkaError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %s", describe_failure(error))

@@ -46,7 +46,7 @@ class SettingsWatch:
         """Whether it is time to ask for all of them."""
         return self._looked_ms is None or now_ms - self._looked_ms >= settings_interval_ms(len(view.topics))
 
-    async def look(self, view: ClusterMetadata, now_ms: int) -> None:
+    async def sample(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for all of them. A topic that does not answer now has what it had."""
         self._looked_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
         ids = {topic.topic: topic.topic_id for topic in view.topics}
@@ -61,7 +61,7 @@ class SettingsWatch:
         self._known = {name: ids[name] for name in self.newest.topics}
         self._told = replace(told, at_ms=now_ms)
 
-    async def look_at_new(self, view: ClusterMetadata, now_ms: int) -> None:
+    async def sample_new(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for those of topics that are new, or were made again, or have not answered yet."""
         new = {t.topic: t.topic_id for t in view.topics if self._known.get(t.topic) != t.topic_id}
         if not new:

@@ -136,7 +136,7 @@ class BrokerPages:
         self._template = template
         self.numbers: Mapping[int, BrokerNumbers] = {}
 
-    async def look(self, hosts: Mapping[int, str], at_ms: int) -> None:
+    async def refresh(self, hosts: Mapping[int, str], at_ms: int) -> None:
         """Asks every broker at once, host by broker id. Never raises for one that does not answer."""
         if self._template is None:
             self.numbers = {broker_id: BrokerNumbers(broker_id) for broker_id in hosts}

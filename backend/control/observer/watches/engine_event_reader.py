@@ -63,7 +63,7 @@ class EngineEventReader:
         self.events_read = 0
         self.unreadable = 0
 
-    def follow(self, partitions: Iterable[PartitionMetadata]) -> None:
+    def set_partitions(self, partitions: Iterable[PartitionMetadata]) -> None:
         """The topic's partitions as of the newest Metadata; none: the cluster reports no events."""
         found = tuple(partitions)
         if found != self._partitions:

@@ -36,6 +36,7 @@ from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.store import writes, writes_findings
+from backend.store.database_faults import first_line
 from backend.store.engine import reading, writing
 from backend.store.queries import findings as queries
 from backend.store.queries import health, overview, partitions
@@ -43,7 +44,6 @@ from backend.store.queries.config import TopicRow
 from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
-from backend.store.trouble import first_line
 from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState
 

@@ -81,7 +81,7 @@ class QuorumWatch:
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
-    async def look(self, now_ms: int) -> None:
+    async def refresh(self, now_ms: int) -> None:
         """Asks once; a failure becomes the cause."""
         try:
             quorum = await fetch_quorum(self._gateway)

@@ -93,7 +93,7 @@ class ReaderWatch:
 
     async def _look(self, hosts: Mapping[int, str]) -> None:
         at_ms = now_ms()
-        await self._pages.look(hosts, at_ms)
+        await self._pages.refresh(hosts, at_ms)
         self.numbers = dict(self._pages.numbers)
         if self._local is not None:
             self.numbers |= await asyncio.to_thread(_own_numbers, self._local, at_ms)

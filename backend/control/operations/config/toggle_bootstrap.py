@@ -93,7 +93,7 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         default = (await config_requests.describe_cluster_default(context.gateway, lane=Lane.ACT)).get(SETTING)
         return {
             "cluster_default": None if default is None else default.value,
-            "brokers": {str(broker.broker_id): look for broker, look in zip(registered, looks, strict=True)},
+            "brokers": {str(broker.broker_id): inspect for broker, inspect in zip(registered, looks, strict=True)},
         }
 
     async def draft(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> Draft:
@@ -120,7 +120,7 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         looks = dict(
             zip(foreseen, await asyncio.gather(*(_look(context, broker_id) for broker_id in foreseen)), strict=True)
         )
-        shown = {broker_id: look.get("levels") for broker_id, look in looks.items()}
+        shown = {broker_id: inspect.get("levels") for broker_id, inspect in looks.items()}
         result = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
         silent = [b for b, levels in shown.items() if levels is None]
         wrong = [
@@ -167,7 +167,7 @@ async def _read_estimate(context: OperationContext, *, kafka_rules: bool) -> Jso
 
 
 def _compat(snapshot: JsonObject) -> bool:
-    return any(look.get("compat") == "kafka" for look in snapshot["brokers"].values())
+    return any(inspect.get("compat") == "kafka" for inspect in snapshot["brokers"].values())
 
 
 def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
@@ -188,9 +188,9 @@ def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | N
 def effective_matrix(inputs: ToggleInputs, snapshot: JsonObject) -> list[JsonObject]:
     """One row per broker: every level, and the value in effect before and after. `before` None: not known."""
     rows = []
-    for key, look in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
-        broker_id, levels = int(key), look.get("levels")
-        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": look.get("problem")}
+    for key, inspect in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
+        broker_id, levels = int(key), inspect.get("levels")
+        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": inspect.get("problem")}
         if levels is None:
             rows.append(row | {"before": None, "before_source": None, "after": None, "after_source": None})
             continue

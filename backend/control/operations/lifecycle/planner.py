@@ -50,7 +50,7 @@ class Planner:
             raise InvalidInput(f"There is no kind of change {name!r:.60}; there are {', '.join(sorted(self._kinds))}.")
         return result
 
-    async def look(self, kind: AnyKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
+    async def inspect(self, kind: AnyKind, inputs: BaseModel) -> tuple[BaseModel, JsonObject, Draft]:
         """Exact inputs, the state now, and the draft for both. Raises ClusterAway."""
         try:
             exact = await kind.resolve_inputs(self._context, inputs)
@@ -68,7 +68,7 @@ class Planner:
     ) -> int:
         """Stores the plan, checked or refused by its checks; its number. Raises OperationError."""
         found = self.kind(kind)
-        exact, snapshot, draft = await self.look(found, parse(found, inputs))
+        exact, snapshot, draft = await self.inspect(found, parse(found, inputs))
         at_ms = now_ms()
         row = {
             "cluster_id": self._context.cluster_id,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from backend.control.operations.reassign.partition_moves import PlannedMove
-from backend.tiering.estimate import PartitionEstimate, Verdict
+from backend.tiering.estimate import EstimateVerdict, PartitionEstimate
 from backend.tiering.ids import TopicPartition
 
 ROWS_SHOWN: Final = 50
@@ -58,7 +58,7 @@ def copies(
                     off_bytes=None if estimate is None else estimate.off_bytes,
                     on_bytes=None if estimate is None else estimate.on_bytes,
                     flag_on=flags.get(broker_id, False),
-                    verdict=(Verdict.UNKNOWN if estimate is None else estimate.verdict).value,
+                    verdict=(EstimateVerdict.UNKNOWN if estimate is None else estimate.verdict).value,
                     reason="No sample of it yet." if estimate is None else estimate.reason,
                 )
             )
@@ -85,7 +85,7 @@ def estimate_json(found: list[ReplicaCopy], *, throttle_bytes_per_s: int | None,
     }
     return {
         "replicas": len(found),
-        **{verdict.value: sum(copy.verdict == verdict.value for copy in found) for verdict in Verdict},
+        **{verdict.value: sum(copy.verdict == verdict.value for copy in found) for verdict in EstimateVerdict},
         **totals,
         "throttle_bytes_per_s": throttle_bytes_per_s,
         "off_ms": duration_ms({copy: copy.off_bytes or 0 for copy in found}, throttle_bytes_per_s),

@@ -10,7 +10,7 @@ from backend.control.formatting import in_bytes
 from backend.control.operations.lifecycle.plan_draft import CheckOutcome, PlanCheck
 from backend.control.operations.reassign.copy_estimate import ReplicaCopy
 from backend.control.operations.reassign.partition_moves import CurrentReplicas, PlannedMove
-from backend.tiering.estimate import Verdict
+from backend.tiering.estimate import EstimateVerdict
 from backend.tiering.ids import TopicPartition
 
 NAMED_MAX: Final = 5
@@ -194,7 +194,7 @@ def _limit(
 
 
 def _blocked(copies: Sequence[ReplicaCopy]) -> PlanCheck:
-    bad = [copy for copy in copies if copy.flag_on and copy.verdict == Verdict.BLOCKED]
+    bad = [copy for copy in copies if copy.flag_on and copy.verdict == EstimateVerdict.BLOCKED]
     if bad:
         named = sorted({TopicPartition(copy.topic, copy.partition) for copy in bad}, key=str)
         text = f"{_names(named)}: a new replica could not join while the flag is on. {bad[0].reason} Turn it off first."
@@ -204,7 +204,7 @@ def _blocked(copies: Sequence[ReplicaCopy]) -> PlanCheck:
 
 def _unknown(copies: Sequence[ReplicaCopy]) -> PlanCheck:
     bad = {TopicPartition(copy.topic, copy.partition) for copy in copies if copy.in_effect_bytes is None}
-    bad -= {TopicPartition(c.topic, c.partition) for c in copies if c.verdict == Verdict.BLOCKED}
+    bad -= {TopicPartition(c.topic, c.partition) for c in copies if c.verdict == EstimateVerdict.BLOCKED}
     if bad:
         return PlanCheck(
             "estimate", CheckOutcome.WARNING, f"{_names(sorted(bad, key=str))}: how much is copied is not known."
@@ -237,7 +237,7 @@ def _thin(
 
 
 def _starts_thin(copy: ReplicaCopy) -> bool:
-    return copy.flag_on and copy.verdict == Verdict.QUALIFIES
+    return copy.flag_on and copy.verdict == EstimateVerdict.QUALIFIES
 
 
 def _others(facts: ReassignmentFacts, *, limited: bool) -> PlanCheck:

@@ -27,7 +27,7 @@ ADDED_BY_LEADER_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11
 
 UnconfirmedPartitions = Mapping[TopicPartition, KafkaError]
-Answer = m.ProduceResponse | None
+VerificationResult = m.ProduceResponse | None
 # Errors that clients may not know how to retry become one that has them try again without new metadata.
 _TRY_AGAIN: Final = frozenset(
     {
@@ -168,8 +168,8 @@ class ProduceQueue:
         return connection_id in self._last
 
     def append_in_turn(
-        self, connection_id: int, append: Callable[[], Awaitable[Answer | tasks.Future[m.ProduceResponse]]]
-    ) -> tasks.Task[Answer]:
+        self, connection_id: int, append: Callable[[], Awaitable[VerificationResult | tasks.Future[m.ProduceResponse]]]
+    ) -> tasks.Task[VerificationResult]:
         """Appends when all earlier ones of the connection have; the answer comes once that is acknowledged."""
         previous, turn = self._last.get(connection_id), tasks.future()
         self._last[connection_id] = turn
@@ -180,8 +180,8 @@ class ProduceQueue:
         connection_id: int,
         previous: tasks.Future[None] | None,
         turn: tasks.Future[None],
-        append: Callable[[], Awaitable[Answer | tasks.Future[m.ProduceResponse]]],
-    ) -> Answer:
+        append: Callable[[], Awaitable[VerificationResult | tasks.Future[m.ProduceResponse]]],
+    ) -> VerificationResult:
         try:
             if previous is not None:
                 await previous

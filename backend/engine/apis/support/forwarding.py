@@ -51,7 +51,7 @@ class ImageServices(Protocol):
     controller: Controller | None
 
 
-class MetadataServices(Protocol):
+class ForwardingServices(Protocol):
     """The image that a broker has loaded."""
 
     metadata: MetadataCache
@@ -105,6 +105,6 @@ def image_of_kind(services: ImageServices, kind: ListenerKind) -> MetadataImage:
     return services.metadata.image
 
 
-async def caught_up(services: MetadataServices, shows: Callable[[MetadataImage], bool]) -> None:
+async def caught_up(services: ForwardingServices, shows: Callable[[MetadataImage], bool]) -> None:
     """Waits, at most CATCH_UP_MS, for this broker's metadata to show a change, so that the client finds it here."""
     await services.metadata.wait_for(shows, CATCH_UP_MS)

@@ -23,7 +23,7 @@ class ResponseBudget:
     def __init__(self) -> None:
         self._left_bytes = RESPONSE_BYTES_MAX
 
-    def take(self, size_bytes: int) -> None:
+    def reserve(self, size_bytes: int) -> None:
         """For so much more. Raises KafkaError; what is smaller may fit then."""
         if size_bytes > self._left_bytes:
             raise too_large()

@@ -104,13 +104,13 @@ class PartitionCreated(NamedTuple):
 class PartitionChanged(NamedTuple):
     """A PartitionChangeRecord, read in bulk: `change` is one that says the same of some partition.
 
-    `merged`: by identity, each registration that the change was applied to so far, with the result.
+    `registrations`: by identity, each registration that the change was applied to so far, with the result.
     """
 
     topic_id: bytes
     partition_id: int
     change: m.PartitionChangeRecord
-    merged: dict[int, tuple[PartitionRegistration, PartitionRegistration]]
+    registrations: dict[int, tuple[PartitionRegistration, PartitionRegistration]]
 
 
 @dataclass(slots=True)
@@ -231,15 +231,15 @@ def _change_partition(draft: _Draft, record: m.PartitionChangeRecord) -> None:
 
 
 def _merge_partition(draft: _Draft, changed: PartitionChanged) -> None:
-    topic_id, index, change, merged = changed
+    topic_id, index, change, registrations = changed
     partitions = draft.partitions(topic_id)
     old = partitions.get(index)
     if old is None:
         raise ReplayError(f"partition {index} of topic id {topic_id.hex()} changes but is unknown")
-    earlier = merged.get(id(old))
+    earlier = registrations.get(id(old))
     if earlier is None:
         # With the old one, which so keeps its identity.
-        earlier = merged[id(old)] = (old, merge_partition(old, change))
+        earlier = registrations[id(old)] = (old, merge_partition(old, change))
     partitions[index] = earlier[1]
 
 

@@ -85,7 +85,7 @@ class CommittedImage:
             _log.info("Node %d has loaded snapshot %s", self._node_id, loaded.snapshot.id)
             self._loaded(loaded.snapshot)
 
-    async def follow(self) -> None:
+    async def catch_up(self) -> None:
         """The image follows the log as far as it is committed."""
         while (offset := self.image.offset + 1) < self._metadata_log.high_watermark:
             if offset < self._metadata_log.start_offset:

@@ -33,7 +33,7 @@ class NodeMetadata:
             node_id=config.id,
             cluster_id=cluster_id,
             applied=lambda size_bytes: self.snapshotter.applied(size_bytes),
-            loaded=lambda snapshot: self.snapshotter.found(snapshot),
+            loaded=lambda snapshot: self.snapshotter.observe_snapshot(snapshot),
         )
         self.snapshotter = Snapshotter(
             ports, config, raft.log, lambda: (self.image, self.committed.last_record_ms), raft.lowest_needed
@@ -55,7 +55,7 @@ class NodeMetadata:
         await self.committed.load_snapshot()
         self.snapshotter.start()
 
-    def follow(self, on_failure: Callable[[str], None]) -> None:
+    def start_following(self, on_failure: Callable[[str], None]) -> None:
         """Starts following the log, on a node without the controller role; `on_failure` gets a failure's reason."""
         following = self._follow_always(on_failure)
         self._following = tasks.spawn(following, name=f"metadata of node {self._node_id}")
@@ -69,7 +69,7 @@ class NodeMetadata:
         raft, log = self.raft, self.log
         try:
             while True:
-                await self.committed.follow()
+                await self.committed.catch_up()
                 if raft.failure is not None:
                     raise MetadataLogFailed(str(raft.failure))
                 await log.wait_until(lambda: log.high_watermark > self.image.offset + 1 or bool(raft.failure))

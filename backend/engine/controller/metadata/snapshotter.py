@@ -71,7 +71,7 @@ class Snapshotter:
         if self._enough_bytes():
             self._wake.set()
 
-    def found(self, snapshot: StoredSnapshot) -> None:
+    def observe_snapshot(self, snapshot: StoredSnapshot) -> None:
         """The image was taken from this one, of an earlier run or of the leader."""
         self.latest_generated_ms, self.latest_generated_bytes = snapshot.written_ms, snapshot.size_bytes
 
@@ -92,7 +92,7 @@ class Snapshotter:
             self._wake.clear()
             try:
                 if self._due():
-                    await self.take()
+                    await self.write_snapshot()
                 await self.clean()
             except (OSError, MetadataLogFailed) as error:
                 self._not_before_ms = self._ports.clock.monotonic_ms() + RETRY_PAUSE_MS
@@ -101,7 +101,7 @@ class Snapshotter:
                     self._config.id, self._metadata_log.dir, error, RETRY_PAUSE_MS // 1000,
                 )  # fmt: skip
 
-    async def take(self) -> bool:
+    async def write_snapshot(self) -> bool:
         """Writes a snapshot of the newest committed image; False when there is one already. OSError."""
         image, last_ms = self._committed()
         snapshot_id = snapshot_id_of(image)

@@ -15,7 +15,7 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.manager.copied_offsets import complete_epochs, find_copied
 from backend.engine.remote.manager.segment_deletion import delete_segment
 from backend.engine.remote.manager.tier import PartitionView, Tier
-from backend.engine.remote.metadata.remote_segment_index import Known, known_segments
+from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex, known_segments
 from backend.engine.remote.metadata.segment_summary import SegmentSummary
 from backend.engine.remote.remote_meters import RetentionShares
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
@@ -63,7 +63,7 @@ class Expired:
     size_bytes: int = 0
 
 
-def choose_expired(view: RetentionView, known: Known, copying: frozenset[bytes] = frozenset()) -> Expired:
+def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: frozenset[bytes] = frozenset()) -> Expired:
     """Decides."""
     summary = known.summary
     if not summary.count or not view.epochs:
@@ -138,7 +138,7 @@ def _keeps_all(view: RetentionView, summary: SegmentSummary) -> bool:
     )
 
 
-def _in_order(lineage: Sequence[EpochEntry], known: Known) -> Iterator[SegmentMetadata]:
+def _in_order(lineage: Sequence[EpochEntry], known: RemoteSegmentIndex) -> Iterator[SegmentMetadata]:
     for epoch, _ in lineage:
         yield from known.of_epoch(epoch)
 
@@ -148,7 +148,7 @@ def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int)
     return newest <= first_epoch and segment.end_offset < log_start
 
 
-def _of_ended_lineages(view: RetentionView, known: Known) -> list[SegmentMetadata]:
+def _of_ended_lineages(view: RetentionView, known: RemoteSegmentIndex) -> list[SegmentMetadata]:
     """Of the segments whose every epoch is older than anything the leader still has, those that go, by start offset.
 
     Below log start nobody can ask for them. Others are what an earlier leader had and this one lacks: a disk that is
@@ -172,7 +172,7 @@ def _of_ended_lineages(view: RetentionView, known: Known) -> list[SegmentMetadat
 
 
 def _counted(
-    view: RetentionView, lineage: Sequence[EpochEntry], chain: Chain, known: Known
+    view: RetentionView, lineage: Sequence[EpochEntry], chain: Chain, known: RemoteSegmentIndex
 ) -> tuple[dict[bytes, int], int]:
     """Bytes by segment that are held against `retention.bytes`, and their sum with what is only local.
 

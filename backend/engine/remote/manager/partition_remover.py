@@ -175,9 +175,9 @@ class PartitionRemover:
         """One pass over all led partitions of the metadata topic; False when something is left to do soon."""
         led = sorted(self._led())
         self._waiting = {target: count for target, count in self._waiting.items() if target in led}
-        held = await self._held(led)
-        done = held.keys() >= set(led)
-        for target, offsets in held.items():
+        offset_ranges = await self._held(led)
+        done = offset_ranges.keys() >= set(led)
+        for target, offsets in offset_ranges.items():
             try:
                 done = await self._pass(target, offsets) and done
             except (KafkaError, OSError) as error:
@@ -190,16 +190,16 @@ class PartitionRemover:
 
     async def _held(self, targets: Collection[int]) -> dict[int, OffsetRange]:
         try:
-            return await self._scan.held(targets)
+            return await self._scan.offset_ranges(targets)
         except (KafkaError, OSError) as error:
             _log.info("Offsets of %s cannot be had for now: %s", METADATA_TOPIC, error)
             return {}
 
-    async def _pass(self, target: int, held: OffsetRange) -> bool:
+    async def _pass(self, target: int, offset_ranges: OffsetRange) -> bool:
         position = self._positions.of(target)
-        start = position if held.start <= position <= held.end else held.start
+        start = position if offset_ranges.start <= position <= offset_ranges.end else offset_ranges.start
         deletions = Deletions()
-        async for records in self._scan.records(target, OffsetRange(start, held.end)):
+        async for records in self._scan.records(target, OffsetRange(start, offset_ranges.end)):
             for record in records:
                 deletions.apply(record)
         for offset, reason in deletions.unreadable:
@@ -211,12 +211,12 @@ class PartitionRemover:
         }
         due = [partition for partition in pending if self._is_due(partition)]
         if due:
-            caches, read_to = await self._caches(target, held, due)
+            caches, read_to = await self._caches(target, offset_ranges, due)
             for partition in due:
                 if await self._removed(target, partition, pending[partition], caches[partition], read_to):
                     del pending[partition]
                     self._waiting[target] = len(pending)
-        read_on = min((deletion.offset for deletion in pending.values()), default=held.end)
+        read_on = min((deletion.offset for deletion in pending.values()), default=offset_ranges.end)
         if read_on != position:
             await self._tier.ports.workers.run(lambda: self._positions.store(target, read_on))
         return not pending
@@ -226,11 +226,11 @@ class PartitionRemover:
         return failure is None or failure.due_ms <= self._tier.ports.clock.monotonic_ms()
 
     async def _caches(
-        self, target: int, held: OffsetRange, wanted: Collection[TopicIdPartition]
+        self, target: int, offset_ranges: OffsetRange, wanted: Collection[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, RemoteLogMetadataCache], int]:
         """What the metadata partition says about the wanted partitions' segments, up to an offset."""
         caches = {partition: RemoteLogMetadataCache(partition) for partition in wanted}
-        now = (await self._scan.held([target])).get(target, held)
+        now = (await self._scan.offset_ranges([target])).get(target, offset_ranges)
         async for records in self._scan.records(target, now):
             apply_segments(records, caches)
         return caches, now.end
@@ -296,7 +296,7 @@ class PartitionRemover:
         """Whether nothing but the deletion was told since: a broker may have begun a copy behind the mark, and died
         before it read that.
         """
-        now = (await self._scan.held([target])).get(target)
+        now = (await self._scan.offset_ranges([target])).get(target)
         if now is None:
             return False
         async for records in self._scan.records(target, OffsetRange(read_to, now.end)):

@@ -115,11 +115,11 @@ class Loop:
         except Exception as error:
             # Whatever it was: other partitions go on, and so does this one.
             self._failures += 1
-            self._told(error)
+            self._log_failure(error)
         finally:
             self._active = False
 
-    def _told(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         subject = f"{self._kind.value} of {self.task.partition}"
         match error:
             case RetriableRemoteStorageError():

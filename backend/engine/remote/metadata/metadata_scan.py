@@ -34,7 +34,7 @@ class MetadataScan:
         self._topic = topic
         self._turn = tasks.Lock()
 
-    async def held(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
+    async def offset_ranges(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
         """What the partitions hold now; those whose leader does not say are left out."""
         return await self._topic.offsets(partitions)
 

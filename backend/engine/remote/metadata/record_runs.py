@@ -28,7 +28,7 @@ from backend.tiering.segment_state import SegmentState
 _RECORDS_PER_PAIR: Final = 2
 
 
-class FramedRecords(Sequence[MetadataRecord]):
+class LazyRecords(Sequence[MetadataRecord]):
     """Records of a fetch; each is made when it is looked at."""
 
     def __init__(self, found: RecordPositions) -> None:
@@ -64,7 +64,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Span:
     """Consecutive records of one partition; `run` is what they are as a whole, where they are that."""
 
     partition: TopicIdPartition
@@ -76,10 +76,10 @@ class Piece:
 class Plan:
     """Records of a fetch in an order that leaves every cache as their own order would."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Span, ...]
 
 
-def read_usual(data: bytes, position: int) -> tuple[int, FramedRecords, Plan | None] | None:
+def read_usual(data: bytes, position: int) -> tuple[int, LazyRecords, Plan | None] | None:
     """Next offset, records and the plan of what a fetch at `position` brought; None when it is not of the usual shape,
     no plan when only its values are not.
     """
@@ -87,7 +87,7 @@ def read_usual(data: bytes, position: int) -> tuple[int, FramedRecords, Plan | N
     if found is None:
         return None
     told = columns(found) if len(found.offsets) else None
-    return found.next_offset, FramedRecords(found), None if told is None else _plan(found, told)
+    return found.next_offset, LazyRecords(found), None if told is None else _plan(found, told)
 
 
 def _plan(found: RecordPositions, told: ColumnBatch) -> Plan | None:
@@ -120,7 +120,7 @@ def _pieces(
     codes: IntColumn,
     paired: FlagColumn,
     partitions: Sequence[TopicIdPartition],
-) -> Iterator[Piece]:
+) -> Iterator[Span]:
     firsts = np.flatnonzero(paired)
     at_first = order[firsts]
     rows = _rows(told, at_first, order[firsts + 1])
@@ -144,19 +144,19 @@ def _pieces(
             int(ends[low]),
             found.offsets[indices].tolist(),
         )
-        yield Piece(partitions[int(codes[begin])], indices.tolist(), run)
+        yield Span(partitions[int(codes[begin])], indices.tolist(), run)
     yield from _single(order, codes, at, len(order), partitions)
 
 
 def _single(
     order: IntColumn, codes: IntColumn, low: int, high: int, partitions: Sequence[TopicIdPartition]
-) -> Iterator[Piece]:
+) -> Iterator[Span]:
     """Records between runs, by partition."""
     if low == high:
         return
     bounds = [low, *(np.flatnonzero(np.diff(codes[low:high])) + low + 1).tolist(), high]
     for begin, end in pairwise(bounds):
-        yield Piece(partitions[int(codes[begin])], order[begin:end].tolist(), None)
+        yield Span(partitions[int(codes[begin])], order[begin:end].tolist(), None)
 
 
 def _rows(told: ColumnBatch, started: IntColumn, finished: IntColumn) -> NDArray[Any]:

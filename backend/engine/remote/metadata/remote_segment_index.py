@@ -14,7 +14,7 @@ from backend.tiering.ids import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RemoteSegmentIndex:
     """The segments that are not deleted. A run that lets nothing go looks at the summary alone; one that does takes
     from `of_epoch` (by start offset) little more than what goes, unless `retention.bytes` is passed or leader epochs
     are forgotten.
@@ -44,14 +44,14 @@ def _summarizing(metadata: RemoteLogMetadataManager) -> Summarizes | None:
     return cast(Summarizes, metadata) if _kind_summarizes(type(metadata)) else None
 
 
-def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> Known:
+def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> RemoteSegmentIndex:
     """What a manager knows of a partition, as of now: use it before anything changes."""
     summaries = _summarizing(metadata)
     if summaries is not None:
-        return Known(
+        return RemoteSegmentIndex(
             summaries.summary(partition),
             lambda: metadata.segments(partition),
             lambda epoch: summaries.oldest_of(partition, epoch),
         )
     listed = list(metadata.segments(partition))
-    return Known(summarize(listed), lambda: listed, lambda epoch: metadata.segments_of(partition, epoch))
+    return RemoteSegmentIndex(summarize(listed), lambda: listed, lambda epoch: metadata.segments_of(partition, epoch))

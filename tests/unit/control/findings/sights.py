@@ -6,7 +6,7 @@ from typing import Any
 
 from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import CopyEvent, Finding
+from backend.store.queries.findings import Finding, StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
@@ -127,8 +127,8 @@ def finished(segment_id: str, start: int, end: int, epochs: list[list[int]], **m
     return FinishedSegment("orders", 0, segment_id, start, end, epochs, **row | more)
 
 
-def copy_event(outcome: str, *, age_ms: int = 0, broker_id: int = 1, error: str | None = None) -> CopyEvent:
-    return CopyEvent("orders", 0, broker_id, NOW_MS - age_ms, outcome, error)
+def copy_event(outcome: str, *, age_ms: int = 0, broker_id: int = 1, error: str | None = None) -> StoredCopyEvent:
+    return StoredCopyEvent("orders", 0, broker_id, NOW_MS - age_ms, outcome, error)
 
 
 def context(**more: Any) -> FindingContext:

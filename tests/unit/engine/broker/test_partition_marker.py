@@ -141,7 +141,7 @@ def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
             # These are not marked before the node stops, and its log forgets them.
             await delete(node, "gone")
             await delete(node, "told")
-            await node.controller.snapshotter.take()
+            await node.controller.snapshotter.write_snapshot()
             await node.stop()
             await node.start()
             assert node.controller.snapshots_loaded == 1
@@ -172,7 +172,7 @@ def test_remote_data_of_topics_that_may_come_from_another_cluster_is_named_and_s
             for value in segments_of("stranger", stranger, 0):
                 topic.log.append(metadata_partition(stranger, 0, PARTITIONS), value)
             before = sum(len(values) for values in topic.log.partitions)
-            await node.controller.snapshotter.take()
+            await node.controller.snapshotter.write_snapshot()
             await node.stop()
             await node.start()
             running = marker_of(node, topic, delete_vanished=False)

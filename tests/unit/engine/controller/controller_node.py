@@ -161,7 +161,7 @@ class BrokerHalf:
         self.raft = RaftNode(self._ports, self._config, log, cluster_id=CLUSTER_ID, votes=False, peers=voters)
         self.metadata = NodeMetadata(self._ports, self._config, self.raft, cluster_id=CLUSTER_ID)
         await self.metadata.start()
-        self.metadata.follow(self.failures.append)
+        self.metadata.start_following(self.failures.append)
         self.loader = MetadataLoader(self.metadata.committed, self.cache, self.publishers, node_id=self.id)
         self.loader.start()
         epoch = await self.lifecycle.start()

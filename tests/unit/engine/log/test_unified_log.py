@@ -78,7 +78,7 @@ def test_many_bytes_that_are_to_be_sent_stay_in_their_file(tmp_path: Path) -> No
         (RANGE_BYTES_MIN, OsFileRange),
         (2 * RANGE_BYTES_MIN, OsFileRange),
     ):
-        sent = log.read_to_send(0, size, up_to_offset=end, min_one_message=False).records
+        sent = log.read_file_range(0, size, up_to_offset=end, min_one_message=False).records
         assert type(sent) is kind
         read_here = log.read(0, size, up_to_offset=end, min_one_message=False).records
         assert type(read_here) is bytes
@@ -91,10 +91,10 @@ def test_a_first_batch_above_the_limit_stays_in_its_file_too_or_is_left_out(tmp_
     assert len(large) > 2 * RANGE_BYTES_MIN - 1000
     log.append_as_leader(memoryview(large), 0, now_ms=NOW_MS)
     for limit in (0, 100, RANGE_BYTES_MIN):
-        sent = log.read_to_send(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
+        sent = log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
         assert type(sent) is OsFileRange
         assert bytes(sent) == log.active_segment.pread(len(large), 0)
-        assert log.read_to_send(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
+        assert log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
 
 
 def test_a_disk_that_does_not_give_what_is_being_sent_takes_the_log_offline(
@@ -102,7 +102,7 @@ def test_a_disk_that_does_not_give_what_is_being_sent_takes_the_log_offline(
 ) -> None:
     log = open_test_log(tmp_path)
     append(log, *range(2 * RANGE_BYTES_MIN // BATCH_BYTES))
-    sent = log.read_to_send(0, RANGE_BYTES_MIN, up_to_offset=log.log_end_offset, min_one_message=True).records
+    sent = log.read_file_range(0, RANGE_BYTES_MIN, up_to_offset=log.log_end_offset, min_one_message=True).records
     assert isinstance(sent, OsFileRange)
 
     def fail(*_: int) -> int:

@@ -26,7 +26,7 @@ class Frame:
         self.there = self.more(size)
 
     def more(self, size: int) -> bool:
-        taken = self._buffers.take(self, size)
+        taken = self._buffers.reserve(self, size)
         self.held_bytes += size if taken else 0
         return taken
 

@@ -46,13 +46,13 @@ def test_a_held_upload_waits_while_reads_are_served_and_then_goes_on(tmp_path: P
     switch.set("held")
     upload = threading.Thread(target=store.put, args=("new", b"22"))
     upload.start()
-    wait_until("the upload is held", lambda: switch.held == 1, 10)
+    wait_until("the upload is held", lambda: switch.waiting_uploads == 1, 10)
     assert store.get("old") == b"1"
     with pytest.raises(FileNotFoundError):
         store.get("new")
     switch.set("none")
     upload.join(10)
-    assert (store.get("new"), switch.held) == (b"22", 0)
+    assert (store.get("new"), switch.waiting_uploads) == (b"22", 0)
 
 
 def test_an_upload_that_is_broken_off_fails_and_the_next_one_does_not(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_an_upload_that_is_broken_off_fails_and_the_next_one_does_not(tmp_path: 
 
     thread = threading.Thread(target=upload)
     thread.start()
-    wait_until("the upload is held", lambda: switch.held == 1, 10)
+    wait_until("the upload is held", lambda: switch.waiting_uploads == 1, 10)
     switch.break_off()
     thread.join(10)
     assert failures == ["The lab broke off this upload, as a crash of the broker does."]

@@ -57,7 +57,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None, now_ms: i
     write = _Writer(group.group_id, now_ms)
     write.removed(old, new)
     if after is None:
-        write.gone()
+        write.delete_group()
         return write.records
     for name, member in new.members.items():
         known_member = old.members.get(name)
@@ -104,7 +104,7 @@ class _Writer:
             if text not in new.regexes:
                 self._add(m.ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=text), None)
 
-    def gone(self) -> None:
+    def delete_group(self) -> None:
         self._add(m.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
         self._add(m.ConsumerGroupMetadataKey(group_id=self.group_id), None)
 

@@ -20,7 +20,7 @@ CHAIN = LeaderChain(((3, 0), (5, 400)), 0, 1000)
 
 
 def _standings(*segments: object, chain: LeaderChain | None = CHAIN) -> list[LineageStanding]:
-    return [one.standing for one in judge(segments, chain)]  # type: ignore[arg-type]  # rows of the builder
+    return [one.lineage_standing for one in judge(segments, chain)]  # type: ignore[arg-type]  # rows of the builder
 
 
 def test_segments_of_the_leaders_epochs_are_in_lineage() -> None:
@@ -32,13 +32,13 @@ def test_segments_of_the_leaders_epochs_are_in_lineage() -> None:
 
 def test_segment_of_an_epoch_that_the_leader_skipped_is_outside_and_says_where() -> None:
     (found,) = judge([segment_row(350, 450, leader_epochs=[[4, 350]])], CHAIN)
-    assert found.standing is LineageStanding.OUTSIDE
+    assert found.lineage_standing is LineageStanding.OUTSIDE
     assert found.why == "leader goes 3 → 5 here"
 
 
 def test_segment_past_the_end_of_its_epoch_is_outside_with_the_reason() -> None:
     (found,) = judge([segment_row(300, 450, leader_epochs=[[3, 300]])], CHAIN)
-    assert found.standing is LineageStanding.OUTSIDE
+    assert found.lineage_standing is LineageStanding.OUTSIDE
     assert "the leader's epoch 5 starts at 400" in found.why
 
 

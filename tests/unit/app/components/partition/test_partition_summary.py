@@ -296,7 +296,7 @@ def _engine(type_: str, at_ms: int = 0, **body: Any) -> EngineEventRow:
     ],
 )
 def test_events_of_the_engine_read_as_sentences(event: EngineEventRow, words: str, bad: bool) -> None:
-    (found,) = partition_ledger.merged([event], [])
+    (found,) = partition_ledger.newest_events([event], [])
     assert (found.what, found.bad) == (words, bad)
 
 
@@ -317,20 +317,20 @@ def _remote(state: int, **changed: Any) -> SegmentEventRow:
 
 def test_what_both_sources_tell_is_told_once() -> None:
     engine = [_engine("copy", 5, outcome="started", segment_id="abc", start=0, end=99, bytes=10)]
-    found = partition_ledger.merged(engine, [_remote(0), _remote(1)])
+    found = partition_ledger.newest_events(engine, [_remote(0), _remote(1)])
     assert [one.what for one in found] == ["copy finished, segment abc", "copy started [0, 100), 10 B"]
 
 
 def test_an_event_against_the_life_cycle_is_shown_as_such() -> None:
-    (found,) = partition_ledger.merged([], [_remote(1, legal=False, illegal_reason="no start was seen")])
+    (found,) = partition_ledger.newest_events([], [_remote(1, legal=False, illegal_reason="no start was seen")])
     assert found.bad
     assert found.what == "copy finished, segment abc, not followed: no start was seen"
-    (deleted,) = partition_ledger.merged([], [_remote(2, kind=2, segment_id=None)])
+    (deleted,) = partition_ledger.newest_events([], [_remote(2, kind=2, segment_id=None)])
     assert deleted.what == "deletion of the partition finished"
 
 
 def test_events_are_the_newest_first_and_limited() -> None:
-    found = partition_ledger.merged([_engine("leader", at, leader_epoch=at) for at in range(300)], [])
+    found = partition_ledger.newest_events([_engine("leader", at, leader_epoch=at) for at in range(300)], [])
     assert len(found) == 200
     assert found[0].at_ms == 299
 

@@ -31,8 +31,8 @@ def started(age_ms: int, **more: Any) -> SegmentRow:
     )
 
 
-def judged(start: int, following: int, standing: LineageStanding = LineageStanding.IN_LINEAGE) -> JudgedSegment:
-    return JudgedSegment(segment_row(start, following), standing)
+def judged(start: int, following: int, lineage_standing: LineageStanding = LineageStanding.IN_LINEAGE) -> JudgedSegment:
+    return JudgedSegment(segment_row(start, following), lineage_standing)
 
 
 def test_totals_are_the_sums_of_each_state() -> None:

@@ -28,7 +28,7 @@ def walk(
     """The chain that is found, and with how many questions."""
     state = _Walk(EpochQuestion(leader_epoch, log_start, log_end, known), [], leader_epoch)
     for questions in range(1, 1000):
-        if state.take(*answer(cache, log_end, state.ask)):
+        if state.record_answer(*answer(cache, log_end, state.ask)):
             return state.chain(complete=True).entries, questions
     raise AssertionError("the walk does not end")
 

@@ -26,7 +26,7 @@ ESTIMATE = {"blocked": 0, "stale": False}
 VALUES = (None, "true", "false")
 
 
-def look(own: str | None = None, default: str | None = None) -> dict[str, Any]:
+def inspect(own: str | None = None, default: str | None = None) -> dict[str, Any]:
     return {
         "levels": {
             "DYNAMIC_BROKER_CONFIG": own,
@@ -55,7 +55,7 @@ def test_the_first_level_that_is_set_wins(own: str | None, default: str | None, 
 
 
 def test_a_brokers_own_false_keeps_it_out_of_the_cluster_default() -> None:
-    state = snapshot(b1=look(), b2=look(own="false"))
+    state = snapshot(b1=inspect(), b2=inspect(own="false"))
     rows = effective_matrix(ToggleInputs(enable=True), state)
     assert [(row["broker_id"], row["before"], row["after"]) for row in rows] == [
         (1, "false", "true"),
@@ -68,14 +68,14 @@ def test_a_brokers_own_false_keeps_it_out_of_the_cluster_default() -> None:
 
 def test_one_broker_changes_only_itself() -> None:
     inputs = ToggleInputs(scope="broker", broker_id=2, enable=True)
-    rows = effective_matrix(inputs, snapshot(b1=look(), b2=look()))
+    rows = effective_matrix(inputs, snapshot(b1=inspect(), b2=inspect()))
     assert [row["after"] for row in rows] == ["false", "true"]
     assert cli(inputs).endswith(f"--entity-name 2 --alter --add-config {SETTING}=true")
 
 
 def test_the_lines_are_those_of_the_dialog() -> None:
     inputs = ToggleInputs(enable=True)
-    state = snapshot(b1=look())
+    state = snapshot(b1=inspect())
     lines = diff_lines(inputs, level_now(inputs, state), effective_matrix(inputs, state))
     assert lines == [
         f"− {SETTING} = false (default)",
@@ -87,15 +87,15 @@ def test_the_lines_are_those_of_the_dialog() -> None:
 @pytest.mark.parametrize("enable", [None, True, False])
 def test_the_way_back_leads_to_where_it_began(default: str | None, enable: bool | None) -> None:
     inputs = ToggleInputs(enable=enable)
-    before = snapshot(default, b1=look(default=default))
-    after = snapshot(inputs.value, b1=look(default=inputs.value))
+    before = snapshot(default, b1=inspect(default=default))
+    after = snapshot(inputs.value, b1=inspect(default=inputs.value))
     back = ToggleInputs.model_validate(ToggleBootstrap().revert_inputs(inputs, before))
     assert back.value == default
     assert effective_matrix(back, after)[0]["after"] == effective_matrix(inputs, before)[0]["before"]
 
 
 def test_a_change_that_changes_nothing_is_refused() -> None:
-    state = snapshot("true", b1=look(default="true"))
+    state = snapshot("true", b1=inspect(default="true"))
     inputs = ToggleInputs(enable=True)
     found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
     assert (found[0].name, found[0].outcome) == ("change", CheckOutcome.REFUSED)
@@ -113,7 +113,7 @@ def test_a_change_that_changes_nothing_is_refused() -> None:
 def test_a_broker_that_is_too_old_or_away_stops_its_own_change_only(
     problem: str, inputs: ToggleInputs, outcome: CheckOutcome
 ) -> None:
-    state = snapshot(b1=look(), b2={"levels": None, "problem": problem})
+    state = snapshot(b1=inspect(), b2={"levels": None, "problem": problem})
     found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
     name = "support" if problem == "unsupported" else "reach"
     assert next(check.outcome for check in found if check.name == name) is outcome
@@ -128,11 +128,11 @@ def test_a_cluster_without_the_setting_is_refused() -> None:
 
 
 def test_blocked_partitions_are_a_warning_only_when_something_is_turned_on() -> None:
-    state = snapshot("true", b1=look(default="true"))
+    state = snapshot("true", b1=inspect(default="true"))
     off = ToggleInputs(enable=False)
     names = {c.name for c in checks(off, state, effective_matrix(off, state), {"blocked": 3, "stale": False})}
     assert "blocked-partitions" not in names
-    on, state = ToggleInputs(enable=True), snapshot(b1=look())
+    on, state = ToggleInputs(enable=True), snapshot(b1=inspect())
     names = {c.name for c in checks(on, state, effective_matrix(on, state), {"blocked": 3, "stale": False})}
     assert "blocked-partitions" in names
 

@@ -29,7 +29,7 @@ from backend.control.operations.reassign.replication_throttles import (
     Throttles,
 )
 from backend.protocol.config_enums import AlterConfigOp
-from backend.tiering.estimate import PartitionEstimate, Verdict
+from backend.tiering.estimate import EstimateVerdict, PartitionEstimate
 from backend.tiering.ids import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -106,7 +106,7 @@ def test_a_rate_that_kafka_hides_is_removed_and_not_set_at_every_step() -> None:
 
 
 def test_the_flag_of_the_joining_broker_decides_which_bytes_count() -> None:
-    estimate = PartitionEstimate("t", 0, Verdict.QUALIFIES, "", off_bytes=1000, on_bytes=100)
+    estimate = PartitionEstimate("t", 0, EstimateVerdict.QUALIFIES, "", off_bytes=1000, on_bytes=100)
     moves = {A: PlannedMove("id", (1,), (1, 2, 3))}
     copies = copy_estimate.copies(moves, {A: 1}, {A: estimate}, {2: True, 3: False})
     found = copy_estimate.estimate_json(copies, throttle_bytes_per_s=100, age={})

@@ -104,7 +104,7 @@ def test_the_log_and_old_snapshots_go_and_the_cluster_is_whole_after_a_restart(t
         for number in range(100):
             await write(node, number)
             if number % 10 == 0:
-                await node.controller.snapshotter.take()
+                await node.controller.snapshotter.write_snapshot()
         await node.controller.snapshotter.clean()
         log = node.controller.log
         assert log.start_offset > 0
@@ -127,10 +127,10 @@ async def with_two_snapshots(ports: Ports, tmp_path: Path) -> list[SnapshotId]:
     node = ControllerNode(ports, tmp_path)
     await node.start()
     await write(node, 1, 2, 3)
-    await node.controller.snapshotter.take()
+    await node.controller.snapshotter.write_snapshot()
     await write(node, 4, 5)
-    assert await node.controller.snapshotter.take()
-    assert not await node.controller.snapshotter.take(), "there is one of this image already"
+    assert await node.controller.snapshotter.write_snapshot()
+    assert not await node.controller.snapshotter.write_snapshot(), "there is one of this image already"
     await node.stop()
     return snapshots_in(tmp_path)
 
@@ -160,10 +160,10 @@ def test_a_log_that_begins_behind_every_snapshot_is_no_cluster(tmp_path: Path) -
         await node.start()
         for number in range(60):
             await write(node, number)
-        await node.controller.snapshotter.take()
+        await node.controller.snapshotter.write_snapshot()
         await node.controller.snapshotter.clean()
         await write(node, *range(5))
-        await node.controller.snapshotter.take()
+        await node.controller.snapshotter.write_snapshot()
         await node.controller.snapshotter.clean()
         await node.stop()
         assert min(int(path.stem) for path in folder_of(tmp_path).glob("*.log")) > 0

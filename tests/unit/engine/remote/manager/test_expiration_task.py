@@ -20,7 +20,7 @@ from backend.engine.remote.manager.expiration_task import (
     percent_of,
 )
 from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
-from backend.engine.remote.metadata.remote_segment_index import Known
+from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex
 from backend.engine.remote.storage.object_store_manager import EventType
 from backend.engine.remote.storage.remote_storage_manager import RemoteStorageError
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
@@ -69,7 +69,7 @@ def decide(
     }
     return choose_expired(
         RetentionView(**given),
-        Known(cache.summary(), cache.segments, cache.oldest_of),
+        RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of),
         frozenset(bytes([number]) * 16 for number in copying),
     )
 
@@ -92,7 +92,7 @@ def test_a_run_looks_at_what_goes_and_at_one_more_segment(expired: int, looked_a
         raise AssertionError("all segments are listed")
 
     view = RetentionView(((0, 0),), 0, 30_000, 0, 3000 * SIZE, 10_000, now_ms=10_000 + expired)
-    found = choose_expired(view, Known(cache.summary(), segments, of_epoch))
+    found = choose_expired(view, RemoteSegmentIndex(cache.summary(), segments, of_epoch))
     assert (len(found.segments), len(taken)) == (expired, looked_at)
 
 

@@ -18,7 +18,7 @@ from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.remote.manager.copied_offsets import find_highest_remote
 from backend.engine.remote.manager.expiration_task import RetentionView, choose_expired
 from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
-from backend.engine.remote.metadata.remote_segment_index import Known
+from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex
 from backend.protocol.errors import ErrorCode
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.segment_state import SegmentState
@@ -102,7 +102,7 @@ def test_records_deleted_over_dangling_and_double_copies_take_the_segments_that_
     deleted = [event.segment_id for event in history[begun:] if event.state is SegmentState.DELETE_SEGMENT_FINISHED][:5]
     cache = cache_of(history[:begun], Overlap.KAFKA)
     view = RetentionView(((2, 6),), 6, 11, 0, retention_bytes=-1, retention_ms=-1, now_ms=0)
-    expired = choose_expired(view, Known(cache.summary(), cache.segments, cache.oldest_of))
+    expired = choose_expired(view, RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of))
     assert expired.log_start is None
     assert {one.segment_id for one in expired.segments} == set(deleted)
     # What is in the leader's history first, then the forgotten epochs' by offset; of equal ones any.

@@ -12,32 +12,32 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from backend.store import sqlite
+from backend.store.database_faults import DatabaseFault, diagnose
 from backend.store.engine import DatabaseAway, create_engine, reading, store_error, writing
-from backend.store.trouble import Trouble, diagnose
 
 POSTGRESQL = {
-    "08006": Trouble.AWAY,
-    "25006": Trouble.READ_ONLY,
-    "25P03": Trouble.AWAY,
-    "28P01": Trouble.DENIED,
-    "3D000": Trouble.AWAY,
-    "40001": Trouble.LOCKED,
-    "40P01": Trouble.LOCKED,
-    "42501": Trouble.DENIED,
-    "42P01": Trouble.SCHEMA,
-    "42703": Trouble.SCHEMA,
-    "53100": Trouble.FULL,
-    "53200": Trouble.FULL,
-    "53300": Trouble.CONNECTIONS,
-    "53400": Trouble.FULL,
-    "55006": Trouble.LOCKED,
-    "55P03": Trouble.LOCKED,
-    "57014": Trouble.SLOW,
-    "57P01": Trouble.AWAY,
-    "57P02": Trouble.AWAY,
-    "57P03": Trouble.AWAY,
-    "58030": Trouble.DAMAGED,
-    "XX001": Trouble.DAMAGED,
+    "08006": DatabaseFault.AWAY,
+    "25006": DatabaseFault.READ_ONLY,
+    "25P03": DatabaseFault.AWAY,
+    "28P01": DatabaseFault.DENIED,
+    "3D000": DatabaseFault.AWAY,
+    "40001": DatabaseFault.LOCKED,
+    "40P01": DatabaseFault.LOCKED,
+    "42501": DatabaseFault.DENIED,
+    "42P01": DatabaseFault.SCHEMA,
+    "42703": DatabaseFault.SCHEMA,
+    "53100": DatabaseFault.FULL,
+    "53200": DatabaseFault.FULL,
+    "53300": DatabaseFault.CONNECTIONS,
+    "53400": DatabaseFault.FULL,
+    "55006": DatabaseFault.LOCKED,
+    "55P03": DatabaseFault.LOCKED,
+    "57014": DatabaseFault.SLOW,
+    "57P01": DatabaseFault.AWAY,
+    "57P02": DatabaseFault.AWAY,
+    "57P03": DatabaseFault.AWAY,
+    "58030": DatabaseFault.DAMAGED,
+    "XX001": DatabaseFault.DAMAGED,
     # About the statement.
     "22P02": None,
     "23505": None,
@@ -45,17 +45,17 @@ POSTGRESQL = {
     "22P05": None,
 }
 SQLITE = {
-    sqlite3.SQLITE_BUSY: Trouble.LOCKED,
-    sqlite3.SQLITE_LOCKED: Trouble.LOCKED,
-    sqlite3.SQLITE_READONLY: Trouble.READ_ONLY,
-    sqlite3.SQLITE_READONLY_DBMOVED: Trouble.GONE,
-    sqlite3.SQLITE_FULL: Trouble.FULL,
-    sqlite3.SQLITE_IOERR_WRITE: Trouble.DAMAGED,
-    sqlite3.SQLITE_CORRUPT: Trouble.DAMAGED,
-    sqlite3.SQLITE_NOTADB: Trouble.DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: Trouble.DENIED,
-    sqlite3.SQLITE_PERM: Trouble.DENIED,
-    sqlite3.SQLITE_NOMEM: Trouble.FULL,
+    sqlite3.SQLITE_BUSY: DatabaseFault.LOCKED,
+    sqlite3.SQLITE_LOCKED: DatabaseFault.LOCKED,
+    sqlite3.SQLITE_READONLY: DatabaseFault.READ_ONLY,
+    sqlite3.SQLITE_READONLY_DBMOVED: DatabaseFault.GONE,
+    sqlite3.SQLITE_FULL: DatabaseFault.FULL,
+    sqlite3.SQLITE_IOERR_WRITE: DatabaseFault.DAMAGED,
+    sqlite3.SQLITE_CORRUPT: DatabaseFault.DAMAGED,
+    sqlite3.SQLITE_NOTADB: DatabaseFault.DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: DatabaseFault.DENIED,
+    sqlite3.SQLITE_PERM: DatabaseFault.DENIED,
+    sqlite3.SQLITE_NOMEM: DatabaseFault.FULL,
     # About the statement.
     sqlite3.SQLITE_CONSTRAINT: None,
     sqlite3.SQLITE_MISMATCH: None,
@@ -70,7 +70,7 @@ def wrapped(error: Exception) -> BaseException:
 
 @pytest.mark.parametrize(("state", "trouble"), POSTGRESQL.items())
 def test_a_sqlstate_has_its_class_whatever_kind_of_error_the_driver_makes_of_it(
-    state: str, trouble: Trouble | None
+    state: str, trouble: DatabaseFault | None
 ) -> None:
     kind = errors.lookup(state)
     found = diagnose(wrapped(kind("the server's words\nDETAIL: more")))
@@ -81,7 +81,7 @@ def test_a_sqlstate_has_its_class_whatever_kind_of_error_the_driver_makes_of_it(
 
 
 @pytest.mark.parametrize(("code", "trouble"), SQLITE.items())
-def test_a_result_code_has_its_class(code: int, trouble: Trouble | None) -> None:
+def test_a_result_code_has_its_class(code: int, trouble: DatabaseFault | None) -> None:
     error = sqlite3.OperationalError("its words")
     error.sqlite_errorcode = code
     found = diagnose(wrapped(error))
@@ -91,15 +91,15 @@ def test_a_result_code_has_its_class(code: int, trouble: Trouble | None) -> None
 @pytest.mark.parametrize(
     ("text", "trouble"),
     [
-        ('connection failed: FATAL:  too many connections for role "e"', Trouble.CONNECTIONS),
-        ("connection failed: FATAL:  sorry, too many clients already", Trouble.CONNECTIONS),
-        ('connection failed: FATAL:  password authentication failed for user "e"', Trouble.DENIED),
-        ("connection failed: server certificate for x does not match host name", Trouble.DENIED),
-        ("connection failed: Connection refused", Trouble.AWAY),
-        ("the connection is closed", Trouble.AWAY),
+        ('connection failed: FATAL:  too many connections for role "e"', DatabaseFault.CONNECTIONS),
+        ("connection failed: FATAL:  sorry, too many clients already", DatabaseFault.CONNECTIONS),
+        ('connection failed: FATAL:  password authentication failed for user "e"', DatabaseFault.DENIED),
+        ("connection failed: server certificate for x does not match host name", DatabaseFault.DENIED),
+        ("connection failed: Connection refused", DatabaseFault.AWAY),
+        ("the connection is closed", DatabaseFault.AWAY),
     ],
 )
-def test_a_connection_that_is_not_made_has_no_sqlstate_and_a_class(text: str, trouble: Trouble) -> None:
+def test_a_connection_that_is_not_made_has_no_sqlstate_and_a_class(text: str, trouble: DatabaseFault) -> None:
     found = diagnose(wrapped(psycopg.OperationalError(text)))
     assert found is not None
     assert found.trouble is trouble
@@ -133,7 +133,7 @@ def test_an_engine_makes_no_file_and_writes_into_none_that_was_moved_or_deleted(
         connection.exec_driver_sql("INSERT INTO x VALUES (1)")
     found = diagnose(gone.value)
     assert found is not None
-    assert found.trouble is Trouble.GONE
+    assert found.trouble is DatabaseFault.GONE
     assert not file.exists()
     moved.rename(file)
     with writing(engine) as connection:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.child_settings import ChildSettings, ChildSettingsError
+from backend.child_environment import ChildSettings, ChildSettingsError
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.process import cluster_layout
 from backend.settings import Settings

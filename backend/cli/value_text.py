@@ -13,7 +13,7 @@ SEVERITY_STYLE: Final = {"critical": "bold red", "warning": "yellow", "notice": 
 SEVERITIES: Final = ("critical", "warning", "notice")
 
 
-def plain(value: object) -> str:
+def printable_text(value: object) -> str:
     """Text of another's making, safe to print: control characters are shown as `·`."""
     return UNKNOWN if value is None else printable(str(value))
 

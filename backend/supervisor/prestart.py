@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from backend.start import WHEN_TOLD
+from backend.backend_entry import WAIT_FOR_START
 from backend.supervisor.child import ChildProcess, spawn
 
 
@@ -20,7 +20,9 @@ class WarmBackend:
         """OSError when no process can be started."""
         self._begun = False
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self._process = spawn([sys.executable, "-m", "backend.start", WHEN_TOLD], environment, stdin=subprocess.PIPE)
+        self._process = spawn(
+            [sys.executable, "-m", "backend.backend_entry", WAIT_FOR_START], environment, stdin=subprocess.PIPE
+        )
 
     def begin(self, environment: Mapping[str, str]) -> ChildProcess | None:
         """The process, which now runs with `environment` added to its own; None when it has ended already."""

@@ -1,8 +1,8 @@
 """Entry point of the processes that run brokers: imports them without pauses of the garbage collector, then runs them.
 
-Without an argument the backend of `ebbline up`. With ``--when-told`` it waits, imported, for one line on its standard
-input: JSON of what to add to its environment. So `ebbline up` has it imported while it still checks what may refuse a
-start. The end of the input means that it was. With ``--broker FILE`` one broker with the properties of a file.
+Without an argument the backend of `ebbline up`. With ``--wait-for-start`` it waits, imported, for one line on its
+standard input: JSON of variables to add to its environment. So `ebbline up` has it imported while it still checks
+whatever may refuse a start. The end of the input means that something did. With ``--broker FILE`` one broker with the properties of a file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from backend.interpreter import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from backend.gc_tuning import GC_THRESHOLDS, SWITCH_INTERVAL_S
 from backend.private_files import keep_files_private
 
-WHEN_TOLD: Final = "--when-told"
+WAIT_FOR_START: Final = "--wait-for-start"
 ONE_BROKER: Final = "--broker"
 
 
@@ -46,7 +46,7 @@ def main() -> int:
         return run_broker(words[1])
     with quick_import():
         from backend.process import main as run
-    if WHEN_TOLD in words:
+    if WAIT_FOR_START in words:
         told = sys.stdin.readline()
         if not told:
             return 0

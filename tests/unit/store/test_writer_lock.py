@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from backend.store import sqlite
 from backend.store.engine import create_engine, writing
-from backend.store.turn import give_way, waiting
+from backend.store.writer_lock import give_way, waiting
 
 
 def test_who_goes_on_waits_until_nobody_waits(tmp_path: Path) -> None:

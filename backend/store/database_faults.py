@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 
-class Trouble(StrEnum):
+class DatabaseFault(StrEnum):
     """Why a database does not do what it was asked. All of them may pass by themselves, or by an operator's hand."""
 
     AWAY = "away"
@@ -35,7 +35,14 @@ class Trouble(StrEnum):
 
 # What an operator of the database mends while this product runs.
 PASSING: Final = frozenset(
-    {Trouble.AWAY, Trouble.CONNECTIONS, Trouble.READ_ONLY, Trouble.FULL, Trouble.LOCKED, Trouble.SLOW}
+    {
+        DatabaseFault.AWAY,
+        DatabaseFault.CONNECTIONS,
+        DatabaseFault.READ_ONLY,
+        DatabaseFault.FULL,
+        DatabaseFault.LOCKED,
+        DatabaseFault.SLOW,
+    }
 )
 
 
@@ -43,7 +50,7 @@ PASSING: Final = frozenset(
 class Diagnosis:
     """`cause`: the database's own words."""
 
-    trouble: Trouble
+    trouble: DatabaseFault
     cause: str
 
     @property
@@ -59,7 +66,7 @@ class Diagnosis:
     @property
     def renews(self) -> bool:
         """Whether connections are thrown away: what refuses may stick to a session though the server was mended."""
-        return self.trouble not in (Trouble.LOCKED, Trouble.SLOW, Trouble.SCHEMA)
+        return self.trouble not in (DatabaseFault.LOCKED, DatabaseFault.SLOW, DatabaseFault.SCHEMA)
 
 
 class DatabaseFileGone(sqlite3.OperationalError):
@@ -67,44 +74,44 @@ class DatabaseFileGone(sqlite3.OperationalError):
 
 
 _SQLSTATES: Final = {
-    "25006": Trouble.READ_ONLY,
-    "25P03": Trouble.AWAY,  # it sat idle in a transaction: stopped as a process may be
-    "25P04": Trouble.SLOW,
-    "28": Trouble.DENIED,
-    "3D000": Trouble.AWAY,
-    "3F000": Trouble.SCHEMA,
-    "40001": Trouble.LOCKED,
-    "40P01": Trouble.LOCKED,
-    "42501": Trouble.DENIED,
-    "42P01": Trouble.SCHEMA,
-    "42703": Trouble.SCHEMA,
-    "42883": Trouble.SCHEMA,
-    "53300": Trouble.CONNECTIONS,
-    "53": Trouble.FULL,
-    "55006": Trouble.LOCKED,
-    "55P03": Trouble.LOCKED,
-    "57014": Trouble.SLOW,
-    "57": Trouble.AWAY,
-    "08": Trouble.AWAY,
-    "58": Trouble.DAMAGED,
-    "XX001": Trouble.DAMAGED,
-    "XX002": Trouble.DAMAGED,
+    "25006": DatabaseFault.READ_ONLY,
+    "25P03": DatabaseFault.AWAY,  # it sat idle in a transaction: stopped as a process may be
+    "25P04": DatabaseFault.SLOW,
+    "28": DatabaseFault.DENIED,
+    "3D000": DatabaseFault.AWAY,
+    "3F000": DatabaseFault.SCHEMA,
+    "40001": DatabaseFault.LOCKED,
+    "40P01": DatabaseFault.LOCKED,
+    "42501": DatabaseFault.DENIED,
+    "42P01": DatabaseFault.SCHEMA,
+    "42703": DatabaseFault.SCHEMA,
+    "42883": DatabaseFault.SCHEMA,
+    "53300": DatabaseFault.CONNECTIONS,
+    "53": DatabaseFault.FULL,
+    "55006": DatabaseFault.LOCKED,
+    "55P03": DatabaseFault.LOCKED,
+    "57014": DatabaseFault.SLOW,
+    "57": DatabaseFault.AWAY,
+    "08": DatabaseFault.AWAY,
+    "58": DatabaseFault.DAMAGED,
+    "XX001": DatabaseFault.DAMAGED,
+    "XX002": DatabaseFault.DAMAGED,
 }
 _SQLITE_CODES: Final = {
-    3: Trouble.DENIED,
-    5: Trouble.LOCKED,
-    6: Trouble.LOCKED,
-    7: Trouble.FULL,
-    8: Trouble.READ_ONLY,
-    9: Trouble.SLOW,
-    10: Trouble.DAMAGED,
-    11: Trouble.DAMAGED,
-    13: Trouble.FULL,
-    14: Trouble.DENIED,  # the file is there, see `backend.store.sqlite.connect`
-    15: Trouble.LOCKED,
-    22: Trouble.FULL,
-    23: Trouble.DENIED,
-    26: Trouble.DAMAGED,
+    3: DatabaseFault.DENIED,
+    5: DatabaseFault.LOCKED,
+    6: DatabaseFault.LOCKED,
+    7: DatabaseFault.FULL,
+    8: DatabaseFault.READ_ONLY,
+    9: DatabaseFault.SLOW,
+    10: DatabaseFault.DAMAGED,
+    11: DatabaseFault.DAMAGED,
+    13: DatabaseFault.FULL,
+    14: DatabaseFault.DENIED,  # the file is there, see `backend.store.sqlite.connect`
+    15: DatabaseFault.LOCKED,
+    22: DatabaseFault.FULL,
+    23: DatabaseFault.DENIED,
+    26: DatabaseFault.DAMAGED,
 }
 _DBMOVED: Final = 1032  # SQLITE_READONLY_DBMOVED: a name of the file was taken away
 _NO_SUCH: Final = re.compile(r"^no such (table|column)|has no column named")
@@ -119,37 +126,37 @@ _LOGIN_TEXT: Final = (
 _TLS_TEXT: Final = ("certificate", "SSL error", "does not support SSL", "root.crt")
 # What people are told to do, after the cause.
 _NEXT: Final = {
-    Trouble.AWAY: "look whether it runs and can be reached; it is asked again",
-    Trouble.CONNECTIONS: "close other connections, or allow more of them; it is asked again",
-    Trouble.READ_ONLY: "make it writable, or name the server that is; it is asked again",
-    Trouble.DENIED: "give it this right again; it is asked again",
-    Trouble.FULL: "make room for it; it is asked again",
-    Trouble.LOCKED: "end the other program if it does not go on by itself; it is asked again",
-    Trouble.SLOW: "look what else it is doing; it is asked again",
-    Trouble.SCHEMA: "`ebbline db check` says what is missing",
-    Trouble.DAMAGED: "keep a copy of it as it is, look at its disk, and restore a backup",
-    Trouble.GONE: "put it back where it was",
-    Trouble.UNSUITABLE: "give ebbline a database as docs/database.md describes it",
+    DatabaseFault.AWAY: "look whether it runs and can be reached; it is asked again",
+    DatabaseFault.CONNECTIONS: "close other connections, or allow more of them; it is asked again",
+    DatabaseFault.READ_ONLY: "make it writable, or name the server that is; it is asked again",
+    DatabaseFault.DENIED: "give it this right again; it is asked again",
+    DatabaseFault.FULL: "make room for it; it is asked again",
+    DatabaseFault.LOCKED: "end the other program if it does not go on by itself; it is asked again",
+    DatabaseFault.SLOW: "look what else it is doing; it is asked again",
+    DatabaseFault.SCHEMA: "`ebbline db check` says what is missing",
+    DatabaseFault.DAMAGED: "keep a copy of it as it is, look at its disk, and restore a backup",
+    DatabaseFault.GONE: "put it back where it was",
+    DatabaseFault.UNSUITABLE: "give ebbline a database as docs/database.md describes it",
 }
 _SAYS: Final = {
-    Trouble.AWAY: "does not answer",
-    Trouble.CONNECTIONS: "takes no more connections",
-    Trouble.READ_ONLY: "refuses writes, it is read-only",
-    Trouble.DENIED: "refuses",
-    Trouble.FULL: "has no room",
-    Trouble.LOCKED: "is held by another program",
-    Trouble.SLOW: "takes too long",
-    Trouble.SCHEMA: "is not as this program left it",
-    Trouble.DAMAGED: "cannot be read as it is",
-    Trouble.GONE: "is not where it was",
-    Trouble.UNSUITABLE: "cannot be used",
+    DatabaseFault.AWAY: "does not answer",
+    DatabaseFault.CONNECTIONS: "takes no more connections",
+    DatabaseFault.READ_ONLY: "refuses writes, it is read-only",
+    DatabaseFault.DENIED: "refuses",
+    DatabaseFault.FULL: "has no room",
+    DatabaseFault.LOCKED: "is held by another program",
+    DatabaseFault.SLOW: "takes too long",
+    DatabaseFault.SCHEMA: "is not as this program left it",
+    DatabaseFault.DAMAGED: "cannot be read as it is",
+    DatabaseFault.GONE: "is not where it was",
+    DatabaseFault.UNSUITABLE: "cannot be used",
 }
 
 
 def diagnose(error: BaseException) -> Diagnosis | None:
     """What an error of SQLAlchemy or of a driver says of the database; None for one that is about the statement."""
     if isinstance(error, PoolTimeout):
-        return Diagnosis(Trouble.LOCKED, "all connections of this process wait for it")
+        return Diagnosis(DatabaseFault.LOCKED, "all connections of this process wait for it")
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     trouble = _of_sqlite(origin) if isinstance(origin, sqlite3.Error) else _of_postgresql(origin)
     return None if trouble is None else Diagnosis(trouble, _cause(trouble, origin))
@@ -161,20 +168,20 @@ def first_line(error: BaseException) -> str:
     return (str(origin).strip() or type(origin).__name__).splitlines()[0].rstrip(".")
 
 
-def _of_sqlite(error: sqlite3.Error) -> Trouble | None:
+def _of_sqlite(error: sqlite3.Error) -> DatabaseFault | None:
     if isinstance(error, DatabaseFileGone):
-        return Trouble.GONE
+        return DatabaseFault.GONE
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:  # the module's own, of a connection that is closed
-        return Trouble.AWAY if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError) else None
+        return DatabaseFault.AWAY if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError) else None
     if code == _DBMOVED:
-        return Trouble.GONE
+        return DatabaseFault.GONE
     if code & 0xFF == 1:
-        return Trouble.SCHEMA if _NO_SUCH.search(str(error)) else None
+        return DatabaseFault.SCHEMA if _NO_SUCH.search(str(error)) else None
     return _SQLITE_CODES.get(code & 0xFF)
 
 
-def _of_postgresql(error: BaseException) -> Trouble | None:
+def _of_postgresql(error: BaseException) -> DatabaseFault | None:
     names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("psycopg")}
     if not names:
         return None
@@ -182,20 +189,20 @@ def _of_postgresql(error: BaseException) -> Trouble | None:
     if state is not None:
         return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2])
     if "NotSupportedError" in names:
-        return Trouble.UNSUITABLE
+        return DatabaseFault.UNSUITABLE
     if not names & {"OperationalError", "InterfaceError"}:
         return None
     text = str(error)
     if any(words in text for words in _CONNECTIONS_TEXT):
-        return Trouble.CONNECTIONS
+        return DatabaseFault.CONNECTIONS
     if any(words in text for words in (*_LOGIN_TEXT, *_TLS_TEXT)):
-        return Trouble.DENIED
-    return Trouble.AWAY
+        return DatabaseFault.DENIED
+    return DatabaseFault.AWAY
 
 
-def _cause(trouble: Trouble, error: BaseException) -> str:
+def _cause(trouble: DatabaseFault, error: BaseException) -> str:
     cause = first_line(error).removeprefix("connection failed: ")
-    if trouble is Trouble.LOCKED and (name := _pointed_at(str(error))) is not None:
+    if trouble is DatabaseFault.LOCKED and (name := _pointed_at(str(error))) is not None:
         return f"table {name} is locked"
     return cause
 

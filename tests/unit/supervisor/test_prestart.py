@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.supervisor.warm import WarmBackend, warm_backend
+from backend.supervisor.prestart import WarmBackend, warm_backend
 
 
 def alive(pid: int) -> bool:

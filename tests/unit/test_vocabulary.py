@@ -1,0 +1,327 @@
+"""The product speaks the field's language: no name of the early dialect is left, sentences begin with their subject.
+
+``DIALECT`` and ``DIALECT_MODULES`` list every name that a review of the code found unreadable, with the term that took
+its place. A definition (class, function, method, field, type alias, module, package) of that name fails here, wherever
+it stands; a name that is right in one place has its reason in ``EXCEPTIONS``.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("app", "backend", "spark", "migrations")
+
+# The name of a class, function, method or field that is gone → the field's term.
+DIALECT = {
+    # Transport and requests
+    "NeighbourNetwork": "InProcessNetwork",
+    "NeighbourConnection": "LoopbackConnection",
+    "_Door": "listener of the in-process network",
+    "near": "local",
+    "far": "peer",
+    "hand": "send_message",
+    "_hand_up": "deliver",
+    "_pass_on": "deliver",
+    "Handed": "local message",
+    "HandedRequest": "LocalFetchRequest",
+    "HandedAnswer": "LocalFetchResponse",
+    "PromptFuture": "EagerFuture",
+    "tell": "callback, notify",
+    "_told": "callbacks",
+    "LastingFuture": "ShieldedFuture",
+    "plain": "fast path",
+    "PlainWay": "fast path",
+    "_serves_plainly": "fast path",
+    "Asked": "FetchTarget, PartitionRequest",
+    "Wanted": "PartitionRequest",
+    "found": "results",
+    "SaidSubscription": "MemberSubscription",
+    "read_to_send": "read_file_range",
+    "after": "advance (FileRange)",
+    "gone": "closed",
+    "_on_gone": "on_close",
+    "held": "paused",
+    "let_go": "resume",
+    # Replica
+    "FollowerSession": "FetchSessionHandler",
+    "Turn": "FetchRequestData, GroupUpdate",
+    "LeaderReplicas": "RemoteReplicas",
+    "Row": "FetchPartitionResult, the row's name",
+    "Host": "PartitionContext",
+    "FollowerHost": "PartitionContext",
+    "poke": "try_complete",
+    "settle": "complete",
+    "settle_waiting": "complete_delayed_requests",
+    "knows_less": "hw_outdated",
+    "tell_soon": "schedule_hw_update",
+    "has_news": "on_partition_change",
+    "let_rest": "park_idle",
+    "disturb": "unpark",
+    "quiet": "idle",
+    "was_at_end": "mark_caught_up",
+    "is_held_back": "is_throttled",
+    "nearer_replica": "preferred_read_replica",
+    "TierPlans": "AuxStateBuilds",
+    "forget_remote": "reset_remote_state",
+    # Controller, Raft, coordinator
+    "Chores": "PeriodicTasks",
+    "Introduction": "ControllerRegistrationManager",
+    "merged": "interned",
+    "Moment": "Now",
+    "TellLeader": "SendBeginQuorumEpoch",
+    "TellEnd": "SendEndQuorumEpoch",
+    "held_up": "postpone_timeouts",
+    "learned": "observe_epoch",
+    "learn": "observe_epoch",
+    "_Turn": "group update",
+    "Question": "VerificationRequest",
+    "doomed": "pending delete",
+    # Remote
+    "Known": "RemoteSegmentIndex, CachedResult",
+    "Piece": "Span",
+    "usual": "canonical",
+    "unusual": "not canonical",
+    "FramedRecords": "record runs",
+    "Framed": "ColumnBatch",
+    "Columns": "ColumnBatch",
+    # Control, store, Spark, app, start
+    "Sight": "FindingContext, ClusterSnapshot",
+    "hold_ms": "for_ms",
+    "Taking": "claim",
+    "take": "claim, acquire",
+    "Lasting": "LongRunningOperation",
+    "LastingKind": "LongRunningOperation",
+    "Course": "ExecutionControl",
+    "Site": "OperationContext",
+    "Wish": "Command",
+    "Words": "DialogTexts",
+    "misfit": "describe_invalid",
+    "Pace": "SamplingInterval",
+    "Unchanged": "round cache",
+    "look_again": "refresh",
+    "stays_in_sync": "unchanged_phase",
+    "Machine": "FaultTarget",
+    "BreakableCluster": "fault injector",
+    "break_it": "inject",
+    "heal": "clear",
+    "Trouble": "Fault",
+    "Followed": "applied",
+    "follow": "apply",
+    "standing": "current state",
+    "Answer": "CachedResult",
+    "told": "when told",
+    "sentence": "describe_error",
+    "look": "read, inspect",
+    "draw": "render",
+    "plain_lives": "complete life cycles",
+    "Lives": "columnar fold",
+}
+# A module or package that is gone → what it is called, or what its subject is called.
+DIALECT_MODULES = {
+    "neighbour_network": "in-process network",
+    "handed": "local message",
+    "plain_produce": "produce_fast_path",
+    "follower_session": "fetch_session_handler",
+    "leader_replicas": "remote replicas",
+    "tier_plans": "aux state builds",
+    "chores": "periodic_tasks",
+    "introduction": "controller_registration_manager",
+    "bulk": "record interning (the controller's module)",
+    "group_turn": "rebalance",
+    "consumer_group_turn": "group update",
+    "removed_topics": "topic deletion",
+    "known_segments": "remote_segment_index",
+    "metadata_runs": "record runs",
+    "remote_log_by_table": "generated decoder",
+    "rlmm_applied": "read-your-writes barrier",
+    "sight": "context, snapshot",
+    "taking": "claim",
+    "lasting": "long_running",
+    "steering": "controls",
+    "words": "formatting",
+    "levels": "config precedence",
+    "recall": "restore",
+    "pace": "sampling interval",
+    "machine": "fault target",
+    "breakable_cluster": "fault injector",
+    "turn": "writer lock",
+    "known": "query_cache",
+    "acting": "control client",
+    "person": "identity",
+    "one_press": "debounce",
+    "health_words": "health text",
+    "flag_matrix": "config matrix",
+    "then_and_now": "comparison",
+    "head": "page header",
+    "attention": "alerts",
+    "start": "bootstrap",
+    "warm": "pre-start",
+    "child_settings": "child environment",
+    "interpreter": "GC tuning",
+    "refusals": "start errors",
+    "lives": "complete life cycles",
+    "chunk": "prepared batch",
+    "packed": "Arrow batches",
+    "staged": "COPY staging",
+    "life": "liveness",
+    "direct": "in-process run",
+}
+# A name that is right where it stands: (name, path below the root) → why.
+_SENTENCE = "a field of one sentence for people; findings have it as column and JSON key"
+_SPARK = "the pipeline's batches are rewritten as a whole, names included"
+_TOKENS = "tokens are taken from a bucket: the algorithm's verb"
+_VOTER = "whether a voter is a member or has to catch up first: `VoterStanding`"
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("sentence", "app/components/cluster/health_text.py"): _SENTENCE,
+    ("sentence", "app/components/config/config_table.py"): _SENTENCE,
+    ("sentence", "app/state.py"): _SENTENCE,
+    ("sentence", "backend/control/alerts/notices.py"): _SENTENCE,
+    ("sentence", "backend/control/findings/finding_context.py"): _SENTENCE,
+    ("sentence", "backend/control/operations/lifecycle/plan_draft.py"): _SENTENCE,
+    ("sentence", "backend/control/operations/operation_kind.py"): _SENTENCE,
+    ("sentence", "backend/store/queries/findings.py"): _SENTENCE,
+    ("sentence", "backend/store/queries/overview.py"): _SENTENCE,
+    ("sentence", "backend/store/restoring.py"): _SENTENCE,
+    ("sentence", "backend/store/database_faults.py"): _SENTENCE,
+    ("sentence", "backend/supervisor/store_check.py"): _SENTENCE,
+    ("take", "backend/control/http/guard.py"): _TOKENS,
+    ("take", "backend/engine/common/rates.py"): _TOKENS,
+    ("told", "backend/control/lab/faults/scenarios.py"): "a key of the API's JSON",
+    ("after", "backend/control/operations/lifecycle/plan_draft.py"): "a setting before and after a change; JSON keys",
+    ("standing", "backend/engine/raft/quorum_state.py"): _VOTER,
+    ("standing", "backend/engine/raft/raft_state.py"): _VOTER,
+    ("direct", "spark/direct.py"): _SPARK,
+    ("life", "spark/life.py"): _SPARK,
+    ("packed", "spark/packed.py"): _SPARK,
+    ("bulk", "spark/sinks/bulk.py"): _SPARK,
+    ("chunk", "spark/sinks/chunk.py"): _SPARK,
+    ("follow", "spark/sinks/chunk.py"): _SPARK,
+    ("Followed", "spark/sinks/chunk.py"): _SPARK,
+    ("lives", "spark/sinks/lives.py"): _SPARK,
+    ("Row", "spark/sinks/lives.py"): _SPARK,
+    ("Lives", "spark/sinks/lives.py"): _SPARK,
+    ("plain_lives", "spark/sinks/lives.py"): _SPARK,
+    ("staged", "spark/sinks/staged.py"): _SPARK,
+}
+
+# A comment or docstring that begins so has a relative clause where its subject belongs.
+_RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those who|Whose)\b(?![^.]*\?)")
+_DIALECT_WORDS = re.compile(r"\b(anew|of its own|of their own|lets? rest|Facts:)(?!\w)")
+
+
+class Definition(NamedTuple):
+    name: str
+    path: str
+    line: int
+
+    @property
+    def term(self) -> str | None:
+        """The term that took the name's place, None where the name was never of the dialect."""
+        return (DIALECT_MODULES if self.line == 0 else DIALECT).get(self.name)
+
+
+class Text(NamedTuple):
+    path: str
+    line: int
+    text: str
+
+
+def _sources() -> Iterator[Path]:
+    for top in PRODUCT:
+        yield from sorted((ROOT / top).rglob("*.py"))
+
+
+def _defined(node: ast.stmt) -> Iterator[tuple[str, int]]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name, node.lineno
+    if isinstance(node, ast.ClassDef):
+        for part in node.body:
+            yield from _defined(part)
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.lineno
+    if isinstance(node, ast.Assign):
+        yield from ((target.id, node.lineno) for target in node.targets if isinstance(target, ast.Name))
+
+
+@cache
+def _definitions() -> tuple[Definition, ...]:
+    definitions = []
+    for source in _sources():
+        path = str(source.relative_to(ROOT))
+        stem = source.parent.name if source.name == "__init__.py" else source.stem
+        definitions.append(Definition(stem, path, 0))
+        for node in ast.parse(source.read_text()).body:
+            definitions += [Definition(name, path, line) for name, line in _defined(node)]
+    return tuple(definitions)
+
+
+@cache
+def _texts() -> tuple[Text, ...]:
+    """Docstrings, and comments as their first line (a comment that follows another continues it)."""
+    texts = []
+    for source in _sources():
+        path, code = str(source.relative_to(ROOT)), source.read_text()
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = ast.get_docstring(node)
+                if docstring:
+                    texts.append(Text(path, getattr(node, "lineno", 1), docstring))
+        before = -1
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                if token.start[0] == before + 1:
+                    texts[-1] = texts[-1]._replace(text=f"{texts[-1].text} {token.string[1:].strip()}")
+                else:
+                    texts.append(Text(path, token.start[0], token.string.lstrip("#: ")))
+                before = token.start[0]
+    return tuple(texts)
+
+
+def test_no_name_of_the_dialect_is_defined() -> None:
+    left = [
+        f"{item.path}:{item.line}: {item.name} ({item.term})"
+        for item in _definitions()
+        if item.term and (item.name, item.path) not in EXCEPTIONS
+    ]
+    assert not left, "\n".join(left)
+
+
+def test_each_exception_is_needed() -> None:
+    defined = {(item.name, item.path) for item in _definitions() if item.term}
+    assert not EXCEPTIONS.keys() - defined
+
+
+# Two classes of one name where both sides of a wire speak of the same thing, or a docstring says what each is not.
+SAME_NAME: dict[str, str] = {
+    "ConfigSynonym": "DescribeConfigs: as the broker answers, and as the control plane reads it",
+    "PartitionRow": "the ledger's table: as the pipeline writes it, and as queries read it",
+    "SegmentRow": "the ledger's table: as the pipeline writes it, and as queries read it",
+}
+
+
+def test_a_public_class_has_a_name_that_no_other_has() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for source in _sources():
+        for node in ast.parse(source.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(source.relative_to(ROOT)))
+    double = {name: paths for name, paths in places.items() if len(paths) > 1 and name not in SAME_NAME}
+    assert not double
+    assert not [name for name in SAME_NAME if len(places[name]) < 2]
+
+
+@pytest.mark.parametrize("what", ["relative clause", "dialect"])
+def test_a_comment_begins_with_its_subject(what: str) -> None:
+    pattern = _RELATIVE_CLAUSE if what == "relative clause" else _DIALECT_WORDS
+    search = pattern.match if what == "relative clause" else pattern.search
+    left = [f"{text.path}:{text.line}: {text.text[:100]}" for text in _texts() if search(text.text)]
+    assert not left, "\n".join(left)
