@@ -2,7 +2,8 @@
 
 Without an argument the backend of `ebbline up`. With ``--wait-for-start`` it waits, imported, for one line on its
 standard input: JSON of variables to add to its environment. So `ebbline up` has it imported while it still checks
-whatever may refuse a start. The end of the input means that something did. With ``--broker FILE`` one broker with the properties of a file.
+what may refuse a start; the end of the input means that something did. With ``--broker FILE`` one broker with the
+properties of a file.
 """
 
 from __future__ import annotations

@@ -59,9 +59,13 @@ class Client:
     must_sync: bool = False
     # The topics that a classic client has joined with; it joins again when they change, as the Java consumer does.
     topics_version: int = -1
+    # The group had dropped it when it joined again, which it learns when it syncs: Kafka admits a classic member whose
+    # id it does not know (classicGroupJoinToConsumerGroup), and such a member still works on what it had.
+    was_dropped: bool = False
 
     def reset(self) -> None:
         self.epoch, self.owned, self.full, self.must_sync = 0, NO_PARTITIONS, True, False
+        self.was_dropped = False
 
 
 def subscription(client: Client, topics: TopicsView) -> bytes:
@@ -179,11 +183,13 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             protocols=(("range", subscription(client, self.topics)),), fresh_id=f"fresh-{self.next()}",
             requires_known_member=False, may_skip_assignment=True,
         )  # fmt: skip
+        dropped = client.member_id not in self.group.members
         joined = classic.join(self.group, event, self.topics, self.limits, round(self.now_ms))
         self.take(joined.group)
         if not lost:
             client.member_id, client.epoch, client.must_sync = joined.result.member_id, joined.result.generation, True
             client.topics_version = self.topics.version
+            client.was_dropped |= dropped and bool(client.owned)
 
     def sync_classic(self, client: Client) -> None:
         event = Sync(0, self.now_ms, client.member_id, client.instance_id, client.epoch, "consumer", "range", {})
@@ -192,7 +198,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         if result.error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.join_classic(client, False)
         else:
-            client.must_sync = False
+            client.must_sync = client.was_dropped = False
             client.owned = read_assignment(result.assignment, self.topics)
 
     def next(self) -> int:
@@ -288,7 +294,11 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @invariant()
     def no_partition_is_worked_on_twice(self) -> None:
         """Clients that the group has dropped do not know yet, and are left out."""
-        members = [one for one in self.clients if one.member_id in self.group.members and one.epoch > 0]
+        members = [
+            client
+            for client in self.clients
+            if client.member_id in self.group.members and client.epoch > 0 and not client.was_dropped
+        ]
         for client in members:
             assert client.owned <= frozenset(self.group.members[client.member_id].owns()), client
         owned = [partition for client in members for partition in client.owned]
