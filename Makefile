@@ -15,7 +15,10 @@ WORKERS ?= 3
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
 
-.PHONY: up check checked test tests lint bench soak screenshots lock clean
+.PHONY: help up check checked test tests lint bench soak screenshots lock clean
+
+help: ## These targets
+	@grep -E '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## (.*)/\1\t\2/' | expand -t 14
 
 up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
@@ -64,5 +67,5 @@ $(STAMP): requirements.lock pyproject.toml
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
-clean:
+clean: ## Remove the environment and caches; data folders stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
