@@ -1,4 +1,4 @@
-"""What this process has read from the database: spared from reading again, and kept for when the database is away.
+"""Results of queries that this process has made: spared from reading again, and kept for when the database is away.
 
 One entry per question, the newest answer only: shared by all sessions, never changed by who gets it.
 """
@@ -18,7 +18,7 @@ AGE_MS_MAX: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class CachedResult:
-    """What a question gave, for which version of the data, and when."""
+    """The result of a query, the version of the data that it is of, and the time of reading."""
 
     value: Any
     version: int

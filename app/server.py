@@ -27,7 +27,7 @@ from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
 INDEX: Final = Path(st.__file__).resolve().parent / "static" / "index.html"
-# Relative to the page, so a proxy may put the dashboard below a path of its own.
+# Relative to the page, so a proxy may put the dashboard below any path.
 _WHERE: Final = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL("./", window.location.href).href };</script>'
 
 

@@ -1,4 +1,4 @@
-"""What every page needs: which cluster, how to read the database, what time it is.
+"""The state that every page needs: the cluster, reads of the database, the time.
 
 Pages only read the database; the control API is for actions. Reads are cached by the data
 version, a number that grows with each write of the observer and the pipeline, so that an
@@ -49,7 +49,7 @@ class DatabaseUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What `ebbline up` tells the dashboard."""
+    """The variables that `ebbline up` gives the dashboard."""
 
     database_url: str
     cluster_id: str

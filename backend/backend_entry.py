@@ -26,7 +26,7 @@ ONE_BROKER: Final = "--broker"
 @contextmanager
 def quick_import() -> Iterator[None]:
     """For the imports of a process that runs brokers."""
-    # What imports make stays: looking through it again and again finds nothing, now or later.
+    # Objects made by imports stay: looking through it again and again finds nothing, now or later.
     gc.disable()
     try:
         yield

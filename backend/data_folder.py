@@ -56,7 +56,7 @@ class DataFolder:
 
     @property
     def quorum(self) -> Path:
-        """What the voters have acknowledged of the metadata, outside their own folders."""
+        """The offset of the metadata that the voters have acknowledged, outside their own folders."""
         return self.root / "quorum"
 
     @property
@@ -72,7 +72,7 @@ class DataFolder:
         return self.root / "cluster.json"
 
     def read_identity(self) -> ClusterIdentity | None:
-        """Who the folder belongs to; None when it is new. Raises DataFolderError for a foreign or newer one."""
+        """The owner of the folder; None when it is new. Raises DataFolderError for a foreign or newer one."""
         path = self.identity_file
         if not path.exists():
             if self.root.is_dir() and any(p.name not in KNOWN_NEW for p in self.root.iterdir()):
@@ -126,7 +126,7 @@ class DataFolder:
             raise DataFolderError(f"The folder {self.root} cannot be written: {error.strerror or error}.") from error
 
     def note_database(self, url: str | None) -> None:
-        """Which database `ebbline up` uses, without its password, for the commands beside it; None: the folder's own.
+        """The database of `ebbline up`, without its password, for the commands beside it; None: the folder's own.
 
         OSError when it cannot be written.
         """
@@ -137,7 +137,7 @@ class DataFolder:
             path.write_text(url + "\n")
 
     def noted_database(self) -> str | None:
-        """What `note_database` noted."""
+        """The note of `note_database`."""
         try:
             return (self.run / "database.url").read_text().strip() or None
         except (OSError, UnicodeDecodeError):
@@ -153,7 +153,7 @@ class DataFolder:
         temporary.replace(self.identity_file)
 
 
-# What a refused first start or a hand-written settings file may leave in a folder that is still new.
+# Files that a refused first start or a hand-written settings file may leave in a folder that is still new.
 KNOWN_NEW: Final = frozenset(
     {
         "ebbline.toml",

@@ -50,7 +50,7 @@ class FaultInjector:
         self.cluster.brokers[node_id].failed.add_done_callback(lambda _: self._failed())
 
     def inject_store_fault(self, node_id: int, trouble: StoreFault) -> None:
-        """What this broker's calls of the object store meet from now on."""
+        """The fault that this broker's calls of the object store meet from now on."""
         self._switches[node_id].set(trouble)
 
     def paused_uploads(self, node_id: int) -> int:

@@ -17,7 +17,7 @@ from backend.redact import redact_url
 
 FILE: Final = Path("run") / "settings.toml"
 HEAD: Final = "# Written by `ebbline up` at each start; docs/settings.md says which setting wins.\n"
-# What a later start goes on with: where it listens, and where the remote tier is.
+# Settings that a later start goes on with: where it listens, and where the remote tier is.
 KEPT: Final = (
     "broker_port",
     "controller_port",
@@ -27,7 +27,7 @@ KEPT: Final = (
     "public_url",
     "remote_location",
 )
-# What only commands read: `up` has to be given --attach each time.
+# Settings that only commands read: `up` has to be given --attach each time.
 OF_ATTACHED: Final = ("attach", "client_properties")
 
 
@@ -64,7 +64,7 @@ def keep(root: Path, in_force: Mapping[str, object], defaults: Mapping[str, obje
 
 
 def read_kept(root: Path) -> dict[str, Any]:
-    """What the last `up` of a data folder kept; empty for a folder that has no such file.
+    """The settings that the last `up` of a data folder kept; empty for a folder that has no such file.
 
     Raises KeptSettingsError.
     """

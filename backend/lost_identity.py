@@ -1,4 +1,4 @@
-"""What ``cluster.json`` of a data folder said, told by the brokers' own files, for a folder that has lost it."""
+"""The content of a data folder's ``cluster.json``, taken from the brokers' files, for a folder that has lost it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def way_out(root: Path) -> str:
 def identity_of_brokers(root: Path) -> ClusterIdentity | None:
     """The identity that all brokers of the folder agree on; None when they do not tell it whole.
 
-    Facts: `meta.properties` of each broker has the cluster's id, `quorum-state` of its metadata log the voters.
+    Kafka: `meta.properties` of each broker has the cluster's id, `quorum-state` of its metadata log the voters.
     """
     folders = sorted(path for path in (root / "brokers").glob("*/log") if path.parent.name.isdecimal())
     numbers = sorted(int(path.parent.name) for path in folders)

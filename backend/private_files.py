@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-# What a file or folder is made without: every right of the group and of others.
+# Rights that no file or folder is made with: every right of the group and of others.
 UMASK: Final = 0o077
 FOLDER_MODE: Final = 0o700
 

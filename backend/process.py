@@ -60,7 +60,7 @@ def cluster_layout(settings: Settings | ChildSettings, environment: Mapping[str,
 
 
 class NodeFailed(Exception):
-    """A node of this process cannot go on; the supervisor starts the process anew."""
+    """A node of this process cannot go on; the supervisor restarts the process."""
 
 
 class ControlPlaneFailed(Exception):
@@ -176,7 +176,7 @@ async def _started(cluster: Cluster, stop: asyncio.Event) -> bool:
 
 
 async def _settled(cluster: Cluster) -> None:
-    """Returns once the brokers have made the logs of their own topic, 150 on three brokers, or have taken long.
+    """Returns once the brokers have made the logs of the metadata topic, 150 on three brokers, or have taken long.
 
     The import of the control plane would share the interpreter with that, and with the first clients.
     """
@@ -201,7 +201,7 @@ async def _ends(what: str, end: Coroutine[Any, Any, None], timeout_s: float) -> 
 
 
 class BrokerScrape:
-    """The metrics of a broker in a process of its own; none while it does not answer."""
+    """The metrics of a broker in another process; none while it does not answer."""
 
     def __init__(self, port: int, names: Collection[str] = ()) -> None:
         """`names`: of the families to ask for; none: all."""
@@ -245,7 +245,7 @@ async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> None:
     for broker in cluster.brokers.values():
         broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
-    # Asked of those that run now: the lab kills nodes and starts them anew.
+    # Asked of those that run now: the lab kills nodes and restarts them.
     for failure in [broker.failed for broker in cluster.brokers.values()]:
         if failure.done():
             raise NodeFailed(f"A node cannot go on: {failure.result()}")

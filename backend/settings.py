@@ -28,7 +28,7 @@ LOOPBACK_HOSTS: Final = (LOOPBACK, "localhost", "::1")
 
 
 class Settings(BaseSettings):
-    """What one `ebbline up` runs. Every field is ``EBBLINE_<FIELD>`` in the environment."""
+    """The settings of one `ebbline up`. Every field is ``EBBLINE_<FIELD>`` in the environment."""
 
     # A value may be a secret, also one that was given to the wrong setting: no message shows it. A variable that is
     # empty is none, as in files of container tools.
@@ -77,7 +77,7 @@ class Settings(BaseSettings):
             raise ValueError("two voters stand still when one is lost: use 1 or 3")
         return controllers
 
-    # What the control plane checks once more; it is imported only for what is set, as that takes long.
+    # Settings that the control plane checks once more; it is imported only for what is set, as that takes long.
     @field_validator("webhook_url")
     @classmethod
     def _webhook(cls, url: str | None) -> str | None:
@@ -215,7 +215,7 @@ def check_public_url(url: str) -> str:
     return url.rstrip("/")
 
 
-# What else of ours may stand in an environment: handed over by the supervisor, read by single commands, or by tests.
+# Other variables of ours that may stand in an environment: of the supervisor, of single commands, or of tests.
 _OTHER_VARIABLES: Final = frozenset(
     {"CLUSTER_ID", "CLUSTER_KIND", "BOOTSTRAP_SERVERS", "API_HOST", "API_URL", "API_TOKEN_FILE", "TOKEN_FILE"}
 )

@@ -19,7 +19,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 class Addresses:
     """The accepted values of Host and Origin, in lower case.
 
-    Facts: RFC 9110 section 7.2 (Host), RFC 6454 section 6.2 (Origin); both leave out the port that the scheme has.
+    Source: RFC 9110 section 7.2 (Host), RFC 6454 section 6.2 (Origin); both leave out the port that the scheme has.
     """
 
     hosts: frozenset[str]

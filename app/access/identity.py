@@ -1,4 +1,4 @@
-"""Who sits before the page, and what they may do. `control/operations` checks again on every call."""
+"""The user of the page, and their role. `control/operations` checks again on every call."""
 
 from __future__ import annotations
 

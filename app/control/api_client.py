@@ -60,7 +60,7 @@ class ApiRefused(ControlApiError):
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a plan would be; nothing was stored."""
+    """A plan that was tried and not stored."""
 
     kind: str
     refused: bool
@@ -83,7 +83,7 @@ class ControlApi:
         return _plan(self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs)}, PLAN_TIMEOUT_S))
 
     def dry_run(self, kind: str, inputs: Json) -> DryRun:
-        """What that plan would be; a viewer may ask. Raises ControlApiError."""
+        """That plan, tried and not stored; a viewer may ask. Raises ControlApiError."""
         body = self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs), "dry_run": True}, PLAN_TIMEOUT_S)
         try:
             return DryRun(**{name: body[name] for name in DryRun.__slots__})
@@ -113,7 +113,7 @@ class ControlApi:
         return _run(self._post(f"{LAB_BOOTSTRAP}/cancel", {}, PLAN_TIMEOUT_S))
 
     def faults(self) -> Json:
-        """What the lab can break, and what is broken. Raises ControlApiError."""
+        """The lab's faults, and those that are injected now. Raises ControlApiError."""
         return _faults(self._call("GET", LAB_FAULTS, None, LOOK_TIMEOUT_S))
 
     def inject_fault(self, scenario: str, broker: int | None) -> Json:

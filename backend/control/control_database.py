@@ -21,7 +21,7 @@ from backend.store.limits import SERVING
 from backend.store.restoring import Restored
 from backend.store.sqlite import file_identity
 
-# API requests and operations; the observer writes on a thread of its own. 5 together, of the pool's 15 connections.
+# API requests and operations; the observer writes on its own thread. 5 together, of the pool's 15 connections.
 THREADS: Final = 4
 # After a server did not answer, others get the same error at once for so long, and do not wait one after the other.
 RETRY_S: Final = 1.0

@@ -33,7 +33,7 @@ RECOVERING_FILE: Final = "recovering"
 
 
 class MetadataCondition(StrEnum):
-    """What a voter's metadata folder is worth: only a whole one may vote."""
+    """The state of a voter's metadata folder: only a whole one may vote."""
 
     WHOLE = "whole"
     MISSING = "missing"

@@ -1,4 +1,4 @@
-"""The brokers as child processes of their own (`--process-per-broker`): the same nodes, settings, ports and folders.
+"""The brokers as child processes (`--process-per-broker`): the same nodes, settings, ports and folders.
 
 Each is what `ebbline broker` runs, with a file of Kafka properties, so that one can be killed and come back alone.
 """

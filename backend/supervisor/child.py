@@ -29,7 +29,7 @@ LOG_FILES: Final = 2
 LOG_LINE_BYTES_MAX: Final = 16_384
 BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_MAX_S: Final = 30.0
-# A process that ran this long was healthy: its next crash starts the back-off anew.
+# A process that ran this long was healthy: its next crash starts the back-off again.
 HEALTHY_AFTER_S: Final = 60.0
 LAST_LINE_CHARS: Final = 400
 KILL_WAIT_S: Final = 10.0
@@ -111,7 +111,7 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     at_parents_death: signal.Signals = signal.SIGTERM,
 ) -> ChildProcess:
-    """A process in a session of its own, so that Ctrl-C reaches only the supervisor. OSError when it cannot start."""
+    """A process in its own session, so that Ctrl-C reaches only the supervisor. OSError when it cannot start."""
     return ChildProcess(command, environment, stdin, at_parents_death)
 
 
@@ -192,7 +192,7 @@ class Child:
         )
         self._pump.start()
         try:
-            # Whoever reads it meanwhile gets the old one or the new one, whole.
+            # A reader meanwhile gets the old one or the new one, whole.
             written = self._pid_path.with_suffix(".new")
             written.write_text(f"{self.process.pid}\n")
             written.replace(self._pid_path)

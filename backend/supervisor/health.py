@@ -1,6 +1,6 @@
 """Whether a process of ours lives, asked of what it serves.
 
-Brokers are judged by the brokers, never by the control API alone: that one has a limit of connections of its own, and
+Brokers are judged by the brokers, never by the control API alone: that one has its own limit of connections, and
 what stops it must not restart what it only watches. Any answer is one, also "too many connections": a process that
 answers lives.
 """

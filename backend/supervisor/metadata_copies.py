@@ -41,10 +41,10 @@ class UnreadableCopy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetadataCopy:
-    """What one node has. `lost`: what a voter does not remember, None for one that may vote. `unreadable`: why nothing
-    can go on from it; `image` is None then, and empty where there are no records. `last_record_ms` 0: not known.
+    """The copy of one node.
 
-    `newest_epoch` and `newest_offset`: what any of the node's files tells of, in its copy or lost.
+    `lost`: what a voter does not remember, None for one that may vote. `unreadable`: why nothing can go on from it;
+    `image` is None then, and empty where there are no records. `last_record_ms` 0: not known.
     """
 
     node_id: int
@@ -128,7 +128,7 @@ def _traces(node_id: int, log_dir: Path, folder: DataFolder) -> Traces:
 
 
 def _lost(path: Path, end: LogEnd, traces: Traces, *, only: bool) -> str | None:
-    """What the voter would find missing at its start, by the same rule."""
+    """The reason for which the voter would not vote at its start, by the same rule."""
     stored, damage = read_quorum_state(OsDisk(), str(path))
     if only:
         try:

@@ -1,4 +1,4 @@
-"""What must hold before anything is written or started. Each failure is one sentence with the way out."""
+"""Conditions that must hold before anything is written or started. Each failure is one sentence with the way out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.settings import LOOPBACK, Settings
 from spark.settings import SettingsError as PipelineSettingsError
 from spark.settings import from_environment as pipeline_settings
 
-# What `ebbline up` hands to the pipeline itself, whatever the environment says.
+# Variables that `ebbline up` gives the pipeline, whatever the environment says.
 PIPELINE_IS_TOLD: Final = {
     "EBBLINE_DATA_DIR": "/",
     "EBBLINE_CLUSTER_ID": "-",

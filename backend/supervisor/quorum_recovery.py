@@ -51,8 +51,10 @@ class LocalReplica:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What will be done. `strays`: folders that the copy does not know, and that are kept; `surpassed`: partitions that
-    have had leaders of which the copy knows nothing, with the newest leader epoch that was seen.
+    """The steps of a recovery.
+
+    `strays`: folders that the copy does not know, and that are kept; `surpassed`: partitions that have had leaders of
+    which the copy knows nothing, with the newest leader epoch that was seen.
     """
 
     best: MetadataCopy
@@ -92,7 +94,7 @@ def _replicas_of(node_id: int, log_dir: Path) -> Iterator[LocalReplica]:
         if found is None or found.topic == CLUSTER_METADATA_TOPIC or not path.is_dir():
             continue
         topic_id, epoch = ZERO_UUID, -1
-        # What is missing or damaged is made again by its broker.
+        # A missing or damaged file is made again by its broker.
         try:
             topic_id = decode_partition_metadata((path / PARTITION_METADATA_FILE).read_bytes())
             epoch = max((one for one, _ in decode_epochs((path / LEADER_EPOCH_FILE).read_bytes())), default=-1)
@@ -151,7 +153,7 @@ def _surpassed(image: MetadataImage, replicas: Sequence[LocalReplica]) -> dict[T
 
 
 def records_to_append(plan: Recovery) -> list[Message]:
-    """What keeps numbers that were given out after the copy's last record from being given out again.
+    """Records that keep numbers given out after the copy's last record from being given out again.
 
     Who was in sync may have changed since as well. In an older copy the brokers so get an epoch that none of them has
     had: at their registration they count as stopped uncleanly (KIP-966), and the best log of a partition leads, whoever

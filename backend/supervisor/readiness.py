@@ -29,7 +29,7 @@ def waits_for(answer: Any) -> str | None:
 
 
 def readyz(api_url: str) -> Any:
-    """What `/readyz` answers; None when nothing does."""
+    """The answer of `/readyz`; None when there is none."""
     import httpx  # only here: it is imported while the first child starts
 
     try:

@@ -23,7 +23,7 @@ CHECK_KEY: Final = f"{ROOT}/ebbline-store-check"
 # A store that answers does so within a second; a name server or an address that swallows packets takes longer.
 TIMEOUT_S: Final = 10.0
 _REQUEST: Final = re.compile(r": (GET|HEAD|PUT|POST) \S+$")
-# What the object store's port says of a missing bucket, around the store's own words: the sentence says it already.
+# The object store's port's text of a missing bucket, around the store's own words: the sentence says it already.
 _MISSING_BUCKET: Final = re.compile(r"^the bucket or container does not exist \((.*)\)$")
 
 
@@ -93,7 +93,7 @@ _UNKNOWN: Final = _meaning(
 
 
 def trouble_of(text: str, location: str) -> StoreTrouble:
-    """What a client's error text means for the remote tier at `location`. Pure."""
+    """The meaning of a client's error text for the remote tier at `location`. Pure."""
     told = reason_of(text)
     meaning = next((known for known in _MEANINGS if known.pattern.search(f"{text}\n{told}")), _UNKNOWN)
     words = _MISSING_BUCKET.sub(r"\1", _REQUEST.sub("", told))

@@ -59,8 +59,8 @@ HEALTH_INTERVAL_S: Final = 2.0
 HUNG_AFTER_S: Final = 60.0
 # One that has not answered at all since it began may still be recovering logs, which takes a minute for some 50 GB.
 BEGINS_WITHIN_S: Final = 600.0
-# What does not answer will hardly stop in order: so long it may try, then it is killed. In all a hung process is
-# replaced 71 s after its last answer.
+# A process that does not answer will hardly stop in order: so long it may try, then it is killed. In all a hung process
+# is replaced 71 s after its last answer.
 HUNG_STOP_S: Final = 10.0
 # The pipeline gives a sign every 0.2 s while it streams and at least every 10 s while it waits for something, but none
 # while its JVM starts, which takes 10 s on an idle machine and two minutes on a very busy one.
@@ -192,7 +192,7 @@ def _as_made(settings: Settings, identity: ClusterIdentity) -> Settings:
 
 
 def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> dict[str, str]:
-    """What every child reads, and nothing else (see ``backend/ARCHITECTURE.md``)."""
+    """Variables that every child reads, and nothing else (see ``backend/ARCHITECTURE.md``)."""
     return {
         "EBBLINE_DATA_DIR": str(folder.root),
         "EBBLINE_CLUSTER_ID": identity.cluster_id,

@@ -98,7 +98,7 @@ def _layout(head: bytes, size: int) -> tuple[np.dtype[np.void], bytes] | None:
 
 
 def _usual(rows: Rows, tail: bytes) -> npt.NDArray[np.bool_]:
-    """Which rows are what `decode` reads by hand, with a plain ASCII name."""
+    """The rows that `decode` reads by hand, with a plain ASCII name."""
     name = rows["name"]
     good: npt.NDArray[np.bool_] = (
         ((rows["partition_tags"] | rows["tags"] | rows["custom"]) == 0)

@@ -1,4 +1,4 @@
-"""Which losses of disks the records of a partition survive that were acknowledged to acks=all. In words and a number.
+"""The lost disks that a partition's records survive which were acknowledged to acks=all: texts and a number.
 
 A record is acknowledged once it is on all of an ISR that has `min.insync.replicas` members, so one disk fewer than that
 may be lost. Whether a copy that is left leads by itself is a matter of eligible leader replicas (KIP-966), and, after
@@ -27,7 +27,7 @@ NOT_COMPARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """What the answer follows from. None: not known.
+    """The values that the answer follows from. None: not known.
 
     `min_isr` is the setting in effect; `isr` and `leader` are None for a topic as a whole. `elr_level` is 0 where the
     cluster does not have the feature. `compares_logs`: the brokers are this program's, not Apache Kafka's.
@@ -79,7 +79,7 @@ def copies_of(
 
 
 def durability(copies: Copies) -> Durability:
-    """Which losses the partition survives, with the settings and the feature level of now."""
+    """The losses that the partition survives, with the settings and the feature level of now."""
     if copies.replicas <= 1:
         disks, sentences = _one_replica(copies)
     elif copies.min_isr is None:
@@ -119,7 +119,7 @@ def _several_replicas(copies: Copies, min_isr: int) -> tuple[int | None, tuple[s
 
 
 def _while_down(copies: Copies) -> str | None:
-    """What a lost disk may cost while other replicas are down; None: nothing."""
+    """The cost of a lost disk while other replicas are down; None: none."""
     if copies.unclean_election:
         return UNCLEAN_TOO
     if copies.elr_level is None:
@@ -132,7 +132,7 @@ def _while_down(copies: Copies) -> str | None:
 
 
 def _now(copies: Copies) -> tuple[str, ...]:
-    """What the ISR of now means; nothing while a broker more may go away."""
+    """The meaning of the present ISR; empty while a broker more may go away."""
     if copies.isr is None:
         return ()
     who, several = _brokers(copies.isr), len(copies.isr) > 1

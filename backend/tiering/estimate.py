@@ -1,4 +1,4 @@
-"""What one new replica of each tiered partition would copy, with the flag off and on (KIP-1023).
+"""The bytes that one new replica of each tiered partition would copy, with the flag off and on (KIP-1023).
 
 Off: everything the leader holds locally, `[local start, log end)`. On: `[s, log end)`, where s is the end of the remote
 segment that holds the offset before the earliest pending upload. Bytes come from the leader's log size, less the
@@ -17,7 +17,7 @@ from backend.tiering.pending import PendingReason
 
 
 class EstimateVerdict(StrEnum):
-    """What the flag does for a new, empty replica of a partition."""
+    """The effect of the flag on a new, empty replica of a partition."""
 
     QUALIFIES = "qualifies"
     NO_EFFECT = "no_effect"
@@ -35,7 +35,7 @@ class RemoteSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known of a partition's leader; None: not known."""
+    """Facts about a partition's leader; None: not known."""
 
     topic: str
     partition: int

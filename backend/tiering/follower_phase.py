@@ -9,7 +9,7 @@ from typing import Final
 
 
 class FollowerPhase(StrEnum):
-    """What one follower replica is doing now."""
+    """The present work of one follower replica."""
 
     TRUNCATING = "TRUNCATING"
     """Cuts its log back to where it agrees with the leader."""

@@ -1,4 +1,4 @@
-"""Which times an interval holds, so that a plain index finds the intervals of a moment.
+"""Time slices of an interval, so that a plain index finds the intervals of a moment.
 
 The relational interval tree (Kriegel, Pötke, Seidl: "Managing Intervals Efficiently in Object-Relational Databases",
 VLDB 2000). Think of all milliseconds as a binary tree in which a number divisible by 2^k stands k levels above the odd

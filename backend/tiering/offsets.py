@@ -28,28 +28,28 @@ class PartitionOffsets:
 
     @property
     def local(self) -> OffsetRange:
-        """What this replica holds on its own disk."""
+        """Offsets that this replica has on its disk."""
         return OffsetRange(self.local_start, self.log_end)
 
     @property
     def remote_only(self) -> OffsetRange:
-        """What can be read from the remote tier alone."""
+        """Offsets that can be read from the remote tier alone."""
         return OffsetRange(self.log_start, self.local_start)
 
     @property
     def tiered(self) -> OffsetRange:
-        """What the remote tier holds as far as this replica knows; empty when nothing is known."""
+        """Offsets of the remote tier as far as this replica knows; empty when nothing is known."""
         return OffsetRange(self.log_start, max(self.log_start, self.highest_remote + 1))
 
     @property
     def both(self) -> OffsetRange:
-        """What lies on disk and in the remote tier: local data that retention may drop."""
+        """Offsets on disk and in the remote tier: local data that retention may drop."""
         start = max(self.log_start, self.local_start)
         return OffsetRange(start, max(start, self.highest_remote + 1))
 
     @property
     def pending_upload(self) -> OffsetRange:
-        """What only local disks hold; empty when this replica does not know where it begins."""
+        """Offsets that only local disks have; empty when this replica does not know where it begins."""
         start = self.earliest_pending_upload
         return (
             OffsetRange(self.log_end, self.log_end)

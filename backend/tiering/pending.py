@@ -1,4 +1,4 @@
-"""What a -1 of ListOffsets -6 (earliest pending upload) means. Kafka has one answer for three situations (KIP-1023).
+"""The meaning of -1 as answer to ListOffsets -6 (earliest pending upload), one for three situations (KIP-1023).
 
 Source: `UnifiedLog.fetchOffsetByTimestamp` and `ReplicaManager`, which turns an answer at the log end into -1.
 """

@@ -215,6 +215,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 
 # Where every comment and docstring has been rewritten; the other packages follow.
 SUBJECT_FIRST = (
+    "backend/control/",
     "backend/engine/apis/",
     "backend/engine/broker/",
     "backend/engine/common/",
@@ -227,6 +228,8 @@ SUBJECT_FIRST = (
     "backend/engine/raft/",
     "backend/engine/replica/",
     "backend/protocol/",
+    "backend/supervisor/",
+    "backend/tiering/",
 )
 # A comment or docstring that begins so has a relative clause where its subject belongs.
 _RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those who|Whose)\b(?![^.]*\?)")

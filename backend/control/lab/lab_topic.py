@@ -124,7 +124,7 @@ class LabTopic:
         return partition
 
     async def offset(self, node: int, timestamp: int) -> int | None:
-        """What a broker says of its own replica; None while it has none. Raises GatewayError."""
+        """A broker's report of its own replica; None while it has none. Raises GatewayError."""
         answers = await list_offsets(self._gateway, node, timestamp, [self.partition])
         answer = answers.get(self.partition)
         return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
@@ -170,7 +170,7 @@ def _produce(
             "log_level": 0,
         }
     )
-    # What no compression makes smaller; a window over it is a new value.
+    # Bytes that no compression makes smaller; a window over it is a new value.
     noise = os.urandom(2 * VALUE_BYTES)
     for number in range(size_bytes // RECORD_BYTES):
         at = number % VALUE_BYTES

@@ -1,7 +1,7 @@
 """Offsets of replicas: ListOffsets with Kafka's special timestamps, asked of the broker that holds the replica.
 
 Replica id -2 makes a broker answer for its own replica, leader or not; every other id is answered by the leader alone.
-The same partition twice in a request is an error for both, so each timestamp is a request of its own.
+The same partition twice in a request is an error for both, so each timestamp has its own request.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class FaultLab:
             await asyncio.gather(work, healed, return_exceptions=True)
 
     async def _mended(self, machine: FaultTarget, state: FaultState, message: str | None) -> None:
-        """Whatever the scenario was: store, brokers and topics are as before."""
+        """After any scenario store, brokers and topics are as before."""
         self._say(FaultState.HEALING)
         self._store("none")
         left = []

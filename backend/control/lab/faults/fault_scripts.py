@@ -36,7 +36,7 @@ BATCH_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ScriptContext:
-    """What a script may use."""
+    """The parts that a script may use."""
 
     gateway: Gateway
     machine: FaultTarget

@@ -1,4 +1,4 @@
-"""What the lab can break on the embedded cluster: in words, with what to watch and how it heals. Pure."""
+"""The faults that the lab can inject into the embedded cluster: texts, what to watch and how it heals. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Cure(StrEnum):
-    """What ends a scenario."""
+    """The end of a scenario."""
 
     BUTTON = "button"  # a person, or the time limit
     ITSELF = "itself"  # it comes to its end; the button ends it early

@@ -1,4 +1,4 @@
-"""The requests to one broker in a round: the offsets of its own replicas, the high watermarks it leads, its disks.
+"""The requests to one broker in a round: the offsets of its replicas, the high watermarks it leads, its disks.
 
 Budget per broker and round: 2 ListOffsets requests for all its replicas (-1, -2), 2 more for its tiered ones (-4, -5),
 2 for the partitions it leads (-6, and -1 as a consumer for the high watermark), 1 DescribeLogDirs. They travel together
