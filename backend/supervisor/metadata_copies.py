@@ -45,6 +45,7 @@ class MetadataCopy:
 
     `lost`: what a voter does not remember, None for one that may vote. `unreadable`: why nothing can go on from it;
     `image` is None then, and empty where there are no records. `last_record_ms` 0: not known.
+    `newest_epoch` and `newest_offset`: the newest that any of the node's files mentions, in its copy or lost.
     """
 
     node_id: int
