@@ -124,7 +124,7 @@ class LabTopic:
         return partition
 
     async def offset(self, node: int, timestamp: int) -> int | None:
-        """A broker's report of its own replica; None while it has none. Raises GatewayError."""
+        """A broker's report of its replica; None while it has none. Raises GatewayError."""
         answers = await list_offsets(self._gateway, node, timestamp, [self.partition])
         answer = answers.get(self.partition)
         return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
