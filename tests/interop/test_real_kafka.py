@@ -263,7 +263,7 @@ def documented_rights() -> Iterator[AclBinding]:
         "--topic": (ResourceType.TOPIC, ""),
         "--group": (ResourceType.GROUP, ""),
     }
-    for command in re.findall(r"^    kafka-acls.sh .*$", DOCUMENTATION.read_text(), re.MULTILINE):
+    for command in re.findall(r"^ *kafka-acls.sh .*$", DOCUMENTATION.read_text(), re.MULTILINE):
         words = shlex.split(command)
         (flag,) = kinds.keys() & set(words)
         kind, name = kinds[flag]
