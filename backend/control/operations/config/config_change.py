@@ -270,7 +270,7 @@ async def _remote_bytes(context: OperationContext, inputs: ConfigInputs) -> int 
 
 def cli(inputs: ConfigInputs) -> list[str]:
     """The same with Kafka's own tool."""
-    base = f"kafka-config_requests.sh --bootstrap-server $BOOTSTRAP {inputs.entity} --alter"
+    base = f"kafka-configs.sh --bootstrap-server $BOOTSTRAP {inputs.entity} --alter"
     added = [f"{name}={_listed(value)}" for name, value in inputs.settings.items() if value is not None]
     removed = [name for name, value in inputs.settings.items() if value is None]
     parts = [base]

@@ -295,7 +295,7 @@ def cli(inputs: ToggleInputs) -> str:
     """The same change with Kafka's own tool."""
     entity = "--entity-default" if inputs.broker_id is None else f"--entity-name {inputs.broker_id}"
     change = f"--delete-config {SETTING}" if inputs.value is None else f"--add-config {SETTING}={inputs.value}"
-    return f"kafka-config_requests.sh --bootstrap-server $BOOTSTRAP --entity-type brokers {entity} --alter {change}"
+    return f"kafka-configs.sh --bootstrap-server $BOOTSTRAP --entity-type brokers {entity} --alter {change}"
 
 
 def _ids(broker_ids: list[int]) -> str:
