@@ -167,7 +167,12 @@ def _until_ended(opened: ApiSession, plan: Json, *, json_: bool) -> Json:
             time.sleep(LOOK_INTERVAL_S)
             plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
         return plan
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[progress_text]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[progress_text]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console(), transient=True) as bars:
         bar = bars.add_task(f"plan {plan['id']}", total=None, progress_text="")
         while plan["state"] in UNFINISHED:
