@@ -24,7 +24,7 @@ from backend.protocol.remote_log.metadata_serde import (
     decode,
 )
 from backend.store.storable import storable
-from backend.tiering.bulk_events import UsualEvents, id_texts, split
+from backend.tiering.bulk_events import CanonicalEvents, id_texts, split
 from backend.tiering.ids import uuid_text
 from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECORD_ARROW
 
@@ -76,7 +76,7 @@ def _one_by_one(records: list[RawRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
 
 
-def _usual(events: UsualEvents) -> pa.RecordBatch:
+def _usual(events: CanonicalEvents) -> pa.RecordBatch:
     rows, count = events.rows, len(events.rows)
     known: dict[str, pa.Array] = {
         "kind": _all(KIND_SEGMENT if events.is_segment else KIND_UPDATE, pa.int16(), count),

@@ -35,19 +35,19 @@ _LAST_STATE: Final = int(max(SegmentState))
 _ID_TEXT_BYTES: Final = 22
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
-Rows = npt.NDArray[np.void]
+EventRows = npt.NDArray[np.void]
 
 
-class UsualEvents(NamedTuple):
+class CanonicalEvents(NamedTuple):
     """Events of one shape. ``rows`` : the topic's name and the fields of `protocol.remote_log.canonical_layout`."""
 
     is_segment: bool
     txn_index_empty: bool
     positions: npt.NDArray[np.int64]  # in what was given to `split`
-    rows: Rows
+    rows: EventRows
 
 
-def split(values: Sequence[bytes | None]) -> tuple[list[UsualEvents], list[int]]:
+def split(values: Sequence[bytes | None]) -> tuple[list[CanonicalEvents], list[int]]:
     """The usual events in groups, and the positions of all other values. Together each position once."""
     by_shape: dict[tuple[bytes, int], list[int]] = {}
     rest: list[int] = []
@@ -56,19 +56,19 @@ def split(values: Sequence[bytes | None]) -> tuple[list[UsualEvents], list[int]]
             by_shape.setdefault((value[:4], len(value)), []).append(position)
         else:
             rest.append(position)
-    groups: list[UsualEvents] = []
+    groups: list[CanonicalEvents] = []
     for (head, size), positions in by_shape.items():
         layout = _layout(head, size) if len(positions) >= GROUP_MIN else None
         if layout is None:
             rest += positions
             continue
-        rows: Rows = np.frombuffer(b"".join([values[at] or b"" for at in positions]), layout[0])
-        usual = _usual(rows, layout[1])
+        rows: EventRows = np.frombuffer(b"".join([values[at] or b"" for at in positions]), layout[0])
+        usual = _are_canonical(rows, layout[1])
         where = np.asarray(positions, np.int64)
         rest += where[~usual].tolist()
         if usual.any():
             groups.append(
-                UsualEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[usual], rows[usual])
+                CanonicalEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[usual], rows[usual])
             )
     return groups, rest
 
@@ -97,7 +97,7 @@ def _layout(head: bytes, size: int) -> tuple[np.dtype[np.void], bytes] | None:
     return None
 
 
-def _usual(rows: Rows, tail: bytes) -> npt.NDArray[np.bool_]:
+def _are_canonical(rows: EventRows, tail: bytes) -> npt.NDArray[np.bool_]:
     """The rows that `decode` reads by hand, with a plain ASCII name."""
     name = rows["name"]
     good: npt.NDArray[np.bool_] = (

@@ -8,7 +8,7 @@ from itertools import cycle
 from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import tasks
 from backend.engine.remote.metadata.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
-from backend.engine.remote.metadata.record_runs import read_usual
+from backend.engine.remote.metadata.record_runs import read_canonical
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import OffsetRange
@@ -110,7 +110,7 @@ class MemoryMetadataTopic:
             batch = [RecordData(0, None, value) for value in values[taken : taken + next(sizes)]]
             data += build_batch(batch, base_offset=position + taken)
             taken += len(batch)
-        usual = read_usual(bytes(data), position)
+        usual = read_canonical(bytes(data), position)
         if usual is None:
             return records_of(partition, memoryview(data), position)
         next_offset, found, plan = usual

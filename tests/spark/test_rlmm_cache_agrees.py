@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, func, not_, select
 
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, Unreadable, decode
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
@@ -41,7 +41,7 @@ def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
         if isinstance(event, SegmentMetadata | SegmentUpdate):
             tip = event.topic_id_partition
             cache = caches.setdefault(tip, RemoteLogMetadataCache(tip))
-            refused += cache.apply(event) is not Outcome.APPLIED
+            refused += cache.apply(event) is not ApplyOutcome.APPLIED
     found: Segments = {}
     for cache in caches.values():
         for one in cache.segments():

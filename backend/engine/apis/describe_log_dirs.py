@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.log.file_names import LOG_SUFFIX
-from backend.engine.log.manager.log_directory import LogDir
+from backend.engine.log.manager.log_directory import LogDirectory
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Disk, Ports
@@ -54,7 +54,9 @@ def describe_log_dirs(
     return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.left_out])
 
 
-def _result(services: DescribeLogDirsServices, log_dir: LogDir, partitions: set[tuple[str, int]] | None) -> _Result:
+def _result(
+    services: DescribeLogDirsServices, log_dir: LogDirectory, partitions: set[tuple[str, int]] | None
+) -> _Result:
     manager, disk = services.log_manager, services.ports.disk
     try:
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
@@ -89,7 +91,7 @@ def _result(services: DescribeLogDirsServices, log_dir: LogDir, partitions: set[
     )
 
 
-def _offline_logs(services: DescribeLogDirsServices, log_dir: LogDir) -> list[_Result.OfflineLogs]:
+def _offline_logs(services: DescribeLogDirsServices, log_dir: LogDirectory) -> list[_Result.OfflineLogs]:
     manager = services.log_manager
     return [
         _Result.OfflineLogs(

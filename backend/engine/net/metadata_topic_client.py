@@ -227,7 +227,7 @@ def fetch_request(
 def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) -> list[FetchedPartition]:
     """Partitions of an answer that hold something new: records, or an error. Runs on a worker thread."""
     from backend.engine.remote.metadata.record_runs import (
-        read_usual,  # with numpy: only once there is something to read
+        read_canonical,  # with numpy: only once there is something to read
     )
 
     partitions = []
@@ -242,7 +242,7 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
             if not row.records:
                 continue
             buffer = cast(memoryview, row.records)
-            usual = read_usual(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
+            usual = read_canonical(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
             if usual is None:
                 partition = records_of(row.partition_index, buffer, position)
             else:

@@ -20,7 +20,7 @@ class PoolFull(Exception):
     """Too much waits already."""
 
 
-class Pool:
+class BoundedPool:
     """Runs work in order of arrival, `size()` pieces at once; at most `pending_max` (None: any number) wait."""
 
     def __init__(self, size: Callable[[], int], *, pending_max: int | None = None) -> None:

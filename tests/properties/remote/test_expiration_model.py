@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.manager.expiration_task import Chain, RetentionView, choose_expired
+from backend.engine.remote.manager.expiration_task import LeaderLineage, RetentionView, choose_expired
 from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
 from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex
 from backend.engine.remote.metadata.segment_summary import summarize
@@ -175,7 +175,7 @@ def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(ca
 @given(cases())
 def test_the_short_way_through_the_lineage_test_comes_to_the_same(case: Case) -> None:
     lineage = without_empty_epochs(case.view.epochs)
-    chain = Chain(lineage, case.view.log_end)
+    chain = LeaderLineage(lineage, case.view.log_end)
     for segment in case.segments:
         verdict = segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, case.view.log_end)
         assert chain.holds(segment) is verdict.within, verdict

@@ -13,7 +13,7 @@ from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import system_ports, tasks
 from backend.engine.remote.metadata.metadata_consumer import MetadataConsumer
 from backend.engine.remote.metadata.metadata_topic import MetadataTopicSettings
-from backend.engine.remote.metadata.record_runs import read_usual
+from backend.engine.remote.metadata.record_runs import read_canonical
 from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap, RemoteLogMetadataCache
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import (
@@ -177,16 +177,16 @@ def test_copies_one_behind_the_other_are_one_run_of_each_partition() -> None:
         for event in copied(number, number * 10, number * 10 + 9, partition=partition)
     ]
     data = bytes(build_batch([RecordData(0, None, value) for value in events], base_offset=1000))
-    usual = read_usual(data, 1000)
+    usual = read_canonical(data, 1000)
     assert usual is not None
     next_offset, records, plan = usual
     assert next_offset == 1200
     assert len(records) == 200
     assert plan is not None
-    assert [(piece.partition, len(piece.indices), piece.run is not None) for piece in plan.pieces] == [
+    assert [(piece.partition, len(piece.indices), piece.run is not None) for piece in plan.spans] == [
         (partition, 100, True) for partition in HOSTED
     ]
-    for partition, piece in zip(HOSTED, plan.pieces, strict=True):
+    for partition, piece in zip(HOSTED, plan.spans, strict=True):
         cache, slow = RemoteLogMetadataCache(partition), RemoteLogMetadataCache(partition)
         assert piece.run is not None
         assert cache.apply_run(piece.run) == 50
@@ -222,7 +222,7 @@ def test_framing_in_columns_reads_what_the_careful_reader_reads(
         offset += len(records)
     if data is not None and data.draw(st.booleans()):
         del buffer[data.draw(st.integers(0, len(buffer))) :]
-    usual = read_usual(bytes(buffer), position)
+    usual = read_canonical(bytes(buffer), position)
     if usual is not None:
         found = records_of(0, memoryview(buffer), position)
         assert (usual[0], list(usual[1])) == (found.next_offset, list(found.records))
@@ -236,12 +236,12 @@ def test_damage_never_reads_as_something_else(data: st.DataObject) -> None:
     ]
     buffer = build_batch([RecordData(0, None, encode(event)) for event in events])
     buffer[data.draw(st.integers(0, len(buffer) - 1))] ^= data.draw(st.integers(1, 255))
-    usual = read_usual(bytes(buffer), 0)
+    usual = read_canonical(bytes(buffer), 0)
     if usual is not None:
         next_offset, records, plan = usual
         found = records_of(0, memoryview(buffer), 0)
         assert (next_offset, list(records), ()) == (found.next_offset, found.records, found.unreadable)
-        for piece in plan.pieces if plan is not None else ():
+        for piece in plan.spans if plan is not None else ():
             cache, slow = RemoteLogMetadataCache(piece.partition), RemoteLogMetadataCache(piece.partition)
             if piece.run is not None and cache.apply_run(piece.run) == len(piece.run.starts):
                 for index in piece.indices:

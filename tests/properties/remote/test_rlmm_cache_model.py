@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, Overlap, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
@@ -30,12 +30,12 @@ class FlatList:
     unreferenced: dict[int, set[bytes]] = field(default_factory=dict)
     highest: dict[int, int] = field(default_factory=dict)
 
-    def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
+    def apply(self, event: SegmentMetadata | SegmentUpdate) -> ApplyOutcome:
         known = self.segments.get(event.segment_id)
         if isinstance(event, SegmentUpdate) and known is None:
-            return Outcome.UNKNOWN_SEGMENT
+            return ApplyOutcome.UNKNOWN_SEGMENT
         if not is_legal(known and known.state, event.state):
-            return Outcome.ILLEGAL
+            return ApplyOutcome.ILLEGAL
         if isinstance(event, SegmentMetadata):
             segment = self.segments.setdefault(event.segment_id, event)
         else:
@@ -57,7 +57,7 @@ class FlatList:
                 hidden.add(segment.segment_id)
         if segment.state is DELETE_FINISHED:
             del self.segments[segment.segment_id]
-        return Outcome.APPLIED
+        return ApplyOutcome.APPLIED
 
     def lookup(self, epoch: int, offset: int) -> SegmentMetadata | None:
         shown = self.referenced.get(epoch, {})

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
-from backend.engine.log.producers.transaction_verification import Verification
+from backend.engine.log.producers.transaction_verification import VerificationStateEntry
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager
@@ -144,7 +144,7 @@ def _error(code: ErrorCode, version: int) -> KafkaError | None:
     return KafkaError(code, "The coordinator of the transaction refuses the partition")
 
 
-def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaError | None:
+def _ended_meanwhile(batch: FirstBatch, verification: VerificationStateEntry) -> KafkaError | None:
     producers = batch.partition.log.producer_state
     header = batch.header
     if producers.has_open_transaction(header.producer_id, header.producer_epoch):

@@ -13,7 +13,7 @@ from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, Commit
 from backend.engine.coordinator.group.group_shard import GroupShard, GroupShards
 from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier, VerificationRequest
-from backend.engine.log.producers.transaction_verification import Verification
+from backend.engine.log.producers.transaction_verification import VerificationStateEntry
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.control_records import end_txn_marker
@@ -92,7 +92,7 @@ class TransactionalOffsets:
             raise KafkaError(_as_known(code, commit), f"the coordinator of the transaction refuses {partition}")
         self._check_unended(shard, header, verification)
 
-    def _check_unended(self, shard: GroupShard, header: BatchHeader, verification: Verification) -> None:
+    def _check_unended(self, shard: GroupShard, header: BatchHeader, verification: VerificationStateEntry) -> None:
         producers = shard.partition.log.producer_state
         if not producers.has_open_transaction(header.producer_id, header.producer_epoch):
             producers.check_epoch(header)

@@ -35,7 +35,7 @@ from backend.protocol.record_batches.record_batch import (
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CleaningJob:
     """What is to be cleaned, as it stood when the cleaning began."""
 
     dir: str
@@ -85,7 +85,7 @@ class Done:
     end_offset: int
 
 
-Step = Moved | Cleaned | Done
+CleaningStep = Moved | Cleaned | Done
 
 
 class Cleaner:
@@ -98,7 +98,7 @@ class Cleaner:
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_BYTES)
         self.stats = CleanerStats()
 
-    def steps(self, work: Work) -> Generator[Step]:
+    def steps(self, work: CleaningJob) -> Generator[CleaningStep]:
         """Blocking between two steps. Raises `CorruptLog`, OSError, ValueError when the memory holds no single batch.
 
         Closing the iterator early removes what is unfinished.
@@ -128,7 +128,7 @@ class Cleaner:
 
     # --- the map of keys
 
-    def _build_map(self, work: Work, offsets: OffsetMap) -> Iterator[Step]:
+    def _build_map(self, work: CleaningJob, offsets: OffsetMap) -> Iterator[CleaningStep]:
         transactions = CleanedTransactions()
         for segment in work.segments:
             if segment.next_offset <= work.first_dirty:
@@ -168,7 +168,9 @@ class Cleaner:
 
     # --- copying
 
-    def _clean_group(self, work: Work, segments: Sequence[GroupedSegment], keep: BatchFilter) -> Iterator[Step]:
+    def _clean_group(
+        self, work: CleaningJob, segments: Sequence[GroupedSegment], keep: BatchFilter
+    ) -> Iterator[CleaningStep]:
         base = segments[0].base_offset
         cleaned = LogSegment.create(self._disk, work.dir, base, CLEANED_SUFFIX)
         try:
@@ -186,7 +188,7 @@ class Cleaner:
             if cleaned.file_suffix == CLEANED_SUFFIX:
                 cleaned.remove_files()
 
-    def _copy(self, work: Work, chunk: memoryview, keep: BatchFilter, cleaned: LogSegment) -> int:
+    def _copy(self, work: CleaningJob, chunk: memoryview, keep: BatchFilter, cleaned: LogSegment) -> int:
         parts: list[Buffer] = []
         entries: list[BatchEntry] = []
         for position, header in iter_batches(chunk):
@@ -204,7 +206,7 @@ class Cleaner:
         cleaned.append(data, entries, index_interval_bytes=interval, now_ms=work.now_ms)
         return len(data)
 
-    def _complete(self, work: Work, cleaned: LogSegment, last: GroupedSegment) -> None:
+    def _complete(self, work: CleaningJob, cleaned: LogSegment, last: GroupedSegment) -> None:
         """Index files; everything reaches the device; the file's time stays that of the old segment."""
         cleaned.seal()
         cleaned.next_offset = last.next_offset
@@ -222,7 +224,7 @@ class Cleaner:
 
     # --- reading
 
-    def _chunks(self, work: Work, segment: GroupedSegment) -> Iterator[memoryview]:
+    def _chunks(self, work: CleaningJob, segment: GroupedSegment) -> Iterator[memoryview]:
         """The file in whole batches, about as many as the buffer holds, one at least."""
         path = f"{work.dir}/{file_name(segment.base_offset, LOG_SUFFIX)}"
         file = self._disk.open(path)
@@ -251,7 +253,7 @@ class Cleaner:
             raise CorruptLog(f"{path} is corrupt at byte {position}: it ends after {len(data)} bytes")
         return memoryview(data)[:whole]
 
-    def _aborted(self, work: Work, start: int, end: int) -> list[AbortedTxn]:
+    def _aborted(self, work: CleaningJob, start: int, end: int) -> list[AbortedTxn]:
         """Aborted transactions with records in `[start, end)`; their markers may lie in later segments."""
         found: list[AbortedTxn] = []
         for segment in work.segments:

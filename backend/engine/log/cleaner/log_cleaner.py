@@ -16,7 +16,7 @@ from typing import Final
 
 from backend.engine.log.cleaner.batch_filter import LastRecord
 from backend.engine.log.cleaner.cleanable_logs import Cleanable, GroupedSegment, LogFacts, SegmentFacts, cleanable
-from backend.engine.log.cleaner.cleaner import Cleaned, Cleaner, CleanerStats, Done, Moved, Step, Work
+from backend.engine.log.cleaner.cleaner import Cleaned, Cleaner, CleanerStats, CleaningJob, CleaningStep, Done, Moved
 from backend.engine.log.log_config import INT64_MAX, CleanerConfig
 from backend.engine.log.segments.log_segment import LogSegment
 from backend.engine.log.segments.transaction_index import AbortedTxn
@@ -226,7 +226,7 @@ class LogCleaner:
         if records.records_without_key:
             _log.warning("Compaction of %s dropped %d records without a key", log, records.records_without_key)
 
-    def _work(self, log: UnifiedLog, part: Cleanable, now_ms: int) -> Work:
+    def _work(self, log: UnifiedLog, part: Cleanable, now_ms: int) -> CleaningJob:
         segments = list(log.segments)
         sources: list[GroupedSegment] = []
         later: list[AbortedTxn] = []
@@ -239,7 +239,7 @@ class LogCleaner:
         last_records = {
             entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch) for entry in log.producer_state.producers
         }
-        return Work(
+        return CleaningJob(
             dir=log.dir,
             config=log.config,
             segments=tuple(sources),
@@ -250,7 +250,7 @@ class LogCleaner:
             now_ms=now_ms,
         )
 
-    async def _drive(self, log: UnifiedLog, steps: Generator[Step], truncations: int) -> int | None:
+    async def _drive(self, log: UnifiedLog, steps: Generator[CleaningStep], truncations: int) -> int | None:
         """Carries out all steps; the offset below which the log is clean, None when the log changed too much."""
         clock = self._ports.clock
         while True:
@@ -270,7 +270,7 @@ class LogCleaner:
             else:
                 return None
 
-    async def _next(self, steps: Generator[Step]) -> Step | None:
+    async def _next(self, steps: Generator[CleaningStep]) -> CleaningStep | None:
         """The next step. A cancellation waits for it: an iterator that is at work cannot be closed."""
         running = tasks.start(self._ports.workers.run(partial(next, steps, None)), name="step of a log cleaner")
         try:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from backend.engine.log.log_errors import LogDirError, LogDirUnusable
-from backend.engine.log.manager.log_directory import LogDir
-from backend.engine.log.manager.stray_replicas import SetAside, remove_set_aside, set_aside_in
+from backend.engine.log.manager.log_directory import LogDirectory
+from backend.engine.log.manager.stray_replicas import SetAsideFolder, remove_set_aside, set_aside_in
 from backend.engine.ports import Ports
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -21,7 +21,7 @@ class LogDirectories:
     def __init__(self, ports: Ports, log_dirs: Sequence[str]) -> None:
         self._ports = ports
         self._paths = [path.rstrip("/") for path in log_dirs]
-        self._dirs: list[LogDir] = []
+        self._dirs: list[LogDirectory] = []
         # Those that cannot be used any longer, with the reason.
         self.failed_dirs: dict[str, str] = {}
 
@@ -35,7 +35,9 @@ class LogDirectories:
         try:
             for path in self._paths:
                 try:
-                    self._dirs.append(LogDir.open(disk, path, cluster_id=cluster_id, node_id=node_id, random=random))
+                    self._dirs.append(
+                        LogDirectory.open(disk, path, cluster_id=cluster_id, node_id=node_id, random=random)
+                    )
                 except LogDirUnusable as error:
                     if not self._dirs:
                         raise
@@ -46,12 +48,12 @@ class LogDirectories:
             raise
 
     @property
-    def dirs(self) -> tuple[LogDir, ...]:
+    def dirs(self) -> tuple[LogDirectory, ...]:
         """The open directories, in the order of `log.dirs`, those that failed since among them."""
         return tuple(self._dirs)
 
     @property
-    def usable_dirs(self) -> list[LogDir]:
+    def usable_dirs(self) -> list[LogDirectory]:
         """Those that have not failed."""
         return [log_dir for log_dir in self._dirs if log_dir.path not in self.failed_dirs]
 
@@ -78,7 +80,7 @@ class LogDirectories:
         epochs = {log_dir.previous_broker_epoch for log_dir in self._dirs}
         return epochs.pop() if len(epochs) == 1 and not self.left_out else -1
 
-    def set_aside_in(self, log_dir: LogDir) -> list[SetAside]:
+    def set_aside_in(self, log_dir: LogDirectory) -> list[SetAsideFolder]:
         """Replicas that a directory keeps although nobody uses them; nothing for one that cannot be read."""
         try:
             return set_aside_in(self._ports.disk, log_dir.path)
@@ -100,7 +102,7 @@ class LogDirectories:
                             "The set-aside %s/%s is removed, as ebbline.remove.set.aside says", log_dir.path, name
                         )
 
-    def dir_at(self, path: str) -> LogDir:
+    def dir_at(self, path: str) -> LogDirectory:
         """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""
         if path.rstrip("/") in self.failed_dirs:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")

@@ -52,7 +52,7 @@ class Checkpoints:
     cleaner: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-class LogDir:
+class LogDirectory:
     """One locked directory."""
 
     def __init__(self, disk: Disk, path: str, lock: File, meta: MetaProperties) -> None:
@@ -79,7 +79,7 @@ class LogDir:
         }
 
     @staticmethod
-    def open(disk: Disk, path: str, *, cluster_id: str, node_id: int, random: Random) -> LogDir:
+    def open(disk: Disk, path: str, *, cluster_id: str, node_id: int, random: Random) -> LogDirectory:
         """Creates the directory when missing, locks it and checks whose it is.
 
         Raises `LogDirError`, one sentence for the operator; `LogDirUnusable` when others may do without it.
@@ -94,7 +94,7 @@ class LogDir:
                 f"{path} cannot be written ({error.strerror}); fix its permissions or choose another folder"
             ) from None
         try:
-            return LogDir(disk, path, lock, ensure_meta_properties(disk, path, cluster_id, node_id, random))
+            return LogDirectory(disk, path, lock, ensure_meta_properties(disk, path, cluster_id, node_id, random))
         except OSError as error:
             lock.close()
             raise LogDirUnusable(f"{path} cannot be used ({error}); fix it or choose another folder") from None

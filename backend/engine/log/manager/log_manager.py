@@ -27,8 +27,8 @@ from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.log.manager.future_log import FutureLog, left_over_folders
 from backend.engine.log.manager.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
-from backend.engine.log.manager.log_directory import LogDir, probe_dir, write_topic_id
-from backend.engine.log.manager.log_opening import Found, in_jobs, open_found
+from backend.engine.log.manager.log_directory import LogDirectory, probe_dir, write_topic_id
+from backend.engine.log.manager.log_opening import LogFolder, in_jobs, open_found
 from backend.engine.log.manager.offset_checkpoints import LogCheckpoints
 from backend.engine.log.manager.stray_replicas import set_aside
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
@@ -85,7 +85,7 @@ class LogManager(LogDirectories):
         gives the id of the directory where the controller has a partition's replica, as far as it knows; `has_others`
         whether it has further replicas: then one that lacks records is offline and not shortened.
         """
-        work: list[Found] = []
+        work: list[LogFolder] = []
         for log_dir in self._dirs:
             for folder in log_dir.doomed_folders():
                 self.housekeeping.remove_folder(folder)
@@ -94,7 +94,7 @@ class LogManager(LogDirectories):
                 if moving is not None:
                     self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
-                work.append(Found(log_dir, partition, folder, has_others(partition)))
+                work.append(LogFolder(log_dir, partition, folder, has_others(partition)))
         work = self._without_left_over(work, directory_of)
         self._note_missing({one.partition for one in work}, has_others)
         jobs = in_jobs(work)
@@ -104,8 +104,8 @@ class LogManager(LogDirectories):
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
 
     def _without_left_over(
-        self, work: list[Found], directory_of: Callable[[TopicPartition], bytes | None]
-    ) -> list[Found]:
+        self, work: list[LogFolder], directory_of: Callable[[TopicPartition], bytes | None]
+    ) -> list[LogFolder]:
         """Each partition once: folders that do not count go."""
         ids = {one.folder: one.log_dir.meta.directory_id for one in work}
 
@@ -134,7 +134,7 @@ class LogManager(LogDirectories):
 
     # --- moving to another directory
 
-    def start_move(self, log: UnifiedLog, target: LogDir) -> FutureLog:
+    def start_move(self, log: UnifiedLog, target: LogDirectory) -> FutureLog:
         """Begins a copy in another directory, in place of one that is under way elsewhere. Raises OSError."""
         partition = log.topic_partition
         self.stop_move(partition)
@@ -173,7 +173,7 @@ class LogManager(LogDirectories):
         if work is not None:
             await self.housekeeping.flush(log, work)
 
-    async def _load(self, jobs: Iterator[list[Found]], config_of: Callable[[str], LogConfig] | None) -> None:
+    async def _load(self, jobs: Iterator[list[LogFolder]], config_of: Callable[[str], LogConfig] | None) -> None:
         """Opens the logs of one job after the other; who shares the jobs works beside."""
         for job in jobs:
             configs = [self.config.default_log if config_of is None else config_of(one.partition.topic) for one in job]
@@ -181,7 +181,7 @@ class LogManager(LogDirectories):
             for found, outcome in zip(job, await self._ports.workers.run(work), strict=True):
                 self._opened(found, outcome)
 
-    def _opened(self, found: Found, outcome: UnifiedLog | CorruptLog | OSError) -> None:
+    def _opened(self, found: LogFolder, outcome: UnifiedLog | CorruptLog | OSError) -> None:
         log_dir, partition, folder, _ = found
         if isinstance(outcome, CorruptLog):
             self._set_offline(partition, folder, outcome.message)
@@ -268,7 +268,7 @@ class LogManager(LogDirectories):
         """Id of the directory that the log lies in (KIP-858)."""
         return self.directory_ids[log.dir.rpartition("/")[0]]
 
-    def offline_in(self, log_dir: LogDir) -> dict[TopicPartition, str]:
+    def offline_in(self, log_dir: LogDirectory) -> dict[TopicPartition, str]:
         """Partitions of one directory that cannot be used, with their folders."""
         return {
             partition: folder
@@ -276,11 +276,11 @@ class LogManager(LogDirectories):
             if folder.rpartition("/")[0] == log_dir.path
         }
 
-    def broken_logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+    def broken_logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Logs of one directory that were open and went offline."""
         return [log for one in self.offline_in(log_dir) if (log := self._logs.get(one)) is not None]
 
-    def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+    def logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Usable logs of one directory."""
         # Most brokers have one, and thousands of logs in it.
         if len(self._dirs) == 1:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.log.manager.future_log import forget_move
-from backend.engine.log.manager.log_directory import LogDir, read_topic_id
+from backend.engine.log.manager.log_directory import LogDirectory, read_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
@@ -21,16 +21,16 @@ from backend.tiering.ids import TopicIdPartition, TopicPartition
 CLEAN_LOGS_PER_JOB: Final = 64
 
 
-class Found(NamedTuple):
+class LogFolder(NamedTuple):
     """A partition's folder in a log directory, and whether other replicas of it exist."""
 
-    log_dir: LogDir
+    log_dir: LogDirectory
     partition: TopicPartition
     folder: str
     has_others: bool = False
 
 
-def in_jobs(found: Iterable[Found]) -> Iterator[list[Found]]:
+def in_jobs(found: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
     """What is opened one log after the other on the same thread."""
     for log_dir, of_dir in itertools.groupby(found, key=lambda one: one.log_dir):
         size = CLEAN_LOGS_PER_JOB if log_dir.clean_shutdown else 1
@@ -39,7 +39,7 @@ def in_jobs(found: Iterable[Found]) -> Iterator[list[Found]]:
 
 
 def open_found(
-    ports: Ports, job: Sequence[Found], configs: Sequence[LogConfig], config: LogManagerConfig
+    ports: Ports, job: Sequence[LogFolder], configs: Sequence[LogConfig], config: LogManagerConfig
 ) -> list[UnifiedLog | CorruptLog | OSError]:
     """Each log, with its settings in `configs`, or what is wrong with it. Blocking; any thread."""
     outcomes: list[UnifiedLog | CorruptLog | OSError] = []
@@ -54,7 +54,7 @@ def open_found(
     return outcomes
 
 
-def _open(ports: Ports, found: Found, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
+def _open(ports: Ports, found: LogFolder, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
     disk, (log_dir, partition, folder, has_others) = ports.disk, found
     options = LoadOptions(
         recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from backend.engine.log.file_names import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from backend.engine.log.log_state import FULL_ERRNOS
-from backend.engine.log.manager.log_directory import LogDir
+from backend.engine.log.manager.log_directory import LogDirectory
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Workers, tasks
 from backend.tiering.ids import TopicPartition
@@ -20,13 +20,13 @@ class Directories(Protocol):
     """The directories with their logs."""
 
     @property
-    def usable_dirs(self) -> list[LogDir]: ...
+    def usable_dirs(self) -> list[LogDirectory]: ...
 
-    def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]: ...
+    def logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]: ...
 
-    def offline_in(self, log_dir: LogDir) -> Collection[TopicPartition]: ...
+    def offline_in(self, log_dir: LogDirectory) -> Collection[TopicPartition]: ...
 
-    def broken_logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+    def broken_logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Those of the offline ones that were open before."""
         ...
 
@@ -70,7 +70,7 @@ class LogCheckpoints:
             if log_dir.path == path:
                 await self._write_cleaned_in(log_dir)
 
-    async def _write_cleaned_in(self, log_dir: LogDir) -> None:
+    async def _write_cleaned_in(self, log_dir: LogDirectory) -> None:
         await self._write_in(
             log_dir,
             CLEANER_FILE,
@@ -107,7 +107,7 @@ class LogCheckpoints:
         for log_dir in self._directories.usable_dirs:
             await self._write_in(log_dir, name, offsets)
 
-    async def _write_in(self, log_dir: LogDir, name: str, offsets: OffsetsOf) -> None:
+    async def _write_in(self, log_dir: LogDirectory, name: str, offsets: OffsetsOf) -> None:
         async with self._writing:
             try:
                 last = log_dir.last_offsets(name)

@@ -21,7 +21,7 @@ REASON_FILE: Final = "set-aside.json"
 REASON_UNKNOWN: Final = "no reason is noted in the folder"
 
 
-class SetAside(NamedTuple):
+class SetAsideFolder(NamedTuple):
     """One folder that is kept: its name in the log directory, bytes of all its files, since when (ms), and why."""
 
     name: str
@@ -43,7 +43,7 @@ def set_aside(disk: Disk, folder: str, partition: TopicPartition, unique: bytes,
     return target
 
 
-def set_aside_in(disk: Disk, log_dir: str) -> list[SetAside]:
+def set_aside_in(disk: Disk, log_dir: str) -> list[SetAsideFolder]:
     """What a log directory keeps, by name. Blocking; any thread. Raises OSError."""
     found = []
     for name in sorted(disk.list_dir(log_dir)):
@@ -61,7 +61,7 @@ def remove_set_aside(disk: Disk, log_dir: str, name: str) -> bool:
     return True
 
 
-def _described(disk: Disk, folder: str, name: str) -> SetAside:
+def _described(disk: Disk, folder: str, name: str) -> SetAsideFolder:
     size_bytes = newest_ms = 0
     for file in disk.list_dir(folder):
         with contextlib.suppress(OSError):  # a folder inside, or a file that an operator is removing
@@ -69,6 +69,6 @@ def _described(disk: Disk, folder: str, name: str) -> SetAside:
             newest_ms = max(newest_ms, disk.modified_ms(f"{folder}/{file}"))
     try:
         note = json.loads(disk.read(f"{folder}/{REASON_FILE}"))
-        return SetAside(name, size_bytes, int(note["setAsideMs"]), str(note["reason"]))
+        return SetAsideFolder(name, size_bytes, int(note["setAsideMs"]), str(note["reason"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return SetAside(name, size_bytes, newest_ms, REASON_UNKNOWN)
+        return SetAsideFolder(name, size_bytes, newest_ms, REASON_UNKNOWN)

@@ -28,7 +28,7 @@ from backend.engine.log.producers.producer_snapshot import (
     encode_snapshot,
     java_map_order,
 )
-from backend.engine.log.producers.transaction_verification import Verifications
+from backend.engine.log.producers.transaction_verification import PendingVerifications
 from backend.engine.ports.disk import Disk
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import BatchHeader
@@ -46,7 +46,7 @@ class ProducerStateManager:
         self._dir = log_dir
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
-        self.verifications = Verifications()
+        self.verifications = PendingVerifications()
         # First offset → producer of open transactions; first offset → marker offset of those whose end is not
         # replicated yet.
         self._ongoing: dict[int, int] = {}

@@ -13,7 +13,7 @@ from backend.protocol.record_batches.record_batch import BatchHeader
 
 
 @dataclass(slots=True, eq=False)
-class Verification:
+class VerificationStateEntry:
     """What a producer wants to write first. Two are the same only when they are the same object."""
 
     lowest_sequence: int
@@ -22,20 +22,20 @@ class Verification:
     began_ms: int
 
 
-class Verifications:
+class PendingVerifications:
     """Those of one partition, by producer id. Not stored: a new leader asks again."""
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
+        self._by_producer: dict[int, VerificationStateEntry] = {}
 
     def __len__(self) -> int:
         return len(self._by_producer)
 
-    def begin(self, batch: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Verification:
+    def begin(self, batch: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> VerificationStateEntry:
         """The producer's verification, a new one when there is none; it knows the lowest sequence that waits."""
         found = self._by_producer.get(batch.producer_id)
         if found is None:
-            found = Verification(batch.base_sequence, batch.producer_epoch, bumps_epoch, now_ms)
+            found = VerificationStateEntry(batch.base_sequence, batch.producer_epoch, bumps_epoch, now_ms)
             self._by_producer[batch.producer_id] = found
         elif batch.producer_epoch > found.epoch:
             found.epoch, found.lowest_sequence = batch.producer_epoch, batch.base_sequence
@@ -43,7 +43,7 @@ class Verifications:
             found.lowest_sequence = min(found.lowest_sequence, batch.base_sequence)
         return found
 
-    def check(self, batch: BatchHeader, verification: Verification, *, knows_producer: bool) -> None:
+    def check(self, batch: BatchHeader, verification: VerificationStateEntry, *, knows_producer: bool) -> None:
         """Right before the append of a confirmed batch. `knows_producer`: batches of this epoch are remembered.
 
         Raises INVALID_TXN_STATE when the transaction ended meanwhile, OUT_OF_ORDER_SEQUENCE_NUMBER when an earlier

@@ -71,7 +71,7 @@ def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: froz
     if _keeps_all(view, summary):
         return Expired((), None, view.only_local_bytes + summary.finished_bytes)
     lineage = without_empty_epochs(view.epochs)
-    chain = Chain(lineage, view.log_end)
+    chain = LeaderLineage(lineage, view.log_end)
     counted, size_bytes = _counted(view, lineage, chain, known)
     surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
     cutoff_ms = view.cutoff_ms
@@ -106,7 +106,7 @@ def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: froz
     return Expired(tuple(chosen.values()), new_start, size_bytes)
 
 
-class Chain:
+class LeaderLineage:
     """The leader's epochs, asked over and over whether they hold a segment."""
 
     def __init__(self, lineage: Sequence[EpochEntry], log_end: int) -> None:
@@ -172,7 +172,7 @@ def _of_ended_lineages(view: RetentionView, known: RemoteSegmentIndex) -> list[S
 
 
 def _counted(
-    view: RetentionView, lineage: Sequence[EpochEntry], chain: Chain, known: RemoteSegmentIndex
+    view: RetentionView, lineage: Sequence[EpochEntry], chain: LeaderLineage, known: RemoteSegmentIndex
 ) -> tuple[dict[bytes, int], int]:
     """Bytes by segment that are held against `retention.bytes`, and their sum with what is only local.
 

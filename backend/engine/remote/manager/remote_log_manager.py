@@ -17,7 +17,7 @@ from backend.engine.log.log_errors import OffsetOutOfRange
 from backend.engine.log.segments.timestamp_search import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
-from backend.engine.remote.bounded_pool import Pool, PoolFull
+from backend.engine.remote.bounded_pool import BoundedPool, PoolFull
 from backend.engine.remote.manager import remote_read, remote_timestamp_search
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.engine.remote.manager.expiration_task import ExpirationTask
@@ -26,7 +26,7 @@ from backend.engine.remote.manager.partition_remover import PartitionRemover
 from backend.engine.remote.manager.remote_aux_state import AuxState, read_aux_state
 from backend.engine.remote.manager.remote_read import RemoteRead
 from backend.engine.remote.manager.segment_deletion import delete_partition
-from backend.engine.remote.manager.task_loop import FollowerTask, Kind, Loop, delay_ms
+from backend.engine.remote.manager.task_loop import FollowerTask, TaskKind, TaskLoop, delay_ms
 from backend.engine.remote.manager.tier import PartitionView, Tier
 from backend.engine.remote.metadata.metadata_scan import MetadataScan
 from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataTopic
@@ -66,16 +66,16 @@ class RemoteLogManager:
         self._deleted_by_topic = deleted
         self._ending_deleted: tasks.Task[None] | None = None
         config = tier.config
-        self._copiers = Pool(lambda: config().remote_log_manager_copier_thread_pool_size)
-        self._expirers = Pool(lambda: config().remote_log_manager_expiration_thread_pool_size)
-        self._followers = Pool(lambda: config().remote_follower_pool_size)
-        self._readers = Pool(
+        self._copiers = BoundedPool(lambda: config().remote_log_manager_copier_thread_pool_size)
+        self._expirers = BoundedPool(lambda: config().remote_log_manager_expiration_thread_pool_size)
+        self._followers = BoundedPool(lambda: config().remote_follower_pool_size)
+        self._readers = BoundedPool(
             lambda: config().remote_log_reader_threads,
             pending_max=config().remote_log_reader_max_pending_tasks,
         )
         # The tasks of every hosted tiered partition.
-        self._hosted: dict[TopicIdPartition, dict[Kind, Loop]] = {}
-        self._ending: set[Loop] = set()
+        self._hosted: dict[TopicIdPartition, dict[TaskKind, TaskLoop]] = {}
+        self._ending: set[TaskLoop] = set()
         # Under way: removals of all that is remote of a partition.
         self._deletions: dict[tasks.Task[None], TopicIdPartition] = {}
         # Hosted partitions that the metadata topic calls deleted.
@@ -118,12 +118,12 @@ class RemoteLogManager:
             [view.topic_id_partition for view in leading], [view.topic_id_partition for view in following]
         )
         for view in following:
-            self._host(view, (Kind.FOLLOWING,))
+            self._host(view, (TaskKind.FOLLOWING,))
         for view in leading:
             copying = not view.log.config.remote_log_copy_disable
-            self._host(view, (Kind.COPY, Kind.EXPIRATION) if copying else (Kind.EXPIRATION,))
+            self._host(view, (TaskKind.COPY, TaskKind.EXPIRATION) if copying else (TaskKind.EXPIRATION,))
 
-    def _host(self, view: PartitionView, wanted: tuple[Kind, ...]) -> None:
+    def _host(self, view: PartitionView, wanted: tuple[TaskKind, ...]) -> None:
         """Ends the tasks that the partition's role and settings no longer want and starts those that are missing."""
         partition, meters = view.topic_id_partition, self._tier.meters
         if partition in self._deleted:
@@ -131,23 +131,23 @@ class RemoteLogManager:
         held = self._hosted.setdefault(partition, {})
         for kind in [kind for kind, loop in held.items() if kind not in wanted or loop.task.cancelled]:
             self._end(held.pop(kind))
-        if Kind.FOLLOWING in wanted:
+        if TaskKind.FOLLOWING in wanted:
             meters.forget(partition)
-        elif Kind.COPY not in wanted:
+        elif TaskKind.COPY not in wanted:
             meters.gauges(partition).clear_copy_lag()
         for kind in wanted:
             if kind not in held:
                 held[kind] = self._begin(kind, view)
 
-    def _begin(self, kind: Kind, view: PartitionView) -> Loop:
+    def _begin(self, kind: TaskKind, view: PartitionView) -> TaskLoop:
         tier = self._tier
-        if kind is Kind.COPY:
-            return Loop(CopyTask(view, tier), self._copiers, tier, kind)
-        if kind is Kind.EXPIRATION:
-            return Loop(ExpirationTask(view, tier), self._expirers, tier, kind)
-        return Loop(FollowerTask(view, tier), self._followers, tier, kind)
+        if kind is TaskKind.COPY:
+            return TaskLoop(CopyTask(view, tier), self._copiers, tier, kind)
+        if kind is TaskKind.EXPIRATION:
+            return TaskLoop(ExpirationTask(view, tier), self._expirers, tier, kind)
+        return TaskLoop(FollowerTask(view, tier), self._followers, tier, kind)
 
-    def _end(self, loop: Loop, *, deleted: bool = False) -> None:
+    def _end(self, loop: TaskLoop, *, deleted: bool = False) -> None:
         """Until its run has ended `close` knows of it, and forces it when it must."""
         loop.stop(deleted=deleted)
         if loop in self._ending:
@@ -155,7 +155,7 @@ class RemoteLogManager:
         self._ending.add(loop)
         tasks.spawn(self._forget_ended(loop), name=f"end of {loop.task.partition}")
 
-    async def _forget_ended(self, loop: Loop) -> None:
+    async def _forget_ended(self, loop: TaskLoop) -> None:
         await loop.stopped()
         self._ending.discard(loop)
 
@@ -186,7 +186,7 @@ class RemoteLogManager:
         """
         delete_remote = delete_remote and (self._deletes_inline or not topic_deleted)
         stopped = list(tips)
-        ending: list[Loop] = []
+        ending: list[TaskLoop] = []
         for partition in stopped:
             self._deleted.discard(partition)
             loops = list(self._hosted.pop(partition, {}).values())
@@ -200,7 +200,7 @@ class RemoteLogManager:
         return self._end_partitions(stopped, ending, delete_remote=delete_remote)
 
     async def _end_partitions(
-        self, stopped: list[TopicIdPartition], ending: list[Loop], *, delete_remote: bool
+        self, stopped: list[TopicIdPartition], ending: list[TaskLoop], *, delete_remote: bool
     ) -> None:
         try:
             for loop in ending:
@@ -220,7 +220,7 @@ class RemoteLogManager:
         new one has taken for copied and dropped from its disk.
         """
         for deletion, partition in self._deletions.items():
-            if is_tiered(partition) and Kind.EXPIRATION not in self._hosted.get(partition, {}):
+            if is_tiered(partition) and TaskKind.EXPIRATION not in self._hosted.get(partition, {}):
                 _log.info("%s is tiered again: what is remote of it stays", partition)
                 deletion.cancel()
 

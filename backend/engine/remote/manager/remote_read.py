@@ -25,7 +25,7 @@ from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.epoch_lineage import segment_lineage
 
 # Kafka's default of max.message.bytes. What entries far apart may make one read in vain.
-BATCH_BYTES_USUAL_MAX: Final = 1_048_588
+BATCH_BYTES_DEFAULT_MAX: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ async def _find_large(
     position, end = place
     reaches_bytes = (scan.size_bytes if end is None else end) - position
     try:
-        header = await scan.header_at(position, ahead=max(ahead, min(reaches_bytes, BATCH_BYTES_USUAL_MAX)))
+        header = await scan.header_at(position, ahead=max(ahead, min(reaches_bytes, BATCH_BYTES_DEFAULT_MAX)))
     except CorruptSegment:
         # The usual way finds out whether it is the index.
         return None

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import tasks
 from backend.engine.ports.random import Random
-from backend.engine.remote.bounded_pool import Pool
+from backend.engine.remote.bounded_pool import BoundedPool
 from backend.engine.remote.manager.copied_offsets import complete_epochs, find_copied
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.engine.remote.manager.tier import PartitionView, Tier
@@ -26,7 +26,7 @@ CROWDED_INTERVAL_MS_MAX: Final = 30_000
 _log = logging.getLogger(__name__)
 
 
-class Kind(Enum):
+class TaskKind(Enum):
     """What a task does."""
 
     COPY = "Copy"
@@ -34,7 +34,7 @@ class Kind(Enum):
     FOLLOWING = "Following"
 
 
-class Task(Protocol):
+class PartitionTask(Protocol):
     """Work on one partition that is done over and over."""
 
     partition: TopicIdPartition
@@ -81,10 +81,10 @@ def delay_ms(failures: int, config: BrokerConfig, random: Random, *, members: in
     return max(1.0, min(backoff_ms, config.remote_log_manager_task_retry_backoff_max_ms))
 
 
-class Loop:
+class TaskLoop:
     """One task's life: runs until it is stopped or ends itself, however its runs go."""
 
-    def __init__(self, task: Task, pool: Pool, tier: Tier, kind: Kind) -> None:
+    def __init__(self, task: PartitionTask, pool: BoundedPool, tier: Tier, kind: TaskKind) -> None:
         self.task = task
         self._pool = pool
         self._tier = tier

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports import tasks
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
@@ -53,7 +53,7 @@ class Hosted:
             self.deleted.put_nowait(event.topic_id_partition)
             return
         outcome = self.cache.apply(event)
-        if outcome is not Outcome.APPLIED and self.is_ready:
+        if outcome is not ApplyOutcome.APPLIED and self.is_ready:
             _log.warning(
                 "Dropped %s of segment %s of %s at offset %d: %s",
                 event.state.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.engine.remote.metadata.cached_lookups import CachedLookups
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, Overlap, RemoteLogMetadataCache
 from backend.engine.remote.metadata.remote_log_metadata_manager import check_new, check_update
 from backend.engine.remote.storage.remote_storage_manager import RemoteResourceNotFound, RemoteStorageError
 from backend.protocol.remote_log.metadata_serde import PartitionDelete, SegmentMetadata, SegmentUpdate
@@ -42,7 +42,7 @@ class InMemoryRemoteLogMetadataManager(CachedLookups):
         if partition not in self._hosted:
             raise RemoteStorageError(f"{subject} cannot be recorded: {partition} is not hosted by this broker")
         # What is not legal is dropped without an error, as a record of the metadata topic is.
-        if self._cache(partition).apply(event) is Outcome.UNKNOWN_SEGMENT:
+        if self._cache(partition).apply(event) is ApplyOutcome.UNKNOWN_SEGMENT:
             raise RemoteResourceNotFound(f"{subject} cannot be recorded: there is no such segment")
 
     async def put_partition_delete(self, event: PartitionDelete) -> None:

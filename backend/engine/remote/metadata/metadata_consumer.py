@@ -36,7 +36,7 @@ from backend.protocol.remote_log.metadata_serde import SegmentSnapshot, decode, 
 from backend.tiering.ids import OffsetRange, TopicIdPartition
 
 if TYPE_CHECKING:
-    from backend.engine.remote.metadata.record_runs import Plan, Run
+    from backend.engine.remote.metadata.record_runs import ApplyPlan, Run
 
 FETCH_WAIT_MS: Final = 500
 RETRY_MS: Final = 100
@@ -306,10 +306,10 @@ class MetadataConsumer:
             if applied % EVENTS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
 
-    async def _apply_plan(self, target: int, records: Sequence[MetadataRecord], plan: Plan) -> None:
+    async def _apply_plan(self, target: int, records: Sequence[MetadataRecord], plan: ApplyPlan) -> None:
         """The same for records that are sorted by partition: whole runs at once."""
         turn = 0
-        for piece in plan.pieces:
+        for piece in plan.spans:
             taken = 0
             if piece.run is not None:
                 taken = self._apply_run(target, piece.partition, piece.run)

@@ -49,12 +49,10 @@ class MetadataScan:
                 if fetched.plan is None:
                     single: Iterable[MetadataRecord] = fetched.records
                 else:
-                    told.update(
-                        (piece.partition, False) for piece in fetched.plan.pieces if piece.partition not in told
-                    )
+                    told.update((piece.partition, False) for piece in fetched.plan.spans if piece.partition not in told)
                     single = (
                         fetched.records[index]
-                        for piece in fetched.plan.pieces
+                        for piece in fetched.plan.spans
                         for index in (piece.indices if piece.run is None else ())
                     )
                 for read, record in enumerate(single, start=1):

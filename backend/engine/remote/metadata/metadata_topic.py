@@ -13,7 +13,7 @@ from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
 
 if TYPE_CHECKING:
-    from backend.engine.remote.metadata.record_runs import Plan
+    from backend.engine.remote.metadata.record_runs import ApplyPlan
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 
@@ -123,7 +123,7 @@ class FetchedPartition:
     next_offset: int
     records: Sequence[MetadataRecord] = field(default=())
     error: ErrorCode = ErrorCode.NONE
-    plan: Plan | None = None
+    plan: ApplyPlan | None = None
     unreadable: tuple[UnreadableBatch, ...] = ()
 
 

@@ -73,13 +73,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ApplyPlan:
     """Records of a fetch in an order that leaves every cache as their own order would."""
 
-    pieces: tuple[Span, ...]
+    spans: tuple[Span, ...]
 
 
-def read_usual(data: bytes, position: int) -> tuple[int, LazyRecords, Plan | None] | None:
+def read_canonical(data: bytes, position: int) -> tuple[int, LazyRecords, ApplyPlan | None] | None:
     """Next offset, records and the plan of what a fetch at `position` brought; None when it is not of the usual shape,
     no plan when only its values are not.
     """
@@ -90,7 +90,7 @@ def read_usual(data: bytes, position: int) -> tuple[int, LazyRecords, Plan | Non
     return found.next_offset, LazyRecords(found), None if told is None else _plan(found, told)
 
 
-def _plan(found: RecordPositions, told: ColumnBatch) -> Plan | None:
+def _plan(found: RecordPositions, told: ColumnBatch) -> ApplyPlan | None:
     keys, codes = partition_codes(told.keys)
     try:
         partitions = [partition for key in keys if (partition := partition_of(key)) is not None]
@@ -101,7 +101,7 @@ def _plan(found: RecordPositions, told: ColumnBatch) -> Plan | None:
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
     paired = _pairs(told, order, codes)
-    return Plan(tuple(_pieces(found, told, order, codes, paired, partitions)))
+    return ApplyPlan(tuple(_spans(found, told, order, codes, paired, partitions)))
 
 
 def _pairs(told: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
@@ -113,7 +113,7 @@ def _pairs(told: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
     return paired
 
 
-def _pieces(
+def _spans(
     found: RecordPositions,
     told: ColumnBatch,
     order: IntColumn,

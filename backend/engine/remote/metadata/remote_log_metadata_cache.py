@@ -51,7 +51,7 @@ class Overlap(Enum):
     KAFKA = "kafka"
 
 
-class Outcome(Enum):
+class ApplyOutcome(Enum):
     """What became of an event."""
 
     APPLIED = "applied"
@@ -192,25 +192,25 @@ class RemoteLogMetadataCache:
             made.unreferenced = {number[row] for row in epoch_map.unreferenced}
         return segments, epochs
 
-    def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
+    def apply(self, event: SegmentMetadata | SegmentUpdate) -> ApplyOutcome:
         """Takes one event of the metadata topic."""
         rows = self._rows
         self._summary = None
         if isinstance(event, SegmentMetadata):
             if event.state is not STARTED:
-                return Outcome.ILLEGAL
+                return ApplyOutcome.ILLEGAL
             row, is_new = rows.find_or_add(event)
             if not is_new and not _LEGAL[rows.state(row), STARTED]:
-                return Outcome.ILLEGAL
+                return ApplyOutcome.ILLEGAL
             for epoch, _, _ in rows.spans(row):
                 self._map(epoch).unreferenced.add(row)
-            return Outcome.APPLIED
+            return ApplyOutcome.APPLIED
         known = rows.find(event.segment_id)
         if known is None:
-            return Outcome.UNKNOWN_SEGMENT
+            return ApplyOutcome.UNKNOWN_SEGMENT
         row = known
         if event.state is STARTED or not _LEGAL[rows.state(row), event.state]:
-            return Outcome.ILLEGAL
+            return ApplyOutcome.ILLEGAL
         rows.update(row, event)
         if event.state is FINISHED:
             self._finish(row)
@@ -218,7 +218,7 @@ class RemoteLogMetadataCache:
             self._hide(row)
         else:
             self._forget(row)
-        return Outcome.APPLIED
+        return ApplyOutcome.APPLIED
 
     def apply_run(self, run: Run) -> int:
         """Takes the events of a run's first segments as :meth:`apply` would one by one; how many segments that were.

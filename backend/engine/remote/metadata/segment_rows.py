@@ -40,7 +40,7 @@ from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentU
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 
-Epochs = tuple[tuple[int, int], ...]
+SegmentEpochs = tuple[tuple[int, int], ...]
 
 _INT: Final = Struct("<i")
 _LONG: Final = Struct("<q")
@@ -68,7 +68,7 @@ class SegmentRows:
         self._count = 0
         self._free: list[int] = []
         self._table = empty_table()
-        self._epochs: dict[int, Epochs] | None = None
+        self._epochs: dict[int, SegmentEpochs] | None = None
         self._custom: dict[int, bytes] | None = None
 
     def __len__(self) -> int:
@@ -258,7 +258,7 @@ class SegmentRows:
         segment_id, start, end, max_ts, size, first_epoch, event_ts, broker, state, flags = unpack_row(
             self.packed, row * ROW_BYTES
         )
-        epochs: Epochs = ((first_epoch, start),)
+        epochs: SegmentEpochs = ((first_epoch, start),)
         custom: bytes | None = None
         if flags > TXN_INDEX_EMPTY:
             epochs = self._epochs[row] if flags & MORE_EPOCHS and self._epochs is not None else epochs
@@ -308,7 +308,7 @@ class SegmentRows:
     def txn_index_empty(self, row: int) -> bool:
         return bool(self.packed[row * ROW_BYTES + _FLAGS_AT] & TXN_INDEX_EMPTY)
 
-    def epochs(self, row: int) -> Epochs:
+    def epochs(self, row: int) -> SegmentEpochs:
         """(leader epoch, first offset) pairs of the segment, ascending."""
         at = row * ROW_BYTES
         if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.engine.ports import tasks
-from backend.engine.remote.bounded_pool import Pool, PoolFull, to_its_end
+from backend.engine.remote.bounded_pool import BoundedPool, PoolFull, to_its_end
 from tests.unit.engine.virtual_time import run_virtual
 
 
@@ -45,7 +45,7 @@ def play(scene: Callable[[Work], Coroutine[Any, Any, None]]) -> None:
 
 def test_no_more_run_than_the_size_and_no_more_wait_than_the_queue_holds() -> None:
     async def scene(work: Work) -> None:
-        pool = Pool(lambda: 2, pending_max=1)
+        pool = BoundedPool(lambda: 2, pending_max=1)
         running = [tasks.start(pool.run(work.piece(name)), name=name) for name in "abc"]
         await settle()
         assert (work.begun, pool.running, pool.pending) == (["a", "b"], 2, 1)
@@ -60,7 +60,7 @@ def test_no_more_run_than_the_size_and_no_more_wait_than_the_queue_holds() -> No
 
 def test_who_gives_up_while_waiting_leaves_the_queue_at_once() -> None:
     async def scene(work: Work) -> None:
-        pool = Pool(lambda: 1, pending_max=1)
+        pool = BoundedPool(lambda: 1, pending_max=1)
         first, second = (tasks.start(pool.run(work.piece(name)), name=name) for name in "ab")
         await settle()
         second.cancel()
@@ -76,7 +76,7 @@ def test_who_gives_up_while_waiting_leaves_the_queue_at_once() -> None:
 
 def test_a_place_is_free_only_when_the_call_to_the_storage_has_ended() -> None:
     async def scene(work: Work) -> None:
-        pool = Pool(lambda: 1)
+        pool = BoundedPool(lambda: 1)
         first = tasks.start(pool.run(work.piece("a")), name="a")
         second = tasks.start(pool.run(work.piece("b")), name="b")
         await settle()
@@ -100,7 +100,7 @@ def test_a_failure_nobody_waits_for_frees_the_place_and_is_not_reported(caplog: 
             await work.gate.wait()
             raise ValueError("nobody hears this")
 
-        pool = Pool(lambda: 1)
+        pool = BoundedPool(lambda: 1)
         running = tasks.start(pool.run(lambda: to_its_end(tasks.start(fails(), name="call"))), name="fails")
         await settle()
         running.cancel()

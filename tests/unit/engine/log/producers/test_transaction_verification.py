@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from backend.engine.log.producers.transaction_verification import Verification, Verifications
+from backend.engine.log.producers.transaction_verification import PendingVerifications, VerificationStateEntry
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import BatchHeader, build_batch, parse_header
 from backend.protocol.record_batches.record_codec import RecordData
@@ -23,7 +23,7 @@ def batch(sequence: int, epoch: int = 0) -> BatchHeader:
 
 
 def refused(
-    found: Verifications, header: BatchHeader, verification: Verification, *, knows_producer: bool
+    found: PendingVerifications, header: BatchHeader, verification: VerificationStateEntry, *, knows_producer: bool
 ) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         found.check(header, verification, knows_producer=knows_producer)
@@ -31,7 +31,7 @@ def refused(
 
 
 def test_what_was_confirmed_before_a_marker_is_not_appended_after_it() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     first = found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
     found.check(batch(0), first, knows_producer=False)
     found.ended(7, marker_epoch=1)
@@ -42,7 +42,7 @@ def test_what_was_confirmed_before_a_marker_is_not_appended_after_it() -> None:
 
 
 def test_the_next_transaction_may_wait_before_the_marker_of_the_last_one_is_written() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     # The marker of a producer that bumps its epoch has the epoch of what comes after it.
     after = found.begin(batch(0, epoch=1), bumps_epoch=True, now_ms=NOW)
     found.ended(7, marker_epoch=1)
@@ -50,14 +50,14 @@ def test_the_next_transaction_may_wait_before_the_marker_of_the_last_one_is_writ
     found.ended(7, marker_epoch=2)
     assert refused(found, batch(0, epoch=1), after, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
     # One that keeps its epoch may have been ended itself.
-    found = Verifications()
+    found = PendingVerifications()
     same = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
     found.ended(7, marker_epoch=0)
     assert refused(found, batch(0), same, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_later_batch_does_not_overtake_one_that_still_waits() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     first = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
     assert found.begin(batch(3), bumps_epoch=False, now_ms=NOW) is first
     assert refused(found, batch(3), first, knows_producer=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -65,7 +65,7 @@ def test_a_later_batch_does_not_overtake_one_that_still_waits() -> None:
 
 
 def test_a_new_epoch_expects_its_own_first_sequence() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     first = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
     assert found.begin(batch(4, epoch=1), bumps_epoch=False, now_ms=NOW) is first
     found.check(batch(4, epoch=1), first, knows_producer=True)
@@ -73,14 +73,14 @@ def test_a_new_epoch_expects_its_own_first_sequence() -> None:
 
 
 def test_a_producer_that_bumps_its_epoch_begins_with_sequence_0_where_it_is_unknown() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     first = found.begin(batch(5), bumps_epoch=True, now_ms=NOW)
     assert refused(found, batch(5), first, knows_producer=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     found.check(batch(5), first, knows_producer=True)
 
 
 def test_what_is_never_followed_by_records_is_forgotten() -> None:
-    found = Verifications()
+    found = PendingVerifications()
     found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
     found.remove_expired(NOW + 99, 100)
     assert len(found) == 1

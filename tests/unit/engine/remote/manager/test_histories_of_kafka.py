@@ -17,7 +17,7 @@ from backend.engine.log.checkpoint_files import decode_epochs
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.remote.manager.copied_offsets import find_highest_remote
 from backend.engine.remote.manager.expiration_task import RetentionView, choose_expired
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, Overlap, RemoteLogMetadataCache
 from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex
 from backend.protocol.errors import ErrorCode
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
@@ -40,7 +40,7 @@ def events(rows: Sequence[Any]) -> list[SegmentMetadata | SegmentUpdate]:
 def cache_of(history: Sequence[SegmentMetadata | SegmentUpdate], overlap: Overlap) -> RemoteLogMetadataCache:
     cache = RemoteLogMetadataCache(history[0].topic_id_partition, overlap)
     for event in history:
-        assert cache.apply(event) is Outcome.APPLIED
+        assert cache.apply(event) is ApplyOutcome.APPLIED
     return cache
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from backend.engine.ports.object_store import open_object_store
-from backend.engine.remote.bounded_pool import Pool
+from backend.engine.remote.bounded_pool import BoundedPool
 from backend.engine.remote.manager import remote_log_manager
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.engine.remote.manager.expiration_task import ExpirationTask
@@ -342,7 +342,7 @@ def test_nothing_runs_before_the_metadata_is_known(tmp_path: Path) -> None:
 def test_a_pool_that_grows_takes_on_what_waits(tmp_path: Path) -> None:
     async def play() -> None:
         size = 1
-        pool, gate, begun = Pool(lambda: size), asyncio.Event(), list[int]()
+        pool, gate, begun = BoundedPool(lambda: size), asyncio.Event(), list[int]()
 
         async def work(number: int) -> None:
             begun.append(number)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from backend.engine.remote.metadata.remote_log_metadata_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, Overlap, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState, is_legal
@@ -46,12 +46,12 @@ class Play:
         self.cache = RemoteLogMetadataCache(PARTITION, overlap)
 
     def finish(self, number: int, start: int, end: int, epochs: dict[int, int] | None = None) -> Play:
-        assert self.cache.apply(started(number, start, end, epochs)) is Outcome.APPLIED
+        assert self.cache.apply(started(number, start, end, epochs)) is ApplyOutcome.APPLIED
         return self.to(number, FINISHED)
 
     def to(self, number: int, *states: SegmentState) -> Play:
         for state in states:
-            assert self.cache.apply(update(number, state)) is Outcome.APPLIED
+            assert self.cache.apply(update(number, state)) is ApplyOutcome.APPLIED
         return self
 
     def at(self, epoch: int, offset: int) -> int | None:
@@ -97,16 +97,16 @@ def test_only_what_the_table_allows_is_applied(old: SegmentState | None, new: Se
     known = None if old is DELETE_FINISHED else old
     outcome = cache.apply(started(1, 0, 9) if new is STARTED else update(1, new))
     if known is None and new is not STARTED:
-        assert outcome is Outcome.UNKNOWN_SEGMENT
+        assert outcome is ApplyOutcome.UNKNOWN_SEGMENT
     else:
-        assert outcome is (Outcome.APPLIED if is_legal(known, new) else Outcome.ILLEGAL)
+        assert outcome is (ApplyOutcome.APPLIED if is_legal(known, new) else ApplyOutcome.ILLEGAL)
 
 
 def test_a_new_segment_must_start_as_started_and_no_update_goes_back() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
-    assert cache.apply(started(1, 0, 9, state=FINISHED)) is Outcome.ILLEGAL
-    assert cache.apply(started(1, 0, 9)) is Outcome.APPLIED
-    assert cache.apply(update(1, STARTED)) is Outcome.ILLEGAL
+    assert cache.apply(started(1, 0, 9, state=FINISHED)) is ApplyOutcome.ILLEGAL
+    assert cache.apply(started(1, 0, 9)) is ApplyOutcome.APPLIED
+    assert cache.apply(update(1, STARTED)) is ApplyOutcome.ILLEGAL
 
 
 def test_an_update_replaces_broker_time_state_and_custom_metadata_and_nothing_else() -> None:
@@ -249,7 +249,7 @@ def test_records_of_a_real_kafka_give_the_segments_of_its_remote_tree(name: str,
     for event, state in records(name):
         partition = event.topic_id_partition
         cache = caches.setdefault(partition, RemoteLogMetadataCache(partition, overlap))
-        assert cache.apply(event) is Outcome.APPLIED
+        assert cache.apply(event) is ApplyOutcome.APPLIED
         final[event.segment_id] = state
     known = {segment.segment_id: segment.state.name for cache in caches.values() for segment in cache.segments()}
     assert known == {key: state for key, state in final.items() if state != "DELETE_SEGMENT_FINISHED"}
