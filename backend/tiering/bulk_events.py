@@ -1,7 +1,7 @@
-"""Values of `__remote_log_metadata` in bulk: those of the usual shape as columns, the others left to the codec.
+"""Values of `__remote_log_metadata` in bulk: those of a canonical shape as columns, the others left to the codec.
 
 Values of one record kind, one length and one length of topic name have every field at the same place, so numpy reads
-thousands at once. What is unusual (more than one leader epoch, custom metadata, partition deletes, anything wrong) is
+thousands at once. All others (more than one leader epoch, custom metadata, partition deletes, anything wrong) are
 left to `backend.protocol.remote_log.metadata_serde.decode`, which decides alone what is an event and what is not.
 """
 
@@ -48,7 +48,7 @@ class CanonicalEvents(NamedTuple):
 
 
 def split(values: Sequence[bytes | None]) -> tuple[list[CanonicalEvents], list[int]]:
-    """The usual events in groups, and the positions of all other values. Together each position once."""
+    """Returns the canonical events in groups, and the positions of all other values. Together each position once."""
     by_shape: dict[tuple[bytes, int], list[int]] = {}
     rest: list[int] = []
     for position, value in enumerate(values):
@@ -63,12 +63,12 @@ def split(values: Sequence[bytes | None]) -> tuple[list[CanonicalEvents], list[i
             rest += positions
             continue
         rows: EventRows = np.frombuffer(b"".join([values[at] or b"" for at in positions]), layout[0])
-        usual = _are_canonical(rows, layout[1])
+        canonical = _are_canonical(rows, layout[1])
         where = np.asarray(positions, np.int64)
-        rest += where[~usual].tolist()
-        if usual.any():
+        rest += where[~canonical].tolist()
+        if canonical.any():
             groups.append(
-                CanonicalEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[usual], rows[usual])
+                CanonicalEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[canonical], rows[canonical])
             )
     return groups, rest
 
@@ -83,7 +83,7 @@ def id_texts(ids: npt.NDArray[Any]) -> bytes:
 
 @lru_cache(maxsize=2 * (_NAME_MAX - _NAME_MIN + 1) * 2)
 def _layout(head: bytes, size: int) -> tuple[np.dtype[np.void], bytes] | None:
-    """Where the fields are in a value of this head and size, and how it ends; None for an unusual one."""
+    """The places of the fields in a value of this head and size, and its end; None when the shape is not canonical."""
     if len(head) < 4 or not _NAME_MIN <= head[3] <= _NAME_MAX or head[:3] not in (_SEGMENT, _UPDATE):
         return None
     is_segment = head[:3] == _SEGMENT

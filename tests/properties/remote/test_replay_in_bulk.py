@@ -177,20 +177,20 @@ def test_copies_one_behind_the_other_are_one_run_of_each_partition() -> None:
         for event in copied(number, number * 10, number * 10 + 9, partition=partition)
     ]
     data = bytes(build_batch([RecordData(0, None, value) for value in events], base_offset=1000))
-    usual = read_canonical(data, 1000)
-    assert usual is not None
-    next_offset, records, plan = usual
+    fetched = read_canonical(data, 1000)
+    assert fetched is not None
+    next_offset, records, plan = fetched
     assert next_offset == 1200
     assert len(records) == 200
     assert plan is not None
-    assert [(piece.partition, len(piece.indices), piece.run is not None) for piece in plan.spans] == [
+    assert [(span.partition, len(span.indices), span.run is not None) for span in plan.spans] == [
         (partition, 100, True) for partition in HOSTED
     ]
-    for partition, piece in zip(HOSTED, plan.spans, strict=True):
+    for partition, span in zip(HOSTED, plan.spans, strict=True):
         cache, slow = RemoteLogMetadataCache(partition), RemoteLogMetadataCache(partition)
-        assert piece.run is not None
-        assert cache.apply_run(piece.run) == 50
-        for index in piece.indices:
+        assert span.run is not None
+        assert cache.apply_run(span.run) == 50
+        for index in span.indices:
             event = decode(records[index].value)
             assert isinstance(event, Event)
             slow.apply(event)
@@ -222,10 +222,10 @@ def test_framing_in_columns_reads_what_the_careful_reader_reads(
         offset += len(records)
     if data is not None and data.draw(st.booleans()):
         del buffer[data.draw(st.integers(0, len(buffer))) :]
-    usual = read_canonical(bytes(buffer), position)
-    if usual is not None:
+    fetched = read_canonical(bytes(buffer), position)
+    if fetched is not None:
         found = records_of(0, memoryview(buffer), position)
-        assert (usual[0], list(usual[1])) == (found.next_offset, list(found.records))
+        assert (fetched[0], list(fetched[1])) == (found.next_offset, list(found.records))
 
 
 @settings(max_examples=effort(50, 10_000, check=12), deadline=None)
@@ -236,17 +236,17 @@ def test_damage_never_reads_as_something_else(data: st.DataObject) -> None:
     ]
     buffer = build_batch([RecordData(0, None, encode(event)) for event in events])
     buffer[data.draw(st.integers(0, len(buffer) - 1))] ^= data.draw(st.integers(1, 255))
-    usual = read_canonical(bytes(buffer), 0)
-    if usual is not None:
-        next_offset, records, plan = usual
+    fetched = read_canonical(bytes(buffer), 0)
+    if fetched is not None:
+        next_offset, records, plan = fetched
         found = records_of(0, memoryview(buffer), 0)
         assert (next_offset, list(records), ()) == (found.next_offset, found.records, found.unreadable)
-        for piece in plan.spans if plan is not None else ():
-            cache, slow = RemoteLogMetadataCache(piece.partition), RemoteLogMetadataCache(piece.partition)
-            if piece.run is not None and cache.apply_run(piece.run) == len(piece.run.starts):
-                for index in piece.indices:
+        for span in plan.spans if plan is not None else ():
+            cache, slow = RemoteLogMetadataCache(span.partition), RemoteLogMetadataCache(span.partition)
+            if span.run is not None and cache.apply_run(span.run) == len(span.run.starts):
+                for index in span.indices:
                     event = decode(records[index].value)
                     assert isinstance(event, Event)
-                    assert event.topic_id_partition == piece.partition
+                    assert event.topic_id_partition == span.partition
                     slow.apply(event)
                 assert everything(cache) == everything(slow)

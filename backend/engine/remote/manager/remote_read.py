@@ -100,7 +100,7 @@ async def _find_large(
 ) -> tuple[int, BatchHeader] | None:
     """The batch of the offset where batches are large and each has an entry, in one read of the storage; else None.
 
-    On the usual way the batch before it, its own header and its body would be three.
+    `_find` would read the batch before it, its header and its body: three reads.
     """
     place = indexes.large_batch_of(offset, bytes_min=CHUNK_BYTES)
     if place is None:
@@ -110,7 +110,7 @@ async def _find_large(
     try:
         header = await scan.header_at(position, ahead=max(ahead, min(reaches_bytes, BATCH_BYTES_DEFAULT_MAX)))
     except CorruptSegment:
-        # The usual way finds out whether it is the index.
+        # `_find` finds out whether the index is damaged.
         return None
     if header is None or not header.base_offset <= offset <= header.last_offset <= scan.metadata.end_offset:
         return None

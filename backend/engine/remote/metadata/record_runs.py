@@ -29,13 +29,13 @@ _RECORDS_PER_PAIR: Final = 2
 
 
 class LazyRecords(Sequence[MetadataRecord]):
-    """Records of a fetch; each is made when it is looked at."""
+    """Records of a fetch; each is made when it is read."""
 
-    def __init__(self, found: RecordPositions) -> None:
-        self._found = found
+    def __init__(self, positions: RecordPositions) -> None:
+        self._positions = positions
 
     def __len__(self) -> int:
-        return len(self._found.offsets)
+        return len(self._positions.offsets)
 
     @overload
     def __getitem__(self, index: int) -> MetadataRecord: ...
@@ -44,9 +44,9 @@ class LazyRecords(Sequence[MetadataRecord]):
     def __getitem__(self, index: int | slice) -> MetadataRecord | list[MetadataRecord]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        found = self._found
-        at, size = int(found.values_at[index]), int(found.sizes[index])
-        return MetadataRecord(int(found.offsets[index]), int(found.timestamps_ms[index]), found.data[at : at + size])
+        positions = self._positions
+        at, size = int(positions.values_at[index]), int(positions.sizes[index])
+        return MetadataRecord(int(positions.offsets[index]), int(positions.timestamps_ms[index]), positions.data[at : at + size])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Consecutive records of one partition; `run` is what they are as a whole, where they are that."""
+    """Consecutive records of one partition; `run` has them as packed rows, None where they make no run."""
 
     partition: TopicIdPartition
     indices: Sequence[int]
@@ -80,18 +80,18 @@ class ApplyPlan:
 
 
 def read_canonical(data: bytes, position: int) -> tuple[int, LazyRecords, ApplyPlan | None] | None:
-    """Next offset, records and the plan of what a fetch at `position` brought; None when it is not of the usual shape,
+    """Returns next offset, records and plan of what a fetch at `position` brought; None when its shape is not canonical,
     no plan when only its values are not.
     """
-    found = framed(data, position)
-    if found is None:
+    positions = framed(data, position)
+    if positions is None:
         return None
-    told = columns(found) if len(found.offsets) else None
-    return found.next_offset, LazyRecords(found), None if told is None else _plan(found, told)
+    batch = columns(positions) if len(positions.offsets) else None
+    return positions.next_offset, LazyRecords(positions), None if batch is None else _plan(positions, batch)
 
 
-def _plan(found: RecordPositions, told: ColumnBatch) -> ApplyPlan | None:
-    keys, codes = partition_codes(told.keys)
+def _plan(positions: RecordPositions, batch: ColumnBatch) -> ApplyPlan | None:
+    keys, codes = partition_codes(batch.keys)
     try:
         partitions = [partition for key in keys if (partition := partition_of(key)) is not None]
     except UnicodeDecodeError:
@@ -100,22 +100,22 @@ def _plan(found: RecordPositions, told: ColumnBatch) -> ApplyPlan | None:
         return None
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
-    paired = _pairs(told, order, codes)
-    return ApplyPlan(tuple(_spans(found, told, order, codes, paired, partitions)))
+    paired = _pairs(batch, order, codes)
+    return ApplyPlan(tuple(_spans(positions, batch, order, codes, paired, partitions)))
 
 
-def _pairs(told: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
+def _pairs(batch: ColumnBatch, order: IntColumn, codes: IntColumn) -> FlagColumn:
     """Whether the record at each place begins a pair."""
-    ids = told.ids[order]
+    ids = batch.ids[order]
     paired = np.zeros(len(order), dtype=np.bool_)
-    paired[:-1] = told.is_started[order[:-1]] & told.is_finished[order[1:]] & (codes[:-1] == codes[1:])
+    paired[:-1] = batch.is_started[order[:-1]] & batch.is_finished[order[1:]] & (codes[:-1] == codes[1:])
     paired[:-1] &= (ids[:-1] == ids[1:]).all(axis=1)
     return paired
 
 
 def _spans(
-    found: RecordPositions,
-    told: ColumnBatch,
+    positions: RecordPositions,
+    batch: ColumnBatch,
     order: IntColumn,
     codes: IntColumn,
     paired: FlagColumn,
@@ -123,7 +123,7 @@ def _spans(
 ) -> Iterator[Span]:
     firsts = np.flatnonzero(paired)
     at_first = order[firsts]
-    rows = _rows(told, at_first, order[firsts + 1])
+    rows = _rows(batch, at_first, order[firsts + 1])
     epochs, starts, ends = rows["epoch"], rows["start"], rows["end"]
     # A run goes on with the next pair if nothing lies between and it continues the same leader epoch.
     goes_on = np.diff(firsts) == _RECORDS_PER_PAIR
@@ -142,7 +142,7 @@ def _spans(
             array("q", starts[low:high].astype(np.int64).tobytes()),
             int(ends[high - 1]),
             int(ends[low]),
-            found.offsets[indices].tolist(),
+            positions.offsets[indices].tolist(),
         )
         yield Span(partitions[int(codes[begin])], indices.tolist(), run)
     yield from _single(order, codes, at, len(order), partitions)
@@ -159,13 +159,13 @@ def _single(
         yield Span(partitions[int(codes[begin])], order[begin:end].tolist(), None)
 
 
-def _rows(told: ColumnBatch, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
+def _rows(batch: ColumnBatch, started: IntColumn, finished: IntColumn) -> NDArray[Any]:
     """Packed rows of segments from the two records of each."""
-    segments, updates = told.segments[started], told.updates[finished]
+    segments, updates = batch.segments[started], batch.updates[finished]
     rows = np.empty(len(started), dtype=ROW_DTYPE)
     for name in ("id", "start", "end", "max_ms", "size", "epoch"):
         rows[name] = segments[name]
     rows["event_ms"], rows["broker"] = updates["event_ms"], updates["broker"]
     rows["state"] = SegmentState.COPY_SEGMENT_FINISHED
-    rows["flags"] = told.txn_index_empty[started] * TXN_INDEX_EMPTY
+    rows["flags"] = batch.txn_index_empty[started] * TXN_INDEX_EMPTY
     return rows
