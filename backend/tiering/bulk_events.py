@@ -68,7 +68,9 @@ def split(values: Sequence[bytes | None]) -> tuple[list[CanonicalEvents], list[i
         rest += where[~canonical].tolist()
         if canonical.any():
             groups.append(
-                CanonicalEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[canonical], rows[canonical])
+                CanonicalEvents(
+                    head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[canonical], rows[canonical]
+                )
             )
     return groups, rest
 

@@ -1,7 +1,6 @@
 """Names of partitions and ranges of offsets, as every layer above the protocol uses them."""
 
 from dataclasses import dataclass
-from typing import NewType
 
 from backend.protocol.ids import (
     UUID_BYTES,
@@ -17,19 +16,12 @@ __all__ = [
     "UUID_BYTES",
     "UUID_TEXT_CHARS",
     "ZERO_UUID",
-    "BrokerId",
-    "LeaderEpoch",
-    "Offset",
     "OffsetRange",
     "TopicIdPartition",
     "TopicPartition",
     "uuid_bytes",
     "uuid_text",
 ]
-
-Offset = NewType("Offset", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
-BrokerId = NewType("BrokerId", int)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from backend.tiering.offsets import UNKNOWN
+# The answer "no such offset" of ListOffsets.
+UNKNOWN: Final = -1
 
 
 class PendingReason(StrEnum):

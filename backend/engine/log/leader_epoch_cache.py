@@ -112,11 +112,6 @@ class LeaderEpochCache:
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[at] if at >= 0 else None
 
-    def start_of(self, epoch: int) -> int | None:
-        """Where exactly this epoch starts; None when it has no entry."""
-        at = bisect_left(self._epochs, epoch)
-        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
-
     def previous_epoch(self, epoch: int) -> int | None:
         """The greatest epoch below the one given."""
         at = bisect_left(self._epochs, epoch) - 1

@@ -1,4 +1,14 @@
-"""What one partition's log is: its offsets, its settings, and whether the disk still takes it (see `unified_log`)."""
+"""The state of one partition's log: its offsets, its settings, and whether its disk still works (see `unified_log`).
+
+The offsets of a tiered log, and the ranges between them (KIP-405). "Pending upload" begins behind the highest remote
+offset and is on local disks alone.
+
+    log start          local start         highest remote     high watermark    log end
+        |---------- remote only ------------|                       |              |
+        |------------------- tiered ------------------|             |              |
+                            |---------------------- local ------------------------|
+                                                      |------ pending upload ------|
+"""
 
 from __future__ import annotations
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from backend.engine.log.log_config import INT32_MAX
 from backend.engine.log.producers.producer_snapshot import NONE, SnapshotEntry
-
-# A producer may have five requests in flight (max.in.flight.requests.per.connection with idempotence), so that many
-# batches must be recognised when they are sent again.
-BATCHES_REMEMBERED: Final = 5
 
 
 def last_sequence_of(base_sequence: int, offset_delta: int) -> int:

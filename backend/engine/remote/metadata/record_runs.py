@@ -46,7 +46,9 @@ class LazyRecords(Sequence[MetadataRecord]):
             return [self[at] for at in range(*index.indices(len(self)))]
         positions = self._positions
         at, size = int(positions.values_at[index]), int(positions.sizes[index])
-        return MetadataRecord(int(positions.offsets[index]), int(positions.timestamps_ms[index]), positions.data[at : at + size])
+        return MetadataRecord(
+            int(positions.offsets[index]), int(positions.timestamps_ms[index]), positions.data[at : at + size]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,9 @@ class ApplyPlan:
 
 
 def read_canonical(data: bytes, position: int) -> tuple[int, LazyRecords, ApplyPlan | None] | None:
-    """Returns next offset, records and plan of what a fetch at `position` brought; None when its shape is not canonical,
-    no plan when only its values are not.
+    """Returns next offset, records and plan of a fetch at `position`.
+
+    None when its shape is not canonical, no plan when only its values are not.
     """
     positions = framed(data, position)
     if positions is None:

@@ -62,7 +62,6 @@ def test_the_epoch_of_an_offset() -> None:
     epochs = cache((1, 4), (2, 10))
     assert [epochs.epoch_for_offset(o) for o in (3, 4, 9, 10, 99)] == [None, 1, 1, 2, 2]
     assert (epochs.previous_epoch(2), epochs.next_epoch(1), epochs.previous_epoch(1)) == (1, 2, None)
-    assert (epochs.start_of(2), epochs.start_of(3)) == (10, None)
 
 
 def test_the_epoch_of_a_new_leader_is_in_the_file_before_its_first_record(tmp_path: Path) -> None:
