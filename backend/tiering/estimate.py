@@ -104,7 +104,7 @@ def estimate_partition(
 
 
 def _segment_end(pending: int, segments: Sequence[RemoteSegment]) -> int:
-    """Where a replica starts: after the segment that holds `pending` - 1, which may end beyond `pending`."""
+    """The start of a replica: after the segment that holds `pending` - 1, which may end beyond `pending`."""
     holding = [segment.next for segment in segments if segment.start < pending <= segment.next]
     return max(holding, default=pending)
 

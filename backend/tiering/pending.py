@@ -27,7 +27,7 @@ class PendingReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The offset of the first record that is not in the remote tier; None with the reason when there is none to tell.
+    """The offset of the first record that is not in the remote tier; None with the reason when there is none.
 
     For ALL_COPIED the offset is the log end: nothing is pending, and that is known.
     """

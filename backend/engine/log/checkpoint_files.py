@@ -104,7 +104,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch of the stopped process, -1 when the file does not tell (Kafka ignores it then, too)."""
+    """Returns the broker epoch of the stopped process, -1 when the file has none (Kafka ignores it then, too)."""
     try:
         return int(json.loads(data)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
@@ -113,7 +113,7 @@ def decode_clean_shutdown(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose log directory this is."""
+    """The cluster, broker and directory ids in a log directory's ``meta.properties``."""
 
     cluster_id: str
     node_id: int

@@ -19,7 +19,7 @@ FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
-# What the file is renamed to that makes no sense; there until the epochs are known again from the log's start on.
+# Name that a damaged epoch file gets; it stays until the epochs are known again from the log's start on.
 DAMAGED_EPOCH_FILE: Final = "leader-epoch-checkpoint.damaged"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"

@@ -49,7 +49,7 @@ class FlushWork:
 
 
 def _nobody(*_: object) -> None:
-    """A log that nobody looks after has nobody to tell."""
+    """Default listener: ignores every event."""
 
 
 def sync_files(disk: Disk, work: FlushWork) -> None:
@@ -82,9 +82,9 @@ class LocalLog:
         self._roll_jitter_ms = self._draw_jitter()
         self._open_sealed: dict[int, LogSegment] = {}
         self._deleted_paths: list[str] = []
-        # Told when there is something to flush or to remove.
+        # Called when there is something to flush or to remove.
         self.on_work: Callable[[], None] = _nobody
-        # Told when the disk does not give what a reader is being sent.
+        # Called when the disk fails while records are being sent to a reader.
         self.on_unreadable: Callable[[OSError], None] = _nobody
 
     def _draw_jitter(self) -> int:
@@ -213,10 +213,10 @@ class LocalLog:
             self.on_work()
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Puts a segment that compaction made in the place of sealed neighbours (`LocalLog.replaceSegments`).
+        """Puts a segment that compaction made in the place of consecutive sealed ones (`LocalLog.replaceSegments`).
 
-        The files of `new` are complete and on the device under `.cleaned`. From the moment they are `.swap` the loader
-        goes on with them, before it keeps the old ones.
+        The files of `new` are complete and on the device under `.cleaned`. Once they are renamed to `.swap`, the loader
+        finishes the swap after a crash; before, it keeps the old segments.
         """
         new.change_suffix(SWAP_SUFFIX)
         self.segments.replace(old, new)

@@ -1,8 +1,8 @@
-"""Which local segments may go, as a decision over values (`UnifiedLog.deleteOldSegments` of Kafka, KIP-405, KIP-950).
+"""The local segments to delete, as a decision over values (`UnifiedLog.deleteOldSegments` of Kafka, KIP-405, KIP-950).
 
-A segment goes when it is below the high watermark, a rule says so, and, where the topic is tiered and copying is on, it
-is in the remote tier already. Decisions are made from the oldest segment on and stop at the first that stays: a log has
-no holes.
+A segment is deleted when it is below the high watermark, a rule says so, and, where the topic is tiered and copying is
+on, it is in the remote tier already. Decisions are made from the oldest segment on and stop at the first that stays: a
+log has no holes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backend.engine.log.log_config import INT64_MAX, LogConfig
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """What retention needs of a segment; `end_offset` is excluded: the next segment's base, or the log end."""
+    """The facts of a segment for retention; `end_offset` is excluded: the next segment's base, or the log end."""
 
     base_offset: int
     end_offset: int
@@ -37,7 +37,7 @@ class RetentionState:
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """How many of the oldest segments to delete, and whether to roll the last one because a rule wants it gone."""
+    """The number of oldest segments to delete, and whether the last one is rolled because a rule deletes it too."""
 
     delete_count: int
     roll: bool
@@ -96,13 +96,13 @@ def decide(
 
 
 def quiet_until_ms(first: SegmentView, state: RetentionState, config: LogConfig, *, now_ms: int) -> int:
-    """How long `decide` finds nothing to do, as it did at `now_ms`, while only the time changes."""
+    """Returns the time until which `decide` finds nothing to do, as at `now_ms`, while nothing but the time changes."""
     copying = state.remote_enabled and not config.remote_log_copy_disable
     limit_ms = _limits(config, copying=copying)[1]
     if limit_ms < 0 or not (config.deletes or copying):
         return INT64_MAX
     due_ms = first.largest_timestamp_ms + limit_ms
-    # What is due already waits for something else than the time.
+    # A segment that is due already waits for something else than the time.
     return due_ms if due_ms >= now_ms else INT64_MAX
 
 

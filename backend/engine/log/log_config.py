@@ -155,7 +155,7 @@ class LogManagerConfig:
 
     @staticmethod
     def of(config: BrokerConfig) -> LogManagerConfig:
-        """What the log layer needs of a broker's settings."""
+        """Returns the part of a broker's settings that the log layer needs."""
         values = topic_values({}, broker={}, cluster={}, static=config.originals)
         return LogManagerConfig(
             default_log=LogConfig.from_properties(values),

@@ -77,7 +77,7 @@ class LogState:
         # Whether `partition.metadata` has yet to reach the device; the next flush sees to it, before any records.
         self.topic_id_dirty = False
         self.offline_reason: str | None = None
-        # What retention saw when it found nothing to do, and until when that stays so while nothing else changes.
+        # The facts with which retention found nothing to do, and until when that stays so while they do not change.
         self._kept: tuple[object, ...] = ()
         self._kept_until_ms = 0
         self._disk_full = False
@@ -85,7 +85,7 @@ class LogState:
         self.damaged_indexes: dict[int, None] = {}
         self.on_offline: Callable[[str], None] | None = None
         self.on_log_start: Callable[[], None] | None = None
-        # Told of every new high watermark.
+        # Called with every new high watermark.
         self.on_high_watermark: Callable[[], None] | None = None
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
@@ -117,7 +117,7 @@ class LogState:
         self._local.on_work()
 
     def tell_of_work(self, told: Callable[[], None]) -> None:
-        """`told` is called whenever `has_work` may have become true, but for a new topic id."""
+        """Sets the function to call whenever `has_work` may have become true; a new topic id does not call it."""
         self._local.on_work = told
 
     @property
@@ -198,7 +198,7 @@ class LogState:
         """Raises log start, and local start with it; True when it moved.
 
         Raises OFFSET_OUT_OF_RANGE past the high watermark. A full disk is no reason not to: then
-        :meth:`require_saved_epochs` tells whether it will outlast a restart.
+        :meth:`require_saved_epochs` raises where it would not outlast a restart.
         """
         self.check_online()
         if offset > self._high_watermark:
@@ -215,7 +215,7 @@ class LogState:
             try:
                 self.leader_epochs.truncate_from_start(offset)
             except OSError as error:
-                # On a full disk the file keeps what lies below the log start; whoever reads it leaves that out.
+                # On a full disk the file keeps the entries below the log start; its readers leave them out.
                 if error.errno not in FULL_ERRNOS:
                     raise
             self.producer_state.on_log_start(offset)
@@ -280,7 +280,7 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
 
     def _unreadable(self, error: OSError) -> None:
-        """What a reader was being sent could not be read."""
+        """Takes the log offline: records could not be read while they were being sent."""
         self._failed("read", error)
 
     def _not_written(self, doing: str, error: OSError | CorruptLog) -> KafkaError:

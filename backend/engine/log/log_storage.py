@@ -84,7 +84,7 @@ class LogStorage(LogState):
             if doomed:
                 self._drop(doomed)
                 start = self.segments.first_base_offset
-                # Where copying is off (KIP-950) nobody else has what goes: the log itself starts later.
+                # Without copying (KIP-950) the deleted records have no remote copy: the log itself starts later.
                 if self.remote_enabled and not self.config.remote_log_copy_disable:
                     self.maybe_increment_local_log_start_offset(start)
                 else:
@@ -92,7 +92,7 @@ class LogStorage(LogState):
         return len(doomed)
 
     def _retention_facts(self) -> tuple[object, ...]:
-        """What a decision depends on, beside the time: a pass looks at thousands of logs that have not changed."""
+        """The facts of a decision, beside the time. Most of the thousands of logs of a pass have not changed."""
         segments = self.segments
         return (
             self.log_end_offset,
@@ -145,7 +145,7 @@ class LogStorage(LogState):
         it did. Reads the segments behind the snapshot before it, so it is for a worker thread; the caller registers it
         with `producer_state.find_stored`. Raises OSError.
 
-        Without any snapshot before it, the state is what the local segments tell (UnifiedLog.rebuildProducerState).
+        Without any snapshot before it, the state is rebuilt from the local segments (UnifiedLog.rebuildProducerState).
         """
         if self.producer_state.is_intact(offset):
             return False
@@ -156,7 +156,7 @@ class LogStorage(LogState):
         return True
 
     def index_work(self) -> IndexWork | None:
-        """What has to be done about the oldest segment with a damaged index; None when there is none."""
+        """Returns the repair of the oldest segment with a damaged index; None when there is none."""
         while self.damaged_indexes and self.offline_reason is None:
             base_offset = min(self.damaged_indexes)
             before = [segment for segment in self.segments if segment.base_offset < base_offset]
@@ -244,7 +244,7 @@ class LogStorage(LogState):
 
     def _note_cut(self, end_offset: int) -> None:
         self.truncations += 1
-        # What was copied from here on was another history's: other records may come, and they are not copied yet.
+        # Copies from here on belong to another history: other records may come, and those are not copied yet.
         self._highest_remote_offset = min(self._highest_remote_offset, end_offset - 1)
         if self.cleaner_checkpoint is not None:
             self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
@@ -271,7 +271,7 @@ class LogStorage(LogState):
         )
 
     def flush_work(self) -> FlushWork | None:
-        """What must be synced for the topic id and all records to be on the device; None when they are."""
+        """Returns the files to sync for the topic id and all records to be on the device; None when they are."""
         if self.offline_reason is not None:
             return None
         if self.recovery_point >= self.log_end_offset:

@@ -1,4 +1,4 @@
-"""Which topics may have a remote part (`UnifiedLog.isRemoteLogEnabled` of Kafka)."""
+"""The topics that may have a remote part (`UnifiedLog.isRemoteLogEnabled` of Kafka)."""
 
 from __future__ import annotations
 

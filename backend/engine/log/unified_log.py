@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. Offsets are -1 when there was nothing to append."""
+    """The result of an append. Offsets are -1 when there was nothing to append."""
 
     first_offset: int
     last_offset: int

@@ -42,7 +42,7 @@ def open_remote_log_manager(
     """The manager of one broker, not started yet.
 
     `log_dir` is the first log dir (the index cache lives there), `workers` threads for storage calls that may take
-    seconds. `on_fatal` is told why the broker must not go on. ValueError says which setting is wrong.
+    seconds. `on_fatal` is called with the reason why the broker must not go on. ValueError names a wrong setting.
     """
     settings = config()
     identity = {"broker.id": str(broker_id)}

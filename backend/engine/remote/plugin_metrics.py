@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @runtime_checkable
 class Monitorable(Protocol):
-    """A plug-in with metrics of its own. The method is no part of the contracts: a plug-in may do without."""
+    """A plug-in that has metrics. The method is no part of the contracts: a plug-in may do without."""
 
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
         """Gets the place where the plug-in may register its metrics, now or later."""

@@ -1,4 +1,4 @@
-"""Which storage and which metadata manager a broker uses: built-in ones by Kafka's class names, others by entry point.
+"""A broker's choice of storage and metadata manager: built-in ones by Kafka's class names, others by entry point.
 
 A distribution that is installed in the same environment offers a plug-in in its ``pyproject.toml``::
 
@@ -46,8 +46,8 @@ OpenStorage = Callable[[Mapping[str, str]], RemoteStorageManager]
 
 @dataclass(frozen=True, slots=True)
 class MetadataContext:
-    """What a broker lends its metadata manager. `topic` is its access to ``__remote_log_metadata``, unused by a manager
-    that keeps its facts elsewhere; `on_fatal` is told why the broker must not go on.
+    """The parts of a broker that its metadata manager may use. `topic` is its access to ``__remote_log_metadata``,
+    unused by a manager that stores elsewhere; `on_fatal` is called with the reason why the broker must not go on.
     """
 
     ports: Ports
@@ -96,7 +96,7 @@ def open_metadata_manager(name: str, config: Mapping[str, str], context: Metadat
 def _opened(
     setting: str, name: str, built_in: tuple[str, ...], group: str, open_: Callable[[Callable[..., Any]], Any]
 ) -> Any:
-    """What the entry point of this name makes. A plug-in's own failure becomes one sentence."""
+    """Returns the object that the entry point of this name makes. A plug-in's failure becomes one sentence."""
     offered = {entry.name: entry for entry in entry_points(group=group)}
     if name not in offered:
         known = ", ".join(sorted({*built_in, *offered}))

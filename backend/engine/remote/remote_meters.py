@@ -1,4 +1,4 @@
-"""What the remote log manager counts, under Kafka's names (`RemoteStorageMetrics`, `BrokerTopicMetrics`).
+"""Counters and gauges of the remote log manager, under Kafka's names (`RemoteStorageMetrics`, `BrokerTopicMetrics`).
 
 Meters of a topic appear with its first event, gauges with its first partition. Written on the loop's thread, read by
 the scraping one: integers and copies of dicts only.
@@ -71,7 +71,7 @@ class TierGauges:
 
 @dataclass(slots=True)
 class RetentionShares:
-    """How full one led partition is, in percent of its limits; 0 without a limit (KIP-1257)."""
+    """Sizes of one led partition in percent of its limits; 0 without a limit (KIP-1257)."""
 
     retentionsizeinpercent: int = 0
     localretentionsizeinpercent: int = 0

@@ -1,4 +1,4 @@
-"""What cleaning leaves of one batch: nothing, the batch as it is, fewer records, or only its header.
+"""Cleaning of one batch: it leaves nothing, the batch as it is, fewer records, or only the header.
 
 The filter of `Cleaner.cleanInto` and `MemoryRecords.filterTo` of Kafka; KIP-280's offset strategy, KIP-534's horizon.
 """
@@ -55,7 +55,7 @@ class BatchFilter:
     stats: FilterStats = field(default_factory=FilterStats)
 
     def apply(self, header: BatchHeader, data: memoryview) -> tuple[Buffer | None, AbortedTxn | None]:
-        """What is left of a whole batch (None: nothing), and an aborted transaction for the index of its segment.
+        """Returns the rest of a whole batch (None: nothing), and an aborted transaction for the index of its segment.
 
         Raises `CorruptLog`.
         """

@@ -1,8 +1,8 @@
-"""What of a compacted log may be cleaned, how dirty it is, and which segments become one: decisions over values.
+"""Decisions over values: the part of a compacted log that may be cleaned, how dirty it is, the segments to merge.
 
 `LogCleanerManager.cleanableOffsets`, `LogToClean` and `Cleaner.groupSegmentsBySize` of Kafka. A log is clean up to its
-checkpoint, dirty behind. What lies in the active segment, past the last stable offset or within min.compaction.lag.ms
-of now cannot be cleaned yet.
+checkpoint, dirty behind. Records in the active segment, past the last stable offset or younger than
+min.compaction.lag.ms cannot be cleaned yet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """What a cleaning of a log would work on: `[first_dirty, first_uncleanable)` decides which keys are newer."""
+    """The part of a log to clean: the keys of `[first_dirty, first_uncleanable)` replace older ones."""
 
     first_dirty: int
     first_uncleanable: int
@@ -100,7 +100,7 @@ def _overdue_ms(dirty: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -
 
 @dataclass(frozen=True, slots=True)
 class GroupedSegment:
-    """What the sizes of a group are counted by; `next_offset` is the base of the segment behind."""
+    """A segment with the sizes that bound a group; `next_offset` is the base of the next segment."""
 
     base_offset: int
     next_offset: int
@@ -110,7 +110,7 @@ class GroupedSegment:
 
 
 def group(segments: Sequence[GroupedSegment], config: LogConfig) -> list[list[GroupedSegment]]:
-    """Neighbours that fit into one segment together become one, so that segments do not shrink away.
+    """Groups consecutive segments that fit into one together, so that cleaned segments do not become ever smaller.
 
     File, both indexes, and the range of int32 offsets bound a group. Every segment is in exactly one.
     """

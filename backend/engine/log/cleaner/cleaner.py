@@ -1,9 +1,9 @@
 """One cleaning of one log, as steps for worker threads (`Cleaner` of Kafka; KIP-58, KIP-98, KIP-534).
 
 First the dirty part is read and the last offset of each key noted, as far as the memory goes; then every segment up to
-there is copied without the records that have a newer one. Everything works on files of sealed segments, which nobody
-changes, through descriptors of its own. The steps are an iterator: between two of them the driver, `log_cleaner`,
-waits for the throttle, looks whether the log was cut, and puts finished segments in place.
+there is copied without the records that have a newer one. The cleaner reads files of sealed segments, which nobody
+changes, through its own descriptors. The steps are an iterator: between two of them the driver, `log_cleaner`,
+waits for the throttle, checks whether the log was truncated, and puts finished segments in place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from backend.protocol.record_batches.record_batch import (
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """What is to be cleaned, as it stood when the cleaning began."""
+    """The segments to clean and the settings, as they were when the cleaning began."""
 
     dir: str
     config: LogConfig

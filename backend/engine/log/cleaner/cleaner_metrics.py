@@ -1,4 +1,4 @@
-"""What is measured of the log cleaner, under Kafka's MBean names (kafka.log:type=LogCleaner and LogCleanerManager)."""
+"""Metrics of the log cleaner, under Kafka's MBean names (kafka.log:type=LogCleaner and LogCleanerManager)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class LogCleaner:
         self._changed = tasks.Event()
         self._io_free_ms = 0.0
         self.config = config
-        # What cannot be cleaned, with the reason; and how many bytes of it there are.
+        # Logs that cannot be cleaned, with the reason; and how many bytes they have.
         self.uncleanable: dict[TopicPartition, str] = {}
         self.uncleanable_bytes: dict[TopicPartition, int] = {}
         # For the metrics: of each thread's last cleaning, of the last choice, and when that was.
@@ -137,7 +137,7 @@ class LogCleaner:
         return max(due, key=lambda one: one[1].ratio, default=None)
 
     def cleanable(self, log: UnifiedLog, now_ms: int) -> Cleanable:
-        """What of a log could be cleaned now."""
+        """Returns the part of a log that could be cleaned now."""
         config = log.config
         largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < INT64_MAX
         from_offset = log.cleaner_checkpoint or 0

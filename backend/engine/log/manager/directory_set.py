@@ -22,7 +22,7 @@ class LogDirectories:
         self._ports = ports
         self._paths = [path.rstrip("/") for path in log_dirs]
         self._dirs: list[LogDirectory] = []
-        # Those that cannot be used any longer, with the reason.
+        # Directories that failed, with the reason.
         self.failed_dirs: dict[str, str] = {}
 
     def open_dirs(self, cluster_id: str, node_id: int) -> None:
@@ -54,7 +54,7 @@ class LogDirectories:
 
     @property
     def usable_dirs(self) -> list[LogDirectory]:
-        """Those that have not failed."""
+        """The directories that have not failed."""
         return [log_dir for log_dir in self._dirs if log_dir.path not in self.failed_dirs]
 
     @property

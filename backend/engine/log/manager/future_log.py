@@ -3,7 +3,7 @@
 A copy lies in a `-future` folder of its directory and is filled from the current log like a follower. Once it has
 everything it takes the current log's place: it gets the plain name, then the old folder is given up. A crash between
 these two leaves a folder in either directory; the marker that the copy carries meanwhile says which one counts. A copy
-that was not complete at a stop is begun anew.
+that was not complete at a stop begins again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FutureLog:
         if current.truncations != self._truncations or not (
             _first_offset(current) <= log.log_end_offset <= current.log_end_offset
         ):
-            # What was copied is no longer what the log says.
+            # The copied records are no longer those of the log.
             self._truncations = current.truncations
             log.truncate_fully_and_start_at(_first_offset(current))
         if log.log_end_offset == current.log_end_offset:
@@ -112,7 +112,7 @@ def forget_move(disk: Disk, folder: str) -> None:
 
 
 def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None:
-    """Of two folders of one partition (the one that counts, the one left over); None when nothing tells."""
+    """Returns (the valid one, the one left over) of a partition's two folders; None when nothing decides it."""
     marked = [disk.exists(f"{folder}/{MARKER_FILE}") for folder in (first, second)]
     if marked[0] == marked[1]:
         return None
@@ -122,11 +122,11 @@ def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None
 def left_over_folders(
     disk: Disk, found: Iterable[tuple[TopicPartition, str]], is_assigned: Callable[[TopicPartition, str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
-    """Of partitions that lie in two folders the one that does not count: a crash between a move's last two steps left
-    it behind, or its directory was broken when the replica was deleted, which has come back elsewhere since. Then
-    `is_assigned` tells which folder is in the directory that the controller knows of.
+    """Yields the folder to remove of each partition that lies in two: a crash between a move's last two steps left it
+    behind, or its directory was offline when the replica was deleted and then created elsewhere. In that case
+    `is_assigned` is true for the folder in the directory that the controller has on record.
 
-    Raises `LogDirError` where nothing tells.
+    Raises `LogDirError` where nothing decides it.
     """
     seen: dict[TopicPartition, str] = {}
     for partition, folder in found:

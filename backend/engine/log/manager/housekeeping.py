@@ -1,4 +1,4 @@
-"""What a broker's logs leave to be done later: retention, flushes of what is sealed or old enough, removal of files."""
+"""Deferred work of a broker's logs: retention, flushes of sealed segments and of old records, removal of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.protocol.errors import KafkaError
 from backend.protocol.record_batches.record_validation import columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
 
-# How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
+# Delay before a roll's flush, the sync of a new log's topic id and the removal of files that are due.
 INTERVAL_MS: Final = 1000
 # Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
 LOGS_PER_TURN: Final = 50
@@ -42,7 +42,7 @@ class Housekeeping:
         """`compacts`: whether there is a log cleaner."""
         self._ports = ports
         self._all_logs = all_logs
-        # Those that may have work: thousands have none.
+        # Logs that may have work: thousands have none.
         self._with_work: dict[UnifiedLog, None] = {}
         self._compacts = compacts
         # Files and folders to remove: (due, path, whether a folder), in no order.

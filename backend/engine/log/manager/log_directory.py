@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What the offset checkpoints of a directory said when it was opened."""
+    """The offset checkpoints of a directory, as they were when it was opened."""
 
     high_watermark: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_point: dict[TopicPartition, int] = field(default_factory=dict)

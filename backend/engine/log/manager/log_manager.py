@@ -64,7 +64,7 @@ class LogManager(LogDirectories):
         self.failures = LogFailureChannel()
         self._on_all_dirs_failed = on_all_dirs_failed
         self._tasks: list[tasks.Task[None]] = []
-        # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
+        # Logs are closed on worker threads: failures there are written to the broker's log, and that is all.
         self._ending = False
         # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
         self.futures: dict[TopicPartition, FutureLog] = {}
@@ -188,7 +188,7 @@ class LogManager(LogDirectories):
         elif isinstance(outcome, OSError):
             self._set_offline(partition, folder, f"{folder} cannot be read: {outcome}")
         else:
-            # What retention has taken from the disk was committed, also when the checkpoint is older.
+            # Records that retention has deleted were committed, also when the checkpoint is older.
             checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
             outcome.update_high_watermark(max(checkpoint, outcome.local_log_start_offset))
             outcome.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)

@@ -31,7 +31,7 @@ class LogFolder(NamedTuple):
 
 
 def in_jobs(found: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
-    """What is opened one log after the other on the same thread."""
+    """Groups folders into jobs; the logs of a job are opened one after the other on one thread."""
     for log_dir, of_dir in itertools.groupby(found, key=lambda one: one.log_dir):
         size = CLEAN_LOGS_PER_JOB if log_dir.clean_shutdown else 1
         while job := list(itertools.islice(of_dir, size)):

@@ -27,7 +27,7 @@ class Directories(Protocol):
     def offline_in(self, log_dir: LogDirectory) -> Collection[TopicPartition]: ...
 
     def broken_logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
-        """Those of the offline ones that were open before."""
+        """The offline logs of a directory that had been open."""
         ...
 
     def fail_dir(self, path: str, reason: str) -> None:
@@ -111,7 +111,7 @@ class LogCheckpoints:
         async with self._writing:
             try:
                 last = log_dir.last_offsets(name)
-                # What an offline log had stays known: at the next start it may look whole, and would lead shortened.
+                # An offline log keeps its checkpoint: at the next start it may look whole, and would lead with less.
                 found = {one: last[one] for one in self._directories.offline_in(log_dir) if one in last}
                 found |= offsets(self._directories.broken_logs_in(log_dir))
                 found |= offsets(self._directories.logs_in(log_dir))

@@ -44,7 +44,7 @@ def set_aside(disk: Disk, folder: str, partition: TopicPartition, unique: bytes,
 
 
 def set_aside_in(disk: Disk, log_dir: str) -> list[SetAsideFolder]:
-    """What a log directory keeps, by name. Blocking; any thread. Raises OSError."""
+    """Returns the folders that a log directory has set aside, by name. Blocking; any thread. Raises OSError."""
     found = []
     for name in sorted(disk.list_dir(log_dir)):
         folder = f"{log_dir}/{name}"

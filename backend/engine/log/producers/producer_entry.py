@@ -90,7 +90,7 @@ class CompletedTxn:
 
 @dataclass(frozen=True, slots=True)
 class EndTxnMarker:
-    """What a control batch of a transaction says."""
+    """The end of a transaction, as its control batch has it."""
 
     aborted: bool
     coordinator_epoch: int

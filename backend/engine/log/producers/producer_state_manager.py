@@ -1,5 +1,4 @@
-"""What a partition remembers of its producers: the last five batches of each, and the transactions that are open
-(KIP-98).
+"""The state of a partition's producers: the last five batches of each, and the transactions that are open (KIP-98).
 
 `ProducerStateManager` and `ProducerAppendInfo` of Kafka. The append path asks `check` before it writes and calls
 `update` after; followers and recovery only call `update`. State reaches the disk as snapshots, one at every roll and at
@@ -60,7 +59,7 @@ class ProducerStateManager:
         self._dir = log_dir
 
     def take_over(self, other: ProducerStateManager) -> None:
-        """What the same log's state knows elsewhere; stored snapshots stay one's own."""
+        """Takes over the state from another manager of the same log; stored snapshots stay as they are."""
         self._producers, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
         self.map_end_offset = other.map_end_offset
 
@@ -258,7 +257,7 @@ class ProducerStateManager:
         return tuple(self._snapshots)
 
     def path(self, offset: int) -> str:
-        """Where the snapshot of an offset is, or would be."""
+        """The path of an offset's snapshot, whether it exists or not."""
         return f"{self._dir}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def snapshot_bytes(self, offset: int) -> bytes | None:

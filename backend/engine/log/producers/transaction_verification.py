@@ -1,7 +1,7 @@
 """Producers whose first records of a transaction wait until its coordinator has confirmed the partition (KIP-890).
 
 A marker may be written in the meantime; what was confirmed before it must not be appended after it, or it would stay
-open for ever. Facts: Kafka's `VerificationStateEntry`, `VerificationGuard`.
+open for ever. Kafka: `VerificationStateEntry`, `VerificationGuard`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backend.protocol.record_batches.record_batch import BatchHeader
 
 @dataclass(slots=True, eq=False)
 class VerificationStateEntry:
-    """What a producer wants to write first. Two are the same only when they are the same object."""
+    """The first batch that a producer wants to write in a transaction. Compared by identity."""
 
     lowest_sequence: int
     epoch: int
@@ -23,7 +23,7 @@ class VerificationStateEntry:
 
 
 class PendingVerifications:
-    """Those of one partition, by producer id. Not stored: a new leader asks again."""
+    """The verifications of one partition, by producer id. Not stored: a new leader asks the coordinator again."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, VerificationStateEntry] = {}

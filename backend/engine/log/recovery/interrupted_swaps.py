@@ -1,7 +1,7 @@
 """Finishing, or undoing, the swap of a cleaned segment that a crash interrupted (first passes of `LogLoader` of Kafka).
 
 Compaction writes `.cleaned` files, syncs them, renames them to `.swap`, gives the segments that they replace the suffix
-`.deleted`, and takes `.swap` off; the `.log` goes first each time. So what is found tells how far it came:
+`.deleted`, and takes `.swap` off; the `.log` goes first each time. So the files that exist show how far it came:
 
 - some `.cleaned`: the old segments are whole and stay; whatever has that base is removed, `.swap` included;
 - a `.log.swap`: it is complete; old segments in its range go, and it takes their place;

@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What the checkpoints of the log directory and the broker say about a log that is opened."""
+    """The facts about a log to open that the directory's checkpoints and the broker have."""
 
     recovery_point: int = 0
     high_watermark: int = 0
@@ -169,8 +169,8 @@ class _Loader:
         return max(self.options.log_start_offset, first[1])
 
     def _complete_epochs(self, epochs: LeaderEpochCache, segments: LogSegments, log_start: int, log_end: int) -> None:
-        """Where the epochs begin behind the log start, a power failure took the first ones, or a kill what the log
-        start had moved to: the batches still know. No segment without epochs could be tiered later.
+        """Reads the first epochs from the batches where they are missing: a power failure lost them, or a kill lost the
+        entry that the log start had moved to. A segment without epochs could never be tiered.
         """
         first = epochs.earliest_entry
         end = log_end if first is None else first[1]

@@ -166,7 +166,7 @@ def feed_producers(
 
 
 def end_txn_marker_of(data: Buffer, position: int) -> EndTxnMarker | None:
-    """What a control batch says of a transaction; None when it is another kind."""
+    """Returns the marker in a control batch; None when the batch is of another kind."""
     for record in iter_records(data, position):
         kind = control_type(record.key)
         if kind in (ControlType.ABORT, ControlType.COMMIT):

@@ -39,7 +39,7 @@ class BatchEntry(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in the `.log` file."""
+    """The place of a batch in the `.log` file."""
 
     base_offset: int
     last_offset: int
@@ -229,7 +229,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def known_without_aborted(self) -> bool:
-        """Whether the transaction index was read before and is empty: told without a look at the disk."""
+        """Whether the transaction index was read before and is empty. Does not read the disk."""
         return self._aborted is not None and not self._aborted
 
     @property
@@ -278,7 +278,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention and the remote tier go by: the largest timestamp, or the file's time without one."""
+        """The time that retention and the remote tier use: the largest timestamp, or the file's time without one."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
 
@@ -340,7 +340,7 @@ class LogSegment(SegmentFiles):
     # --- reading
 
     def position_of(self, offset: int) -> int:
-        """Where the batch that contains the offset, or the first one after it, starts.
+        """Returns the position of the batch that contains the offset, or of the first one after it.
 
         The file's end when there is none.
         """
@@ -366,7 +366,7 @@ class LogSegment(SegmentFiles):
         except CorruptLog as error:
             if not self.sealed or not position:
                 raise
-            # Which of the two is wrong will be seen when the index is made again.
+            # The rebuild of the index will show which of the two is wrong.
             self.damaged = True
             raise DamagedIndex(self.base_offset, error.message) from error
         return None

@@ -52,7 +52,7 @@ class LogSegments(Sequence[LogSegment]):
         del self._bases[at]
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Puts one segment in the place of neighbours, the first of which has its base offset."""
+        """Puts one segment in the place of consecutive ones, the first of which has its base offset."""
         at = self._segments.index(old[0])
         if self._segments[at : at + len(old)] != list(old) or old[0].base_offset != new.base_offset:
             raise ValueError(f"{new} cannot take the place of {list(old)}")

@@ -80,7 +80,7 @@ class SegmentFiles:
             self._file = None
 
     def change_suffix(self, file_suffix: str) -> None:
-        """Renames the files, the `.log` first: where that one stands tells a recovery how far compaction came."""
+        """Renames the files, the `.log` first: a recovery reads from its name how far compaction came."""
         before = self.paths
         self.file_suffix = file_suffix
         for source, target in zip(before, self.paths, strict=True):
@@ -103,7 +103,7 @@ class SegmentFiles:
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
 
-    # --- what the system tells
+    # --- sizes and times from the file system
 
     @property
     def index_sizes(self) -> tuple[int, int]:

@@ -20,7 +20,7 @@ class TimestampedOffset:
 
 
 def _records(segment: LogSegment, position: int, size_bytes: int) -> tuple[list[Record], int | None]:
-    """Those of a batch, none of one whose records are none, and its leader epoch."""
+    """Returns a batch's records, none when they cannot be read, and its leader epoch."""
     data = segment.pread(size_bytes, position)
     epoch = parse_header(data).leader_epoch
     try:

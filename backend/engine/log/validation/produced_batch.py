@@ -204,7 +204,7 @@ def _check_body(header: BatchHeader, body: Buffer, rebuilt: bool) -> RecordsSumm
     try:
         summary = check_records(body, header.record_count)
     except MalformedRecords as error:
-        # What Kafka's own reader of plain batches trips over is no "invalid record" to it.
+        # Damage on which Kafka's reader of uncompressed batches fails is no "invalid record" to Kafka.
         unreadable = error.length_unreadable and not header.compression
         code = ErrorCode.UNKNOWN_SERVER_ERROR if unreadable else ErrorCode.INVALID_RECORD
         raise KafkaError(code, f"The records of the batch are malformed: {error}") from None

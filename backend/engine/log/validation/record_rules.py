@@ -1,4 +1,4 @@
-"""What a topic asks of the records of a produced batch: times and keys (`LogValidator.validateRecord`, KIP-467)."""
+"""A topic's rules for the records of a produced batch: times and keys (`LogValidator.validateRecord`, KIP-467)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REJECTED: Final = "One or more records have been rejected"
 # Of a batch; each has a sentence of some 170 bytes, so that the answer for a partition stays below 200 kB. A producer
 # takes records that are not named for rejected with the others.
 RECORD_ERRORS_MAX: Final = 1000
-# What Kafka shows of them in the message.
+# Number of them that Kafka shows in the message.
 _ERRORS_SHOWN: Final = 3
 
 
@@ -83,5 +83,5 @@ def _reject(records: memoryview, compacted: TopicPartition | None, limits_ms: tu
 
 
 def _int64(value: int) -> int:
-    """What Java's arithmetic makes of a sum of two 64-bit integers."""
+    """Wraps a sum of two 64-bit integers as Java's arithmetic does."""
     return (value - INT64_MIN) % (1 << 64) + INT64_MIN

@@ -6,5 +6,5 @@
         def open_storage(self, folder):
             return my_package.open_storage({"broker.id": "1", "bucket": "test"})
 
-Nothing here imports pytest, so the suites are part of the product; docs/remote-plugins.md tells the whole way.
+Nothing here imports pytest, so the suites are part of the product; docs/remote-plugins.md has the whole procedure.
 """

@@ -1,4 +1,4 @@
-"""What every remote log metadata manager must do (KIP-405, `RemoteLogMetadataManager`). Subclass it as a test class."""
+"""Duties of every remote log metadata manager (KIP-405, `RemoteLogMetadataManager`). Subclass it as a test class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Scene = Callable[[RemoteLogMetadataManager], Awaitable[None]]
 
 
 class RemoteLogMetadataConformance:
-    """Each test opens a manager of its own that hosts `PARTITION`."""
+    """Each test opens a new manager that hosts `PARTITION`."""
 
     async def open_manager(self) -> RemoteLogMetadataManager:
         """A manager that knows no segment and hosts nothing yet. Runs on the loop of the test; the suite calls
@@ -200,11 +200,11 @@ async def finished(manager: RemoteLogMetadataManager, metadata: SegmentMetadata,
 
 
 def number(metadata: SegmentMetadata | None) -> int | None:
-    """Which sample segment it is."""
+    """The number of a sample segment."""
     return None if metadata is None else metadata.segment_id[0]
 
 
 def answers(manager: RemoteLogMetadataManager, offset: int) -> tuple[int | None, list[int | None], int | None]:
-    """What is read at an offset of epoch 0, what is listed and the highest offset."""
+    """Returns the segment at an offset of epoch 0, the listed segments and the highest offset."""
     listed = [number(one) for one in manager.segments_of(PARTITION, 0)]
     return number(manager.lookup(PARTITION, 0, offset)), listed, manager.highest_offset(PARTITION, 0)

@@ -1,4 +1,4 @@
-"""What every remote storage must do (KIP-405, `RemoteStorageManager`). Subclass it as a test class."""
+"""Duties of every remote storage (KIP-405, `RemoteStorageManager`). Subclass it as a test class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS = 8
 
 
 class RemoteStorageConformance:
-    """Each test opens a storage of its own. `tmp_path` is pytest's folder for the test."""
+    """Each test opens a new storage. `tmp_path` is pytest's folder for the test."""
 
     def open_storage(self, folder: str) -> RemoteStorageManager:
         """An empty storage; what it needs of files may go below `folder`."""

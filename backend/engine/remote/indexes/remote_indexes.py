@@ -75,9 +75,10 @@ class RemoteIndexes:
         return self.base_offset + relative, position
 
     def large_batch_of(self, offset: int, *, bytes_min: int) -> tuple[int, int | None] | None:
-        """Where the batch with `offset` begins and, if that is known, ends, where every batch but a segment's first one
-        has an entry, as those of more than `index.interval.bytes` have. None where entries are less than `bytes_min`
-        apart, and past the last one.
+        """Returns the start of the batch with `offset` and its end (None: not known), if each batch has an index entry.
+
+        Batches of more than `index.interval.bytes` have one, but for a segment's first. None where entries are less
+        than `bytes_min` apart, and past the last one.
         """
         count = len(self.offset_index) // offset_index.ENTRY_BYTES
         # An entry names the last offset of its batch.

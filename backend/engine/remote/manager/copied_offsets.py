@@ -1,5 +1,4 @@
-"""What a new leader or follower finds out from remote metadata: where the log starts and how far it is copied
-(KIP-405).
+"""Start of a log and its highest copied offset, as a new leader or follower reads them from remote metadata (KIP-405).
 
 Pure, but for the questions put to the metadata cache. Source: `RemoteLogManager.findLogStartOffset`,
 `findHighestRemoteOffset`.
@@ -79,7 +78,7 @@ def find_lost_epochs(
         entries = max(fitting, key=lambda entries: (entries[-1][0], -entries[0][1]))
         found = [*entries, *found]
         first_epoch, end = entries[0]
-    # Neighbours share an epoch, which begins where the first of them has it.
+    # Consecutive segments share an epoch, which begins where the first of them has it.
     starts: dict[int, int] = {}
     for epoch, start in found:
         starts.setdefault(epoch, max(start, log_start))

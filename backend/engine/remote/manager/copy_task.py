@@ -78,7 +78,7 @@ class CopyTask:
                 self._count_error()
             raise
         finally:
-            # Whoever leads now has the gauges.
+            # The present leader has the gauges.
             if not self.cancelled:
                 self.update_lag()
 
@@ -107,10 +107,11 @@ class CopyTask:
         return False
 
     def _recount(self, log: UnifiedLog) -> None:
-        """What counted as copied is looked at again while anything is in deletion: an earlier leader may have been
-        deleting all that is remote, when tiering was off, and its last word may have come after this broker looked.
+        """Reads the highest copied offset again while anything is in deletion.
 
-        What is still local is copied once more then, and stays local until it is.
+        An earlier leader may have been deleting everything remote, when tiering was off, and its last event may have
+        come after this broker read the offset. Segments that are still local are then copied again, and stay local
+        until they are.
         """
         metadata, before = self._tier.metadata, self._copied
         if before is None or not known_segments(metadata, self.partition).summary.deleting:
@@ -153,8 +154,8 @@ class CopyTask:
         return [(segment, end) for segment, end in zip(segments, following, strict=False) if end <= stable]
 
     async def _check_indexes(self, log: UnifiedLog, segment: LogSegment) -> None:
-        """No damaged index goes out: whoever reads the remote segment has no other. Raises DamagedIndex until the log
-        has made it again.
+        """Keeps damaged indexes from being copied: readers of the remote segment have no others. Raises DamagedIndex
+        until the log has rebuilt it.
         """
         try:
             await self._tier.workers.run(segment.check_index_files)

@@ -1,4 +1,4 @@
-"""Which remote segments retention lets go, and their deletion (KIP-405; `RLMExpirationTask`).
+"""The choice of remote segments that retention deletes, and their deletion (KIP-405; `RLMExpirationTask`).
 
 :func:`choose_expired` is the decision: from the oldest segment of the leader's own history on, by log start, time and
 size, up to the first that stays. :class:`ExpirationTask` carries it out on a led partition: log start rises before
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetentionView:
-    """What the decision rests on. `epochs` is the leader's whole cache, ascending."""
+    """The facts of a retention decision. `epochs` is the leader's whole cache, ascending."""
 
     epochs: tuple[EpochEntry, ...]
     log_start: int
@@ -46,7 +46,7 @@ class RetentionView:
 
     @property
     def cutoff_ms(self) -> int:
-        """What is older goes; nothing is without a limit, or with one that is longer than time has lasted."""
+        """Segments older than this are deleted; none are without a limit, or with one that begins before 1970."""
         cutoff_ms = self.now_ms - self.retention_ms
         return cutoff_ms if self.retention_ms > UNLIMITED and cutoff_ms >= 0 else NEVER
 
@@ -83,7 +83,7 @@ def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: froz
         if segment.segment_id in chosen or segment.state is DELETE_FINISHED:
             continue
         if segment.state is DELETE_STARTED or _below_log_start(segment, lineage[0][0], view.log_start):
-            # What an earlier run left half deleted is finished now.
+            # Deletions that an earlier run left half done are finished now.
             chosen[segment.segment_id] = segment
             continue
         if not chain.holds(segment):

@@ -1,4 +1,4 @@
-"""What goes wrong with reads of the remote tier, told once a second.
+"""Failures of reads from the remote tier, logged once a second.
 
 Consumers come back at once: fifty of them at a store that refuses everything would write thousands of lines a second.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from backend.engine.ports import Clock
 
 INTERVAL_MS: Final = 1000
-# Subjects that are remembered, at 300 bytes each; the oldest goes first and may be told of again too soon.
+# Subjects that are remembered, at 300 bytes each; the oldest is dropped first and may be logged again too soon.
 SUBJECTS_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class FailureLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Subject → (when it was last told of, failures since then).
+        # Subject → (time of its last line, failures since then).
         self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def warn(self, subject: str, detail: str, error: Exception) -> None:

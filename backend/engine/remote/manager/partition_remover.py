@@ -1,11 +1,11 @@
-"""Removing what deleted topics leave in the remote tier (KIP-405, "Topic deletion lifecycle"; its
+"""Removal of deleted topics' data from the remote tier (KIP-405, "Topic deletion lifecycle"; its
 `RemotePartitionRemover`, which Kafka's code never got).
 
-The controller publishes DELETE_PARTITION_MARKED once no replica of a deleted partition is online. Whoever leads the
+The controller publishes DELETE_PARTITION_MARKED once no replica of a deleted partition is online. The leader of the
 partition of ``__remote_log_metadata`` that holds it then publishes DELETE_PARTITION_STARTED, deletes every segment and
-publishes DELETE_PARTITION_FINISHED. Where it reads on is stored only after that, so after a crash at any point the next
-leader, or the next life, finds the mark again. Partitions are told apart by topic id: a new topic of the same name is
-another one.
+publishes DELETE_PARTITION_FINISHED. The position to read on is stored only after that: after a crash at any point the
+next leader, or the restarted one, finds the mark again. Partitions are distinguished by topic id: a new topic of the
+same name is another one.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A partition's data could not be removed: so often in a row, told by this metadata partition. `due_ms` is when the
-    next try may be (monotonic).
+    """Failed removals of a partition's data in a row, with the metadata partition that has the mark. `due_ms` is the
+    earliest time of the next try (monotonic).
     """
 
     target: int
@@ -70,7 +70,7 @@ class Failure:
 
 
 class Deletions:
-    """Partition deletions as one partition of the metadata topic tells them."""
+    """Partition deletions, as one partition of the metadata topic has them."""
 
     def __init__(self) -> None:
         self._known: dict[TopicIdPartition, Deletion] = {}
@@ -102,7 +102,7 @@ class Deletions:
 
     @property
     def pending(self) -> dict[TopicIdPartition, Deletion]:
-        """Those that are not finished, in the order of their marks."""
+        """The deletions that are not finished, in the order of their marks."""
         return {partition: one for partition, one in self._known.items() if one.state is not FINISHED}
 
 
@@ -122,7 +122,7 @@ def apply_segments(values: Sequence[MetadataRecord], caches: Mapping[TopicIdPart
         try:
             event = decode(record.value)
         except DecodeError:
-            # Whoever hosts a partition has said so; what cannot be read names no object to delete.
+            # Brokers that host the partition have logged it; an unreadable record names no object to delete.
             continue
         if isinstance(event, SegmentSnapshot | PartitionDelete):
             continue
@@ -145,7 +145,7 @@ class PartitionRemover:
     def __init__(
         self, tier: Tier, topic: MetadataTopic, scan: MetadataScan, led: Callable[[], Collection[int]], log_dir: str
     ) -> None:
-        """`led` tells which partitions of the metadata topic this broker leads now."""
+        """`led` returns the partitions of the metadata topic that this broker leads now."""
         self._tier = tier
         self._topic = topic
         self._scan = scan
@@ -161,7 +161,7 @@ class PartitionRemover:
             try:
                 done = await self.run_once()
             except Exception:
-                # Whatever it was: the next pass finds every mark again.
+                # Any error: the next pass finds every mark again.
                 _log.exception("A pass of the partition remover failed")
                 done = False
             failures = 0 if done else failures + 1
@@ -228,7 +228,7 @@ class PartitionRemover:
     async def _caches(
         self, target: int, offset_ranges: OffsetRange, wanted: Collection[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, RemoteLogMetadataCache], int]:
-        """What the metadata partition says about the wanted partitions' segments, up to an offset."""
+        """Reads the segments of the wanted partitions from the metadata partition, up to an offset."""
         caches = {partition: RemoteLogMetadataCache(partition) for partition in wanted}
         now = (await self._scan.offset_ranges([target])).get(target, offset_ranges)
         async for records in self._scan.records(target, now):
@@ -293,8 +293,8 @@ class PartitionRemover:
     async def _is_all(
         self, target: int, partition: TopicIdPartition, cache: RemoteLogMetadataCache, read_to: int
     ) -> bool:
-        """Whether nothing but the deletion was told since: a broker may have begun a copy behind the mark, and died
-        before it read that.
+        """Whether the deletion's events are the only ones since: a broker may have begun a copy after the mark, and
+        died before it read the mark.
         """
         now = (await self._scan.offset_ranges([target])).get(target)
         if now is None:
@@ -305,7 +305,7 @@ class PartitionRemover:
 
 
 class Positions:
-    """Where each partition of the metadata topic is read on, on disk. Losing it costs a reading from the start."""
+    """The position in each partition of the metadata topic, on disk. Without it reading begins at the start."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk

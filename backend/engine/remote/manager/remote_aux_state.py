@@ -1,4 +1,5 @@
-"""What a follower rebuilds from the remote tier when its leader is past its offset (KIP-405; `TierStateMachine`)."""
+"""The state that a follower rebuilds from the remote tier when its leader is past its offset (KIP-405;
+`TierStateMachine`)."""
 
 from __future__ import annotations
 

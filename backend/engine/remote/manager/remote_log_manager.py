@@ -35,9 +35,9 @@ from backend.engine.remote.storage.remote_storage_manager import RemoteStorageEr
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
 
-# How long a read waits for metadata that is still being read before it says so (`RemotePartitionMetadataStore`).
+# Time that a read waits for metadata that is still being read before it fails (`RemotePartitionMetadataStore`).
 METADATA_WAIT_MS: Final = 100
-# How long deleting a topic's remote data waits for metadata: a restarted leader may just be reading it.
+# Time that deleting a topic's remote data waits for metadata: a restarted leader may just be reading it.
 DELETE_WAIT_MS: Final = 30_000
 # Copies in flight may finish before a broker stops; what they leave otherwise is copied again.
 CLOSE_WAIT_MS: Final = 3000
@@ -163,8 +163,8 @@ class RemoteLogManager:
         """The metadata topic says that a hosted partition's topic is deleted, which a broker that is cut off from the
         controller has not heard.
 
-        Nothing more is copied. What the remover has not seen as begun is begun after its mark: whoever publishes that
-        has read the mark before it stores anything, and takes it back.
+        Nothing more is copied. Copies that the remover has not seen begin after its mark: their leader has read the
+        mark before it stores anything, and takes them back.
         """
         if partition not in self._hosted or partition in self._deleted:
             return
@@ -213,11 +213,11 @@ class RemoteLogManager:
         self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
 
     def tiered_again(self, is_tiered: Callable[[TopicIdPartition], bool]) -> None:
-        """What is remote of these partitions belongs to whoever leads them now: another broker deletes none of it any
-        more. Their leader goes on if it had begun, and copies nothing until it is done.
+        """Ends deletions of these partitions' remote data by brokers that do not lead them: the data is tiered again.
 
-        What is half deleted by then the new leader's retention finishes. Kafka's old leader deletes on, also what the
-        new one has taken for copied and dropped from its disk.
+        A leader that had begun goes on, and copies nothing until it is done. Half deleted segments are finished by the
+        new leader's retention. Kafka's old leader goes on deleting, even segments that the new one has counted as
+        copied and dropped from its disk.
         """
         for deletion, partition in self._deletions.items():
             if is_tiered(partition) and TaskKind.EXPIRATION not in self._hosted.get(partition, {}):
@@ -255,10 +255,10 @@ class RemoteLogManager:
     def remover(
         self, topic: MetadataTopic, scan: MetadataScan, led: Callable[[], Collection[int]], log_dir: str
     ) -> PartitionRemover:
-        """What removes deleted partitions' remote data where this broker leads the metadata topic's partitions."""
+        """Makes the remover of deleted partitions' remote data, for metadata partitions that this broker leads."""
         return PartitionRemover(self._tier, topic, scan, led, log_dir)
 
-    # What is known
+    # Queries
 
     @property
     def storage(self) -> RemoteStorageManager:
@@ -267,7 +267,7 @@ class RemoteLogManager:
 
     @property
     def meters(self) -> RemoteMeters:
-        """What is counted, and the gauges of led partitions."""
+        """The counters, and the gauges of led partitions."""
         return self._tier.meters
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
@@ -365,7 +365,7 @@ class RemoteLogManager:
         failed: Callable[[Exception], None],
         begun: Callable[[], object] = _nobody_asks,
     ) -> T:
-        """`work` on the reader pool, which tells when it has `begun`. `failed` hears of errors other than
+        """Runs `work` on the reader pool, and calls `begun` when it starts. `failed` is called with errors other than
         OffsetOutOfRange.
         """
 
@@ -386,11 +386,11 @@ class RemoteLogManager:
             failed(error)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"too many remote reads wait: {error}") from error
         except RemoteStorageError as error:
-            # None of the storage's errors has a code of its own in Kafka's protocol.
+            # None of the storage's errors has a code in Kafka's protocol.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     async def aux_state(self, tip: TopicIdPartition, epoch: int, offset: int) -> AuxState:
-        """What a follower needs to start behind the segment with this record.
+        """Reads the state that a follower needs to start behind the segment with this record.
 
         See :func:`backend.engine.remote.manager.remote_aux_state.read_aux_state` for the errors.
         """

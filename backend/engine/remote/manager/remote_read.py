@@ -4,8 +4,8 @@ The replica's own leader epochs say in which epoch an offset was written, the me
 the index cache where in the segment to begin. A read returns bytes of one segment only and may end in a cut batch,
 which clients expect.
 
-Nothing that the storage returns is believed: an index that leads past the offset would hide records, and a log that
-ends early would leave a client without a whole batch. Both are errors, and a damaged index is fetched anew.
+Everything that the storage returns is checked: an index that leads past the offset would hide records, and a log that
+ends early would leave a client without a whole batch. Both are errors, and a damaged index is fetched again.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ async def _find(
         await scan.check_entry(indexed, position, ahead=ahead)
         return await scan.find(position, offset, ahead=ahead)
     except CorruptSegment:
-        # It may be our copy of the index: the next read fetches it anew.
+        # It may be our copy of the index: the next read fetches it again.
         await tier.indexes.remove([scan.metadata.segment_id])
         raise
 

@@ -101,7 +101,7 @@ async def _search(
                     return found
             position += header.size_bytes
     except CorruptSegment:
-        # It may be our copy of the index: the next look-up fetches it anew.
+        # It may be our copy of the index: the next look-up fetches it again.
         await tier.indexes.remove([segment.segment_id])
         raise
     return None

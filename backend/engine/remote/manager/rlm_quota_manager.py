@@ -1,7 +1,7 @@
-"""How fast a broker copies to the remote tier and reads from it (KIP-956; `RLMQuotaManager`, `RLMQuotaMetrics`).
+"""Limits of a broker's copies to the remote tier and reads from it (KIP-956; `RLMQuotaManager`, `RLMQuotaMetrics`).
 
 A copy waits before its segment until the rate is within the bound, then counts the whole segment at once. A read that
-finds the rate above the bound answers without records; what reads returned is counted afterwards.
+finds the rate above the bound answers without records; bytes read are counted afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RlmQuota:
         self._rate.record(size_bytes, self._clock.monotonic_ms())
 
     def throttle_ms(self) -> int:
-        """How long nothing may be moved; 0 within the bound."""
+        """Time until the rate is within the bound again; 0 when it is."""
         return self._rate.throttle_ms(self._bound(), self._clock.monotonic_ms())
 
     @property

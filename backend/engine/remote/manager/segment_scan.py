@@ -87,6 +87,6 @@ class SegmentScan:
         return None
 
     def corrupt(self, position: int, problem: str) -> CorruptSegment:
-        """What to raise when the bytes there cannot be right."""
+        """Makes the error for bytes at `position` that cannot be right."""
         segment = f"{uuid_text(self.metadata.segment_id)} of {self.metadata.topic_id_partition}"
         return CorruptSegment(f"Remote segment {segment} has no batch at byte {position}: {problem}")

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class TaskKind(Enum):
-    """What a task does."""
+    """The purpose of a task."""
 
     COPY = "Copy"
     EXPIRATION = "Expiration"
@@ -113,7 +113,7 @@ class TaskLoop:
             await self.task.run()
             self._failures = 0
         except Exception as error:
-            # Whatever it was: other partitions go on, and so does this one.
+            # Any error: other partitions go on, and so does this one.
             self._failures += 1
             self._log_failure(error)
         finally:

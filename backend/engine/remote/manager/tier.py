@@ -1,4 +1,4 @@
-"""What the tasks of the remote log manager share, and what they need of a hosted partition."""
+"""The parts that the remote log manager's tasks share, and the view of a hosted partition that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits until this broker has read its own records of ``__remote_log_metadata`` back (publish then wait)."""
+"""Read-your-writes barrier: waits until this broker has read its own records of ``__remote_log_metadata`` back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AppliedWaits:
         self._waiting: dict[int, list[tuple[int, tasks.Future[None]]]] = {}
 
     async def wait(self, target: int, offset: int, timeout_ms: float) -> None:
-        """Returns once the position has passed `offset`. Timeout, or what :meth:`fail` was told."""
+        """Returns once the position has passed `offset`. Raises TimeoutError, or the error given to :meth:`fail`."""
         applied: tasks.Future[None] = tasks.future()
         self._waiting.setdefault(target, []).append((offset, applied))
         await tasks.wait_for(applied, timeout_ms)

@@ -1,4 +1,4 @@
-"""What every metadata manager of ours answers from the caches of the partitions it knows."""
+"""The queries that the built-in metadata managers answer from their partitions' caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CachedLookups(ABC):
         offset: int,
         accept: Callable[[SegmentMetadata], bool],
     ) -> SegmentMetadata | None:
-        """See `RemoteLogMetadataCache`; not part of the contract, so whoever uses it can do without."""
+        """See `RemoteLogMetadataCache`; not part of the contract, so callers can do without."""
         return self._cache(partition).next_for_timestamp(epoch, timestamp_ms, offset, accept)
 
     def oldest_of(self, partition: TopicIdPartition, epoch: int) -> Iterator[SegmentMetadata]:

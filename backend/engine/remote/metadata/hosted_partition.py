@@ -1,4 +1,4 @@
-"""What the reading half of the metadata manager (``metadata_consumer``) keeps of one user partition."""
+"""The state of one user partition in the reading half of the metadata manager (``metadata_consumer``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Hosted:
     ready: tasks.Event = field(default_factory=tasks.Event)
 
     def set_ready(self) -> None:
-        """The cache has caught up; whoever waits goes on."""
+        """The cache has caught up; waiting readers go on."""
         self.is_ready = True
         self.ready.set()
 
@@ -64,7 +64,7 @@ class Hosted:
             )
 
     def apply_run(self, run: Run) -> int:
-        """How many records from a run's first on have been applied; the rest is for :meth:`apply`."""
+        """Returns the number of a run's first records that it applied; the rest is for :meth:`apply`."""
         if run.offsets[0] <= self.applied_offset:
             return 0
         taken = len(run.offsets) // len(run.starts) * self.cache.apply_run(run)

@@ -41,7 +41,7 @@ class InMemoryRemoteLogMetadataManager(CachedLookups):
         subject = f"{event.state.name} of {partition} segment {uuid_text(event.segment_id)}"
         if partition not in self._hosted:
             raise RemoteStorageError(f"{subject} cannot be recorded: {partition} is not hosted by this broker")
-        # What is not legal is dropped without an error, as a record of the metadata topic is.
+        # Illegal events are dropped without an error, as records of the metadata topic are.
         if self._cache(partition).apply(event) is ApplyOutcome.UNKNOWN_SEGMENT:
             raise RemoteResourceNotFound(f"{subject} cannot be recorded: there is no such segment")
 

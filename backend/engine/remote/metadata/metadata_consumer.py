@@ -77,7 +77,7 @@ class MetadataConsumer:
         self._by_target: dict[int, dict[TopicIdPartition, Hosted]] = {}
         # Next offset to read of every metadata partition that is being read.
         self._positions: dict[int, int] = {}
-        # Where a metadata partition stood when a user partition was added to it.
+        # End of a metadata partition when a user partition was added to it.
         self._kept: dict[int, int] = {}
         self._resume = ResumePoints(ports, files)
         # Whether a partition left since: its store must go.
@@ -212,7 +212,7 @@ class MetadataConsumer:
             hosted.looked_up = True
 
     def _start_of(self, target: int, held: OffsetRange) -> int:
-        """Where to read on: as early as any of its partitions needs it, and at the record that proves the files."""
+        """The position to read on: the earliest that its partitions need, and the record that proves the files."""
         members = self._by_target[target].values()
         starts = [hosted.applied_offset + 1 for hosted in members if hosted.ready_at is None]
         kept = self._kept.pop(target, None)
@@ -227,7 +227,7 @@ class MetadataConsumer:
         return max(held.start, min(starts, default=held.start))
 
     def _discard(self, target: int, reason: str) -> None:
-        """What the files said of a metadata partition is not what the topic says: it is read from its start."""
+        """Drops the files of a metadata partition, which contradict the topic: it is read from its start."""
         _log.warning(
             "Partition %d of %s is not as the local files have it and is read from its start: %s",
             target,
@@ -328,7 +328,7 @@ class MetadataConsumer:
                     return
 
     def _apply_run(self, target: int, partition: TopicIdPartition, run: Run) -> int:
-        """How many records of a run need no further look."""
+        """Returns the number of a run's records that are done."""
         hosted = self.hosted.get(partition)
         if hosted is None or hosted.metadata_partition != target or run.offsets[-1] <= hosted.applied_offset:
             return len(run.offsets)

@@ -27,7 +27,7 @@ from backend.tiering.segment_state import SegmentState
 
 SNAPSHOT_KIND: Final = 3
 _LAST_STATE: Final = int(max(SegmentState))
-# What is looked at next grows with what was found, so that runs of a few cost little.
+# The next block to check grows with the run so far, so that short runs cost little.
 _RUN_FIRST, _RUN_MAX = 8, 1 << 16
 _COPIED: Final = ("id", "start", "end", "max_ms", "size", "epoch", "event_ms", "broker", "state")
 

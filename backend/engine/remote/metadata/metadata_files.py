@@ -1,4 +1,4 @@
-"""What a broker remembers of ``__remote_log_metadata`` across restarts (KIP-405, "RLMM's local files").
+"""Local files with the state of ``__remote_log_metadata`` across restarts (KIP-405, "RLMM's local files").
 
 Three kinds of files lie in the first log directory. They only save time: a restart that cannot use them reads the topic
 from its beginning, as Kafka 4.3 always does.
@@ -10,7 +10,7 @@ from its beginning, as Kafka 4.3 always does.
 A store is the KIP's flat file: magic (unsigned varint), topic name, topic id, metadata topic offset (varlong), then
 entries of length, type, version (unsigned varints) and data. Type 3 is Kafka's RemoteLogSegmentMetadataSnapshotRecord.
 Two types are ours: 100, the map of a leader epoch (which segments of it are shown and which are superseded depends on
-the order of events, which the segments alone do not tell), and 101, the end: user partition, overlap mode and a CRC-32C
+the order of events, which the segments alone do not show), and 101, the end: user partition, overlap mode and a CRC-32C
 of everything before.
 """
 
@@ -72,7 +72,7 @@ class Stored:
 
 
 def record_crc(value: bytes | None) -> int:
-    """How a record is known again; two events never have the same bytes but where one repeats the other."""
+    """The CRC-32C by which a record is recognised; events have the same bytes only where one repeats another."""
     return crc32c(value or b"")
 
 
@@ -85,7 +85,7 @@ class MetadataFiles:
         self._overlap = overlap
 
     def committed(self) -> dict[int, Resume]:
-        """What both committed files say with one voice; nothing where they are missing or cannot be read."""
+        """Returns the positions on which both committed files agree; none where they are missing or cannot be read."""
         offsets = {row[0]: row[1] for row in self._rows(COMMITTED_OFFSETS, 2)}
         found = {}
         for target, next_offset, last_offset, crc in self._rows(COMMITTED_RECORDS, 4):
@@ -107,7 +107,7 @@ class MetadataFiles:
         return rows
 
     def load(self, partition: TopicIdPartition) -> Stored | None:
-        """What was stored of a user partition; None where there is nothing usable."""
+        """Returns the store of a user partition; None where there is no usable one."""
         path = self._path(partition)
         try:
             return parse_store(self._disk.read(path), partition, self._overlap)
@@ -183,7 +183,7 @@ def _big_endian(values: array[int]) -> bytes:
 
 
 def parse_store(data: bytes, partition: TopicIdPartition, overlap: Overlap) -> Stored:
-    """What `build_store` wrote for this partition in this mode. StoreUnusable for anything else."""
+    """Parses a file that `build_store` wrote for this partition in this mode. StoreUnusable for anything else."""
     end = len(data) - _END_BYTES
     if end < 0 or not data.startswith(_END_HEAD, end):
         raise StoreUnusable("it is damaged: it has no end")

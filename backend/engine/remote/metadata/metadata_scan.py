@@ -28,14 +28,14 @@ EVENTS_PER_TURN: Final = 512
 
 
 class MetadataScan:
-    """One reading at a time; whoever comes meanwhile waits."""
+    """Reads one range at a time; other callers wait."""
 
     def __init__(self, topic: MetadataTopic) -> None:
         self._topic = topic
         self._turn = tasks.Lock()
 
     async def offset_ranges(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
-        """What the partitions hold now; those whose leader does not say are left out."""
+        """The present offsets of the partitions; without those whose leader does not answer."""
         return await self._topic.offsets(partitions)
 
     async def told_partitions(self, partition: int, offsets: OffsetRange) -> dict[TopicIdPartition, bool]:
@@ -74,7 +74,7 @@ class MetadataScan:
                     await tasks.sleep_ms(0)
 
     async def _fetched(self, partition: int, offsets: OffsetRange) -> AsyncIterator[FetchedPartition]:
-        """What fetches from the start of a committed range on bring, until its end has been reached."""
+        """Yields the fetches of a committed range, until its end has been reached."""
         position, empty = offsets.start, 0
         while position < offsets.end:
             fetched = await self._topic.fetch({partition: position}, max_wait_ms=FETCH_WAIT_MS)

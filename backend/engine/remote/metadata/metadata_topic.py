@@ -1,4 +1,4 @@
-"""What the topic-based remote log metadata manager needs of the topic ``__remote_log_metadata``.
+"""The access to ``__remote_log_metadata`` that the topic-based remote log metadata manager needs.
 
 ``net`` implements it with the Kafka protocol over loopback, tests with a list in memory.
 """
@@ -20,7 +20,7 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 
 @dataclass(frozen=True, slots=True)
 class MetadataTopicSettings:
-    """How the topic is created (KIP-405, KIP-1235; `TopicBasedRemoteLogMetadataManagerConfig`)."""
+    """The settings with which the topic is created (KIP-405, KIP-1235; `TopicBasedRemoteLogMetadataManagerConfig`)."""
 
     partitions: int = 50
     replication_factor: int = 3
@@ -39,11 +39,11 @@ class MetadataTopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetadataClientSettings:
-    """What may be set of the clients that reach the topic, by the names of Kafka's own clients.
+    """Settings of the clients that reach the topic, by the names of Kafka's own clients.
 
     ``remote.log.metadata.common.client.<name>`` holds for all of them, ``….producer.<name>``, ``….consumer.<name>`` and
     ``….admin.<name>`` for one. The producer stays idempotent with acks=all, the consumer without a group, whatever is
-    said; `unused` names what has no effect here.
+    set; `unused` names the settings without effect.
     """
 
     produce_timeout_ms: int = 30_000  # request.timeout.ms of the producer
@@ -113,10 +113,11 @@ class UnreadableBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What a fetch brought for one partition of the topic.
+    """The result of a fetch for one partition of the topic.
 
-    ``next_offset`` is where to read on (past control batches and gaps too); with an error it is the position asked for.
-    ``plan`` is how the records can be applied in bulk; None when they cannot. ``unreadable`` batches were passed over.
+    ``next_offset`` is the position to read on (past control batches and gaps too); with an error, the requested one.
+    ``plan`` has the records grouped to be applied in bulk; None when they cannot be. ``unreadable`` batches were
+    passed over.
     """
 
     partition: int

@@ -1,7 +1,7 @@
-"""What one broker knows of the remote segments of one partition (KIP-405; `RemoteLogMetadataCache`,
+"""The remote segments of one partition, as one broker knows them (KIP-405; `RemoteLogMetadataCache`,
 `RemoteLogLeaderEpochState`).
 
-Events go in through :meth:`apply`, which drops what the table in ``backend.tiering.segment_state`` does not allow.
+Events go in through :meth:`apply`, which drops those that ``backend.tiering.segment_state`` does not allow.
 For every leader epoch there is an ordered map from the epoch's first offset in a segment to that segment. Segments
 may overlap after a change of leader; what then happens to the older one is the one place where Kafka's code and the
 KIP differ:
@@ -40,7 +40,7 @@ DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
 _LEGAL: Final = {(old, new): is_legal(old, new) for old in (None, *SegmentState) for new in SegmentState}
 
 _start_offset: Final = attrgetter("start_offset")
-# One start of so many is kept once more, close together: a search of 2,600 then touches 4 lines of memory, not 12.
+# One start of so many is kept in a second array too: a search of 2,600 then touches 4 cache lines, not 12.
 STRIDE: Final = 32
 
 
@@ -52,7 +52,7 @@ class Overlap(Enum):
 
 
 class ApplyOutcome(Enum):
-    """What became of an event."""
+    """The result of applying an event."""
 
     APPLIED = "applied"
     ILLEGAL = "illegal"
@@ -115,7 +115,7 @@ class EpochMap:
         self.nested = True
 
     def extend(self, starts: array[int], rows: Iterable[int], highest: int) -> None:
-        """What :meth:`finish` does for segments that each begin behind the one before and end no earlier."""
+        """Does the same as :meth:`finish` for segments that each begin behind the one before and end no earlier."""
         self.latest = self.sparse = None
         self.starts.extend(starts)
         self.rows.extend(rows)
@@ -179,7 +179,7 @@ class RemoteLogMetadataCache:
         return made
 
     def numbered(self) -> tuple[list[bytes | SegmentMetadata], dict[int, EpochMap]]:
-        """What :meth:`restore` takes. The maps are shared with this cache unless rows had to be renumbered."""
+        """Returns the arguments of :meth:`restore`. The maps are this cache's unless rows had to be renumbered."""
         segments = list(self._rows.parts())
         if self._rows.is_dense:
             return segments, self._epochs
@@ -338,7 +338,7 @@ class RemoteLogMetadataCache:
         return merge(shown, hidden, key=_start_offset)
 
     def summary(self) -> SegmentSummary:
-        """What retention asks of all segments; costs something only after a change."""
+        """The sums and extremes over all segments for retention; computed only after a change."""
         if self._summary is None:
             self._summary = self._rows.summary()
         return self._summary

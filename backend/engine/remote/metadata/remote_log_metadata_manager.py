@@ -15,7 +15,7 @@ from backend.tiering.segment_state import SegmentState
 
 
 class RemoteLogMetadataManager(Protocol):
-    """What the engine needs to know and to record about remote segments.
+    """Contract of the part that knows and records which remote segments exist.
 
     Queries answer from this broker's own cache: RemoteResourceNotFound for a partition that is not hosted,
     KafkaError(REPLICA_NOT_AVAILABLE) while its cache is still catching up.

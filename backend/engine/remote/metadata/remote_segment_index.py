@@ -1,4 +1,4 @@
-"""What a metadata manager knows of a partition's segments, listed only where somebody asks for the list."""
+"""The segments of a partition that a metadata manager knows; listed only when the list is asked for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _summarizing(metadata: RemoteLogMetadataManager) -> Summarizes | None:
 
 
 def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> RemoteSegmentIndex:
-    """What a manager knows of a partition, as of now: use it before anything changes."""
+    """Returns the present segments of a partition: use it before anything changes."""
     summaries = _summarizing(metadata)
     if summaries is not None:
         return RemoteSegmentIndex(

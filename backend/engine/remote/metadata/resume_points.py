@@ -1,7 +1,7 @@
-"""How far earlier runs of this broker read ``__remote_log_metadata``, and whether the topic still is what they read.
+"""Positions of earlier runs in ``__remote_log_metadata``, and the check that the topic is still the one they read.
 
-The offsets alone do not tell: a topic may have been recreated, or lost its end in an unclean election, and be as long
-again. The last record of the earlier run does: it is read once more, and if it is another one nothing is believed.
+The offsets alone are no proof: a topic may have been recreated, or lost its end in an unclean election, and be as long
+again. The last record of the earlier run is: it is read again, and if it is another one the files are discarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ResumePoints:
     def __init__(self, ports: Ports, files: MetadataFiles | None) -> None:
         self._ports = ports
         self._files = files
-        # What an earlier run left; None until it has been looked at.
+        # Positions of an earlier run; None until they have been read.
         self._left: dict[int, Resume] | None = None
         # Metadata partitions whose last record was seen again, and those where it must yet be.
         self._proven: set[int] = set()
@@ -35,7 +35,7 @@ class ResumePoints:
         self._writing: tasks.Task[None] | None = None
 
     async def stored(self, partition: TopicIdPartition, target: int) -> Stored | None:
-        """A user partition as an earlier run knew it, complete up to and including the offset told."""
+        """The store of a user partition from an earlier run, complete up to and including the offset it names."""
         if self._files is None:
             return None
         if self._left is None:
@@ -82,7 +82,7 @@ class ResumePoints:
         return upto is not None and (next_offset is None or next_offset > upto.last_offset)
 
     def drop(self, target: int) -> None:
-        """What was stored of a metadata partition is not believed any more."""
+        """Discards the stores of a metadata partition."""
         self._unproven.pop(target, None)
         if self._left is not None:
             self._left.pop(target, None)

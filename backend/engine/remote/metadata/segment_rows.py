@@ -254,7 +254,7 @@ class SegmentRows:
         return found
 
     def get_if_holds(self, row: int, epoch: int | None, offset: int) -> SegmentMetadata | None:
-        """The segment, unless the leader epoch (one of its own) ends in it before `offset`."""
+        """The segment, unless the leader epoch (one of the segment's) ends in it before `offset`."""
         segment_id, start, end, max_ts, size, first_epoch, event_ts, broker, state, flags = unpack_row(
             self.packed, row * ROW_BYTES
         )
@@ -351,11 +351,11 @@ class SegmentRows:
         return tuple((one, first, last) for (one, first), last in zip(epochs, ends, strict=True))
 
     def epoch_start(self, row: int, epoch: int) -> int:
-        """First offset that the segment holds of a leader epoch of its own."""
+        """First offset in the segment of one of its leader epochs."""
         return next(start for other, start in self.epochs(row) if other == epoch)
 
     def epoch_end(self, row: int, epoch: int) -> int:
-        """Last offset that the segment holds of a leader epoch of its own."""
+        """Last offset in the segment of one of its leader epochs."""
         at = row * ROW_BYTES
         if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             for other, start in self._epochs[row]:

@@ -1,4 +1,4 @@
-"""What retention must know of a partition's segments before it looks at any: sums and extremes."""
+"""Sums and extremes over a partition's segments, with which retention decides whether to read any segment."""
 
 from __future__ import annotations
 

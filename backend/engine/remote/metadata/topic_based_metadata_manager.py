@@ -1,7 +1,7 @@
 """The built-in metadata manager: which remote segments exist, as ``__remote_log_metadata`` says (KIP-405).
 
 Every change of a segment is a record on that topic. A publisher's call returns only after all in-sync replicas have
-the record and this broker's own reading half (``metadata_consumer``) has applied it, so whoever publishes sees its own
+the record and this broker's own reading half (``metadata_consumer``) has applied it, so publishers see their own
 writes. Kafka: `TopicBasedRemoteLogMetadataManager`.
 """
 
@@ -56,11 +56,11 @@ class RlmmSettings:
     initialization_retry_max_timeout_ms: int = 120_000
     initialization_retry_interval_ms: int = 100
     overlap: Overlap = Overlap.KIP
-    # Where the local files lie; None: a restart reads the topic from its beginning.
+    # Folder of the local files; None: a restart reads the topic from its beginning.
     log_dir: str | None = None
     files_flush_interval_ms: int = 60_000
-    # How long the topic of a new cluster may wait for the first tiered partition; 0: it is made at the start, as Kafka
-    # does.
+    # Time that creating the topic of a new cluster may wait for the first tiered partition; 0: it is created at the
+    # start, as Kafka does.
     creation_delay_ms: int = 0
 
     @classmethod
@@ -124,7 +124,8 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         on_fatal: Callable[[str], None],
         unreadable_records: UnreadableRecords | None = None,
     ) -> None:
-        """`on_fatal` is told why this broker must not go on: the topic is not as configured, or cannot be created."""
+        """Calls `on_fatal` with the reason why this broker must not go on: the topic is not as configured, or cannot be
+        created."""
         self._topic = topic
         self._settings = settings
         self._ports = ports
@@ -206,7 +207,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
 
     @property
     def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
-        """What is read of each partition that this broker hosts; for those who look on."""
+        """The state of each partition that this broker hosts; for observers."""
         return {} if self._consumer is None else self._consumer.hosted
 
     @property
@@ -269,7 +270,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
                 retry_ms = min(2 * retry_ms, PUBLISH_RETRY_MAX_MS)
 
     def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        # What the inherited one does in fewer calls: they would be a quarter of the time.
+        # As the inherited method, in fewer calls: they would be a quarter of the time.
         hosted = None if self._consumer is None else self._consumer.hosted.get(partition)
         cache = hosted.cache if hosted is not None and hosted.is_ready else self._cache(partition)
         return cache.lookup(epoch, offset)

@@ -71,7 +71,7 @@ _log = logging.getLogger(__name__)
 
 
 class EventType(Enum):
-    """What was asked of the storage, by the names of Kafka's `LocalTieredStorageEvent`."""
+    """The operations on the storage, by the names of Kafka's `LocalTieredStorageEvent`."""
 
     COPY_SEGMENT = "COPY_SEGMENT"
     FETCH_SEGMENT = "FETCH_SEGMENT"
@@ -270,7 +270,7 @@ def _subject(type: EventType, metadata: SegmentMetadata) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What the storage's client says first; obstore's messages go on with a dump of its own state."""
+    """The first line of the client's error; obstore's messages go on with a dump of its state."""
     return reason_of(str(error)) or type(error).__name__
 
 

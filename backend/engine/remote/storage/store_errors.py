@@ -1,7 +1,7 @@
-"""What an object store's client says, in the order in which a person reads: the reason first, the object last. Pure.
+"""Error texts of an object store's client in the order in which a person reads: reason first, object last. Pure.
 
-obstore's first line is "Generic S3 error: Error performing PUT <URL> in <time>, after <retries> - <reason>", and what
-follows is a dump of its own state, in which S3's own code and words stand.
+obstore's first line is "Generic S3 error: Error performing PUT <URL> in <time>, after <retries> - <reason>", and the
+rest is a dump of its state, in which S3's own code and words stand.
 """
 
 from __future__ import annotations
