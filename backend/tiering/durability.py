@@ -65,10 +65,10 @@ def copies_of(
     leader: int | None = None,
 ) -> Copies:
     """From a topic's settings in effect and the cluster's feature levels by name; None: not read yet."""
-    told = (config or {}).get(MIN_ISR)
+    value = (config or {}).get(MIN_ISR)
     return Copies(
         replicas=replicas,
-        min_isr=int(told) if told is not None and told.isascii() and told.isdigit() else None,
+        min_isr=int(value) if value is not None and value.isascii() and value.isdigit() else None,
         elr_level=None if levels is None else levels.get(ELIGIBLE_LEADER_REPLICAS, 0),
         isr=isr,
         leader=leader,
@@ -114,8 +114,11 @@ def _several_replicas(copies: Copies, min_isr: int) -> tuple[int | None, tuple[s
     limit = _while_down(copies)
     if limit is None:
         return needed - 1, (f"Survives the loss of {survived}: {settings}.",)
-    known = copies.unclean_election or copies.elr_level is not None
-    return 0 if known else None, (f"Survives the loss of {survived} while the other replicas run: {settings}.", limit)
+    is_decided = copies.unclean_election or copies.elr_level is not None
+    return 0 if is_decided else None, (
+        f"Survives the loss of {survived} while the other replicas run: {settings}.",
+        limit,
+    )
 
 
 def _while_down(copies: Copies) -> str | None:
@@ -157,7 +160,7 @@ def _now(copies: Copies) -> tuple[str, ...]:
 
 def _brokers(ids: Collection[int]) -> str:
     """`broker 2`, `brokers 1 and 3`, `brokers 1, 2 and 3`."""
-    names = [str(one) for one in sorted(ids)]
+    names = [str(broker_id) for broker_id in sorted(ids)]
     if len(names) < 2:
         return f"broker {''.join(names)}"
     return f"brokers {', '.join(names[:-1])} and {names[-1]}"

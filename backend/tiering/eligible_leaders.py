@@ -34,36 +34,36 @@ class EligibleLeaders:
 
 def below_min_isr(config: Mapping[str, str | None] | None, replicas: Collection[int], isr: Collection[int]) -> bool:
     """Whether the cluster may keep the lists; `config`: the topic's settings in effect, None: not known."""
-    told = (config or {}).get(MIN_ISR)
-    least = int(told) if told is not None and told.isascii() and told.isdigit() else len(replicas)
+    value = (config or {}).get(MIN_ISR)
+    least = int(value) if value is not None and value.isascii() and value.isdigit() else len(replicas)
     return len(isr) < min(least, len(replicas))
 
 
 def eligible_leaders(
-    told: Mapping[str, Any] | None, partition: TopicPartition, *, kept: bool, elr_level: int | None
+    reported: Mapping[str, Any] | None, partition: TopicPartition, *, kept: bool, elr_level: int | None
 ) -> EligibleLeaders:
-    """Of one partition. `told`: what the backend reports: `seen_ms`, `cause` of what could not be asked, `complete`,
-    and `rows` of (topic, partition, ELR, last known ELR) that are not empty. `kept`: as `below_min_isr` says;
+    """Returns those of one partition. `reported`, by the backend: `seen_ms`, `cause` of a failed query, `complete`, and
+    `rows` of (topic, partition, ELR, last known ELR) that are not empty. `kept`: as `below_min_isr` says;
     `elr_level`: the cluster's level of eligible.leader.replicas.version, None: not known."""
-    seen_ms = None if told is None else told.get("seen_ms")
-    if told is None or seen_ms is None:
+    seen_ms = None if reported is None else reported.get("seen_ms")
+    if reported is None or seen_ms is None:
         return EligibleLeaders(None, None, NOT_ASKED, None)
-    for topic, number, elr, last_known in told["rows"]:
+    for topic, number, elr, last_known in reported["rows"]:
         if (topic, number) == (partition.topic, partition.partition):
             return EligibleLeaders(tuple(elr), tuple(last_known), None, seen_ms)
     if elr_level == 0:
         return EligibleLeaders((), (), OFF, seen_ms)
-    if kept and told.get("cause"):
-        return EligibleLeaders(None, None, str(told["cause"]), seen_ms)
-    if kept and not told["complete"]:
+    if kept and reported.get("cause"):
+        return EligibleLeaders(None, None, str(reported["cause"]), seen_ms)
+    if kept and not reported["complete"]:
         return EligibleLeaders(None, None, LEFT_OUT, seen_ms)
     return EligibleLeaders((), (), None, seen_ms)
 
 
-def next_leader(isr: Collection[int], leader: int, found: EligibleLeaders) -> str:
+def next_leader(isr: Collection[int], leader: int, eligible: EligibleLeaders) -> str:
     """In a sentence: who leads once the leader is lost, or once who is waited for is back."""
     others = sorted(set(isr) - {leader})
-    elr, last_known = found.eligible_leader_replicas, found.last_known_elr
+    elr, last_known = eligible.eligible_leader_replicas, eligible.last_known_elr
     lost = "" if leader == NO_LEADER else f"If broker {leader} is lost, "
     if others:
         return _sentence(lost, f"broker {_or(others)} leads{'' if lost else BACK}: it is in the ISR")

@@ -118,13 +118,13 @@ def replaced(copies: Iterable[Copy]) -> frozenset[str]:
     Kafka 4.3.1 keeps one segment by epoch and first offset, and the later copy wins, whatever it covers (KIP-405,
     scenario 5; `RemoteLogLeaderEpochState`): retention never sees the other one again.
     """
-    known = list(copies)
+    all_copies = list(copies)
     newest: dict[EpochEntry, Copy] = {}
-    for copy in sorted(known, key=lambda one: one.finished_ms):
+    for copy in sorted(all_copies, key=lambda each: each.finished_ms):
         newest.update(dict.fromkeys(copy.epochs, copy))
     return frozenset(
         copy.name
-        for copy in known
+        for copy in all_copies
         if any(
             newest[entry] is not copy and newest[entry].end_of(entry[0]) < copy.end_of(entry[0])
             for entry in copy.epochs

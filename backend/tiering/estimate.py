@@ -77,30 +77,30 @@ def estimate_partition(
     off: dict[str, Any] = {"off_start": local_start, "off_bytes": state.local_bytes}
     same = off | {"on_start": local_start, "on_bytes": state.local_bytes, "method": "log size"}
 
-    def found(verdict: EstimateVerdict, reason: str, **numbers: Any) -> PartitionEstimate:
+    def estimate(verdict: EstimateVerdict, reason: str, **numbers: Any) -> PartitionEstimate:
         return PartitionEstimate(state.topic, state.partition, verdict, reason, **numbers)
 
     if not state.tiered:
-        return found(EstimateVerdict.NO_EFFECT, "The topic is not tiered.", **same)
+        return estimate(EstimateVerdict.NO_EFFECT, "The topic is not tiered.", **same)
     if state.compacted:
-        return found(EstimateVerdict.NO_EFFECT, "The topic is compacted.", **same)
+        return estimate(EstimateVerdict.NO_EFFECT, "The topic is compacted.", **same)
     if local_start == 0:
-        return found(EstimateVerdict.NO_EFFECT, "The leader still holds offset 0 locally.", **same)
+        return estimate(EstimateVerdict.NO_EFFECT, "The leader still holds offset 0 locally.", **same)
     pending = log_end if state.pending_reason == ALL_COPIED else state.pending
     if state.pending_reason == ALL_COPIED and kafka_rules:
         reason = "Everything is copied: the leader names no offset until one more record arrives."
-        return found(EstimateVerdict.BLOCKED, reason, **off)
+        return estimate(EstimateVerdict.BLOCKED, reason, **off)
     if pending is None or (state.pending_reason is not None and state.pending_reason != ALL_COPIED):
-        return found(EstimateVerdict.BLOCKED, "The leader does not know yet what is in the remote tier.", **off)
+        return estimate(EstimateVerdict.BLOCKED, "The leader does not know yet what is in the remote tier.", **off)
     if pending <= log_start:
         if kafka_rules:
-            return found(EstimateVerdict.BLOCKED, "Nothing usable is in the remote tier.", **off)
-        return found(EstimateVerdict.NO_EFFECT, "Nothing usable is in the remote tier.", **same)
+            return estimate(EstimateVerdict.BLOCKED, "Nothing usable is in the remote tier.", **off)
+        return estimate(EstimateVerdict.NO_EFFECT, "Nothing usable is in the remote tier.", **same)
     start = _segment_end(pending, segments)
     if start <= local_start:
-        return found(EstimateVerdict.NO_EFFECT, "The remote tier ends where local data begins.", **same)
+        return estimate(EstimateVerdict.NO_EFFECT, "The remote tier ends where local data begins.", **same)
     on_bytes, method = _tail_bytes(local_start, start, log_end, state.local_bytes, segments)
-    return found(EstimateVerdict.QUALIFIES, "", **off, on_start=start, on_bytes=on_bytes, method=method)
+    return estimate(EstimateVerdict.QUALIFIES, "", **off, on_start=start, on_bytes=on_bytes, method=method)
 
 
 def _segment_end(pending: int, segments: Sequence[RemoteSegment]) -> int:

@@ -53,14 +53,14 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Raises `MalformedCheckpoint`."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for words in _decode(data, "offset"):
         try:
             topic, partition, offset = words
-            found[TopicPartition(topic, int(partition))] = int(offset)
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError:
             raise MalformedCheckpoint(f"the offset checkpoint has the malformed line {' '.join(words)!r}") from None
-    return found
+    return offsets
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
@@ -73,14 +73,14 @@ def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     """Raises `MalformedCheckpoint`."""
-    found: list[tuple[int, int]] = []
+    epochs: list[tuple[int, int]] = []
     for words in _decode(data, "leader epoch"):
         try:
             epoch, start = words
-            found.append((int(epoch), int(start)))
+            epochs.append((int(epoch), int(start)))
         except ValueError:
             raise MalformedCheckpoint(f"the leader epoch checkpoint has the line {' '.join(words)!r}") from None
-    return found
+    return epochs
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
@@ -127,12 +127,12 @@ class MetaProperties:
 
 
 def _properties(data: bytes, separator: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, found_separator, value = line.partition(separator)
         if found_separator and not line.startswith("#"):
-            found[name.strip()] = value.strip()
-    return found
+            properties[name.strip()] = value.strip()
+    return properties
 
 
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
@@ -156,12 +156,14 @@ def ensure_meta_properties(disk: Disk, log_dir: str, cluster_id: str, node_id: i
         fresh = MetaProperties(cluster_id, node_id, random.uuid())
         disk.write_atomic(path, fresh.encode())
         return fresh
-    found = decode_meta_properties(disk.read(path), path)
-    if found.cluster_id != cluster_id:
+    properties = decode_meta_properties(disk.read(path), path)
+    if properties.cluster_id != cluster_id:
         raise LogDirError(
-            f"{log_dir} belongs to cluster {found.cluster_id}, not {cluster_id}; "
+            f"{log_dir} belongs to cluster {properties.cluster_id}, not {cluster_id}; "
             "start with that cluster's folder or an empty one"
         )
-    if found.node_id != node_id:
-        raise LogDirError(f"{log_dir} belongs to node {found.node_id}, not {node_id}; give each node its own folder")
-    return found
+    if properties.node_id != node_id:
+        raise LogDirError(
+            f"{log_dir} belongs to node {properties.node_id}, not {node_id}; give each node its own folder"
+        )
+    return properties

@@ -139,8 +139,8 @@ class LocalLog:
 
     def read(self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool) -> ReadInfo[bytes]:
         """Raw batches from the first that ends at or past `start_offset`, below `up_to_offset`, of one segment."""
-        found = self._read(start_offset, max_bytes, up_to_offset, min_one_message, to_send=False)
-        return cast("ReadInfo[bytes]", found)
+        info = self._read(start_offset, max_bytes, up_to_offset, min_one_message, to_send=False)
+        return cast("ReadInfo[bytes]", info)
 
     def read_file_range(
         self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool

@@ -116,9 +116,9 @@ class LogState:
         self._local.config = config
         self._local.on_work()
 
-    def tell_of_work(self, told: Callable[[], None]) -> None:
+    def tell_of_work(self, on_work: Callable[[], None]) -> None:
         """Sets the function to call whenever `has_work` may have become true; a new topic id does not call it."""
-        self._local.on_work = told
+        self._local.on_work = on_work
 
     @property
     def remote_enabled(self) -> bool:

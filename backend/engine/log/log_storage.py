@@ -160,9 +160,9 @@ class LogStorage(LogState):
         while self.damaged_indexes and self.offline_reason is None:
             base_offset = min(self.damaged_indexes)
             before = [segment for segment in self.segments if segment.base_offset < base_offset]
-            found = self.segments.floor(base_offset)
-            if found is not None and found.base_offset == base_offset and found.sealed:
-                return IndexWork(found, LogSegments(before), self.producer_state.stored_before(base_offset + 1))
+            oldest = self.segments.floor(base_offset)
+            if oldest is not None and oldest.base_offset == base_offset and oldest.sealed:
+                return IndexWork(oldest, LogSegments(before), self.producer_state.stored_before(base_offset + 1))
             # Retention, compaction or a truncation has taken it.
             del self.damaged_indexes[base_offset]
         return None

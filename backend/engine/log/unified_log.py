@@ -120,12 +120,14 @@ class UnifiedLog(LogStorage):
         )
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        known = self.producer_state.duplicate_of(header)
-        if known is None:
+        appended = self.producer_state.duplicate_of(header)
+        if appended is None:
             return None
-        append_time = known.timestamp_ms if self.config.is_log_append_time else -1
+        append_time = appended.timestamp_ms if self.config.is_log_append_time else -1
         start = self._log_start_offset
-        return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, append_time, start, duplicate=True)
+        return AppendInfo(
+            appended.first_offset, appended.last_offset, appended.timestamp_ms, append_time, start, duplicate=True
+        )
 
     def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         if records.readonly:
@@ -273,14 +275,14 @@ class UnifiedLog(LogStorage):
 
     def aborted_transactions(self, start_offset: int, up_to_offset: int) -> list[AbortedTxn]:
         """Aborted transactions with records in `[start_offset, up_to_offset)` of the local log."""
-        found: list[AbortedTxn] = []
+        aborted: list[AbortedTxn] = []
         with self._disk_errors("read the transaction index of"):
             for segment in self.segments.from_offset(start_offset):
                 part, complete = search_aborted(segment.aborted_transactions, start_offset, up_to_offset)
-                found.extend(part)
+                aborted.extend(part)
                 if complete:
                     break
-        return found
+        return aborted
 
     def offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first local record at or past log start with at least this timestamp."""

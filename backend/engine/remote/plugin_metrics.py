@@ -73,15 +73,15 @@ class PluginRegistry:
 
     def _rows(self, full_name: str) -> list[tuple[Mapping[str, str], float]]:
         """Without those that fail: a careless plug-in must not take the broker's own metrics along."""
-        found: list[tuple[Mapping[str, str], float]] = []
+        rows: list[tuple[Mapping[str, str], float]] = []
         for (setting, plugin), read in self._families[full_name].rows.copy().items():
             try:
-                found.append(({"config": setting, "class": plugin}, float(read())))
+                rows.append(({"config": setting, "class": plugin}, float(read())))
             except Exception as error:
                 if full_name not in self._failed:
                     self._failed.add(full_name)
                     _log.warning("Metric %s of the plug-in %s cannot be read: %s", full_name, plugin, error)
-        return found
+        return rows
 
 
 class PluginMetrics:

@@ -99,9 +99,9 @@ def _opened(
     """Returns the object that the entry point of this name makes. A plug-in's failure becomes one sentence."""
     offered = {entry.name: entry for entry in entry_points(group=group)}
     if name not in offered:
-        known = ", ".join(sorted({*built_in, *offered}))
+        names = ", ".join(sorted({*built_in, *offered}))
         raise ValueError(
-            f"{setting} is {name}, which no installed distribution offers as entry point of {group}; known are {known}"
+            f"{setting} is {name}, which no installed distribution offers as entry point of {group}; known are {names}"
         )
     try:
         return open_(offered[name].load())

@@ -129,10 +129,10 @@ class RemoteMeters:
 
     def gauges(self, partition: TopicIdPartition) -> TierGauges:
         """The gauges of a led partition."""
-        found = self.partitions.get(partition)
-        if found is None:
-            found = self.partitions[partition] = TierGauges()
-        return found
+        gauges = self.partitions.get(partition)
+        if gauges is None:
+            gauges = self.partitions[partition] = TierGauges()
+        return gauges
 
     def forget(self, partition: TopicIdPartition) -> None:
         """This broker does not lead the partition any more."""
@@ -185,8 +185,11 @@ class RemoteMeters:
 
     def _percents(self, name: str) -> list[tuple[Mapping[str, str], float]]:
         return [
-            ({"topic": one.topic, "partition": str(one.partition)}, float(getattr(shares, name)))
-            for one, shares in self.shares.copy().items()
+            (
+                {"topic": topic_partition.topic, "partition": str(topic_partition.partition)},
+                float(getattr(shares, name)),
+            )
+            for topic_partition, shares in self.shares.copy().items()
         ]
 
     def _sums(self, name: str) -> list[tuple[Mapping[str, str], float]]:

@@ -70,7 +70,7 @@ class BatchFilter:
             records = list(iter_records(data))
         except DecodeError as error:
             raise CorruptLog(f"the batch at offset {header.base_offset} cannot be read: {error}") from None
-        kept = records if header.is_control else [one for one in records if self._keeps(header, one)]
+        kept = records if header.is_control else [record for record in records if self._keeps(header, record)]
         self.stats.records_kept += len(kept)
         if not kept:
             return (empty_batch(header) if keep_empty else None), txn

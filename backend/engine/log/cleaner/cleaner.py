@@ -255,18 +255,18 @@ class Cleaner:
 
     def _aborted(self, work: CleaningJob, start: int, end: int) -> list[AbortedTxn]:
         """Aborted transactions with records in `[start, end)`; their markers may lie in later segments."""
-        found: list[AbortedTxn] = []
+        aborted: list[AbortedTxn] = []
         for segment in work.segments:
             if segment.next_offset <= start:
                 continue
             path = f"{work.dir}/{file_name(segment.base_offset, TXN_INDEX_SUFFIX)}"
             if self._disk.exists(path):
                 part, complete = search_aborted(decode_txn_index(self._disk.read(path)), start, end)
-                found.extend(part)
+                aborted.extend(part)
                 if complete:
-                    return found
-        found.extend(search_aborted(work.later_aborted, start, end)[0])
-        return found
+                    return aborted
+        aborted.extend(search_aborted(work.later_aborted, start, end)[0])
+        return aborted
 
 
 def _whole_batches(data: bytes) -> int:

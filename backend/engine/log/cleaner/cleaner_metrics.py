@@ -17,16 +17,16 @@ def register_cleaner_metrics(manager: LogManager, clock: Clock, metrics: BrokerM
 
     def recopy_percent() -> float:
         stats = list(cleaner.last_stats.values())
-        read = sum(one.bytes_read for one in stats)
-        return float(100 * sum(one.bytes_written for one in stats) // max(1, read))
+        read = sum(run.bytes_read for run in stats)
+        return float(100 * sum(run.bytes_written for run in stats) // max(1, read))
 
     def by_directory(value_of: Callable[[TopicPartition], int]) -> Iterable[tuple[Mapping[str, str], float]]:
-        found = dict.fromkeys((log_dir.path for log_dir in manager.dirs), 0)
+        totals = dict.fromkeys((log_dir.path for log_dir in manager.dirs), 0)
         for partition in list(cleaner.uncleanable):
             log = manager.get(partition)
             if log is not None:
-                found[log.dir.rpartition("/")[0]] += value_of(partition)
-        return [({"logDirectory": path}, float(value)) for path, value in found.items()]
+                totals[log.dir.rpartition("/")[0]] += value_of(partition)
+        return [({"logDirectory": path}, float(value)) for path, value in totals.items()]
 
     for name, doc, read in (
         (

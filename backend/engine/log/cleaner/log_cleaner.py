@@ -118,7 +118,7 @@ class LogCleaner:
         for partition in self.uncleanable.keys() - compacted.keys():
             del self.uncleanable[partition]
             self.uncleanable_bytes.pop(partition, None)
-        found: list[tuple[UnifiedLog, Cleanable]] = []
+        candidates: list[tuple[UnifiedLog, Cleanable]] = []
         for partition, log in compacted.items():
             if log.cleaning or log.cleaning_paused or len(log.segments) < 2:
                 continue
@@ -130,11 +130,11 @@ class LogCleaner:
             if partition in self.uncleanable:
                 self.uncleanable_bytes[partition] = part.cleanable_bytes
             elif part.clean_bytes + part.cleanable_bytes > 0:
-                found.append((log, part))
-        self.dirtiest_ratio = max((part.ratio for _, part in found), default=0.0)
-        self.overdue_ms_max = max((part.overdue_ms for _, part in found), default=0)
-        due = [(log, part) for log, part in found if part.cleanable_bytes > 0 and part.is_due(log.config)]
-        return max(due, key=lambda one: one[1].ratio, default=None)
+                candidates.append((log, part))
+        self.dirtiest_ratio = max((part.ratio for _, part in candidates), default=0.0)
+        self.overdue_ms_max = max((part.overdue_ms for _, part in candidates), default=0)
+        due = [(log, part) for log, part in candidates if part.cleanable_bytes > 0 and part.is_due(log.config)]
+        return max(due, key=lambda candidate: candidate[1].ratio, default=None)
 
     def cleanable(self, log: UnifiedLog, now_ms: int) -> Cleanable:
         """Returns the part of a log that could be cleaned now."""

@@ -120,7 +120,7 @@ def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None
 
 
 def left_over_folders(
-    disk: Disk, found: Iterable[tuple[TopicPartition, str]], is_assigned: Callable[[TopicPartition, str], bool]
+    disk: Disk, folders: Iterable[tuple[TopicPartition, str]], is_assigned: Callable[[TopicPartition, str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
     """Yields the folder to remove of each partition that lies in two: a crash between a move's last two steps left it
     behind, or its directory was offline when the replica was deleted and then created elsewhere. In that case
@@ -129,7 +129,7 @@ def left_over_folders(
     Raises `LogDirError` where nothing decides it.
     """
     seen: dict[TopicPartition, str] = {}
-    for partition, folder in found:
+    for partition, folder in folders:
         other = seen.setdefault(partition, folder)
         if other == folder:
             continue

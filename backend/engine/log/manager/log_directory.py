@@ -116,13 +116,13 @@ class LogDirectory:
 
     def partitions(self) -> list[tuple[TopicPartition, str]]:
         """Partitions with their folders, without the cluster metadata, which the quorum opens."""
-        found: list[tuple[TopicPartition, str]] = []
+        partitions: list[tuple[TopicPartition, str]] = []
         for name in self._disk.list_dir(self.path):
             partition = parse_dir_name(name)
             folder = f"{self.path}/{name}"
             if partition is not None and partition.topic != CLUSTER_METADATA_TOPIC and self._disk.is_dir(folder):
-                found.append((partition, folder))
-        return found
+                partitions.append((partition, folder))
+        return partitions
 
     def doomed_folders(self) -> list[str]:
         """Folders of deleted partitions that an earlier run did not get to remove."""

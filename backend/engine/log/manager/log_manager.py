@@ -96,7 +96,7 @@ class LogManager(LogDirectories):
             for partition, folder in log_dir.partitions():
                 work.append(LogFolder(log_dir, partition, folder, has_others(partition)))
         work = self._without_left_over(work, directory_of)
-        self._note_missing({one.partition for one in work}, has_others)
+        self._note_missing({log_folder.partition for log_folder in work}, has_others)
         jobs = in_jobs(work)
         await tasks.gather(self._load(jobs, config_of) for _ in range(RECOVERIES_AT_ONCE))
         for log_dir in self._dirs:
@@ -107,27 +107,27 @@ class LogManager(LogDirectories):
         self, work: list[LogFolder], directory_of: Callable[[TopicPartition], bytes | None]
     ) -> list[LogFolder]:
         """Each partition once: folders that do not count go."""
-        ids = {one.folder: one.log_dir.meta.directory_id for one in work}
+        ids = {log_folder.folder: log_folder.log_dir.meta.directory_id for log_folder in work}
 
         def is_assigned(partition: TopicPartition, folder: str) -> bool:
             return ids[folder] == directory_of(partition)
 
-        found = [(one.partition, one.folder) for one in work]
+        folders = [(log_folder.partition, log_folder.folder) for log_folder in work]
         left_over = set()
-        for partition, folder in left_over_folders(self._ports.disk, found, is_assigned):
+        for partition, folder in left_over_folders(self._ports.disk, folders, is_assigned):
             left_over.add(folder)
             doomed = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
             self._ports.disk.rename(folder, doomed)
             self.housekeeping.remove_folder(doomed)
-        return [one for one in work if one.folder not in left_over]
+        return [log_folder for log_folder in work if log_folder.folder not in left_over]
 
-    def _note_missing(self, found: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
+    def _note_missing(self, present: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
         """A replica whose folder somebody took away must not lead with an empty one: the checkpoints still know it."""
         for log_dir in self._dirs:
-            known = log_dir.checkpoints
-            for partition in {**known.recovery_point, **known.high_watermark}:
-                end = max(known.recovery_point.get(partition, 0), known.high_watermark.get(partition, 0))
-                if end > 0 and partition not in found and has_others(partition):
+            checkpoints = log_dir.checkpoints
+            for partition in {**checkpoints.recovery_point, **checkpoints.high_watermark}:
+                end = max(checkpoints.recovery_point.get(partition, 0), checkpoints.high_watermark.get(partition, 0))
+                if end > 0 and partition not in present and has_others(partition):
                     folder = f"{log_dir.path}/{dir_name(partition)}"
                     reason = f"{folder} is missing, which had records up to offset {end}"
                     self._set_offline(partition, folder, f"{reason}; it is copied again once another replica leads")
@@ -176,13 +176,16 @@ class LogManager(LogDirectories):
     async def _load(self, jobs: Iterator[list[LogFolder]], config_of: Callable[[str], LogConfig] | None) -> None:
         """Opens the logs of one job after the other; who shares the jobs works beside."""
         for job in jobs:
-            configs = [self.config.default_log if config_of is None else config_of(one.partition.topic) for one in job]
+            configs = [
+                self.config.default_log if config_of is None else config_of(log_folder.partition.topic)
+                for log_folder in job
+            ]
             work = partial(open_found, self._ports, job, configs, self.config)
-            for found, outcome in zip(job, await self._ports.workers.run(work), strict=True):
-                self._opened(found, outcome)
+            for log_folder, outcome in zip(job, await self._ports.workers.run(work), strict=True):
+                self._opened(log_folder, outcome)
 
-    def _opened(self, found: LogFolder, outcome: UnifiedLog | CorruptLog | OSError) -> None:
-        log_dir, partition, folder, _ = found
+    def _opened(self, log_folder: LogFolder, outcome: UnifiedLog | CorruptLog | OSError) -> None:
+        log_dir, partition, folder, _ = log_folder
         if isinstance(outcome, CorruptLog):
             self._set_offline(partition, folder, outcome.message)
         elif isinstance(outcome, OSError):
@@ -246,13 +249,13 @@ class LogManager(LogDirectories):
 
     def offline_reason(self, partition: TopicPartition) -> str | None:
         """Why a partition's log cannot be used; None when it can, or does not exist."""
-        found = self._offline.get(partition)
-        return None if found is None else found[0]
+        offline = self._offline.get(partition)
+        return None if offline is None else offline[0]
 
     def lies_in_failed_dir(self, partition: TopicPartition) -> bool:
         """Whether an offline partition's folder is in a directory that cannot be used."""
-        found = self._offline.get(partition)
-        return found is not None and found[1].rpartition("/")[0] in self.failed_dirs
+        offline = self._offline.get(partition)
+        return offline is not None and offline[1].rpartition("/")[0] in self.failed_dirs
 
     @property
     def offline_partitions(self) -> dict[TopicPartition, str]:
@@ -278,7 +281,7 @@ class LogManager(LogDirectories):
 
     def broken_logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Logs of one directory that were open and went offline."""
-        return [log for one in self.offline_in(log_dir) if (log := self._logs.get(one)) is not None]
+        return [log for partition in self.offline_in(log_dir) if (log := self._logs.get(partition)) is not None]
 
     def logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Usable logs of one directory."""
@@ -319,12 +322,12 @@ class LogManager(LogDirectories):
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
         usable = self.usable_dirs
-        wanted = self.preferred_dirs.pop(tip.topic_partition, None)
-        if any(one.path == wanted for one in usable):
-            usable = [one for one in usable if one.path == wanted]
+        preferred = self.preferred_dirs.pop(tip.topic_partition, None)
+        if any(usable_dir.path == preferred for usable_dir in usable):
+            usable = [usable_dir for usable_dir in usable if usable_dir.path == preferred]
         if not usable:
             raise OSError("no log directory is left that works")
-        log_dir = usable[0] if len(usable) == 1 else min(usable, key=lambda one: len(self.logs_in(one)))
+        log_dir = usable[0] if len(usable) == 1 else min(usable, key=lambda usable_dir: len(self.logs_in(usable_dir)))
         folder = f"{log_dir.path}/{dir_name(tip.topic_partition)}"
         options = LoadOptions(
             clean_shutdown=True,

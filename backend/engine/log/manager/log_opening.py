@@ -30,9 +30,9 @@ class LogFolder(NamedTuple):
     has_others: bool = False
 
 
-def in_jobs(found: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
+def in_jobs(log_folders: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
     """Groups folders into jobs; the logs of a job are opened one after the other on one thread."""
-    for log_dir, of_dir in itertools.groupby(found, key=lambda one: one.log_dir):
+    for log_dir, of_dir in itertools.groupby(log_folders, key=lambda log_folder: log_folder.log_dir):
         size = CLEAN_LOGS_PER_JOB if log_dir.clean_shutdown else 1
         while job := list(itertools.islice(of_dir, size)):
             yield job
@@ -43,19 +43,19 @@ def open_found(
 ) -> list[UnifiedLog | CorruptLog | OSError]:
     """Each log, with its settings in `configs`, or what is wrong with it. Blocking; any thread."""
     outcomes: list[UnifiedLog | CorruptLog | OSError] = []
-    for found, log_config in zip(job, configs, strict=True):
+    for log_folder, log_config in zip(job, configs, strict=True):
         try:
-            outcomes.append(_open(ports, found, log_config, config))
+            outcomes.append(_open(ports, log_folder, log_config, config))
         except (CorruptLog, OSError) as error:
             outcomes.append(error)
         except (ValueError, DecodeError) as error:
             # One replica's file must not keep the others from being opened, whatever is in it.
-            outcomes.append(CorruptLog(f"{found.folder} cannot be read: {error}"))
+            outcomes.append(CorruptLog(f"{log_folder.folder} cannot be read: {error}"))
     return outcomes
 
 
-def _open(ports: Ports, found: LogFolder, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
-    disk, (log_dir, partition, folder, has_others) = ports.disk, found
+def _open(ports: Ports, log_folder: LogFolder, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
+    disk, (log_dir, partition, folder, has_others) = ports.disk, log_folder
     options = LoadOptions(
         recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),
         log_start_offset=log_dir.checkpoints.log_start.get(partition, 0),

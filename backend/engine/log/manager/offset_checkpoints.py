@@ -112,10 +112,14 @@ class LogCheckpoints:
             try:
                 last = log_dir.last_offsets(name)
                 # An offline log keeps its checkpoint: at the next start it may look whole, and would lead with less.
-                found = {one: last[one] for one in self._directories.offline_in(log_dir) if one in last}
-                found |= offsets(self._directories.broken_logs_in(log_dir))
-                found |= offsets(self._directories.logs_in(log_dir))
-                await self._workers.run(partial(log_dir.write_offsets, name, found))
+                checkpoint = {
+                    partition: last[partition]
+                    for partition in self._directories.offline_in(log_dir)
+                    if partition in last
+                }
+                checkpoint |= offsets(self._directories.broken_logs_in(log_dir))
+                checkpoint |= offsets(self._directories.logs_in(log_dir))
+                await self._workers.run(partial(log_dir.write_offsets, name, checkpoint))
             except OSError as error:
                 if error.errno in FULL_ERRNOS:
                     raise

@@ -45,12 +45,12 @@ def set_aside(disk: Disk, folder: str, partition: TopicPartition, unique: bytes,
 
 def set_aside_in(disk: Disk, log_dir: str) -> list[SetAsideFolder]:
     """Returns the folders that a log directory has set aside, by name. Blocking; any thread. Raises OSError."""
-    found = []
+    folders = []
     for name in sorted(disk.list_dir(log_dir)):
         folder = f"{log_dir}/{name}"
         if name.endswith(STRAY_DIR_SUFFIX) and disk.is_dir(folder):
-            found.append(_described(disk, folder, name))
-    return found
+            folders.append(_described(disk, folder, name))
+    return folders
 
 
 def remove_set_aside(disk: Disk, log_dir: str, name: str) -> bool:

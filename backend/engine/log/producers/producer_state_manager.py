@@ -102,9 +102,9 @@ class ProducerStateManager:
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
         base, last = batch.base_sequence, batch.last_sequence
-        for known in entry.batches:
-            if known.last_sequence == last and known.first_sequence == base:
-                return known
+        for appended in entry.batches:
+            if appended.last_sequence == last and appended.first_sequence == base:
+                return appended
         return None
 
     def check(self, batch: BatchHeader) -> None:
@@ -319,7 +319,13 @@ class ProducerStateManager:
     def stored_before(self, offset: int) -> ProducerStateManager:
         """An empty state beside the stored snapshots below an offset."""
         other = ProducerStateManager(self._disk, self._dir, expiration_ms=self.expiration_ms)
-        other.load_stored([file_name(one, SNAPSHOT_SUFFIX) for one in self._snapshots if one < offset])
+        other.load_stored(
+            [
+                file_name(snapshot_offset, SNAPSHOT_SUFFIX)
+                for snapshot_offset in self._snapshots
+                if snapshot_offset < offset
+            ]
+        )
         return other
 
     def find_stored(self) -> None:
@@ -328,8 +334,8 @@ class ProducerStateManager:
 
     def load_stored(self, names: list[str]) -> None:
         """Registers the snapshot files among the names of the partition's folder."""
-        found = (base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-        self._snapshots = sorted(offset for offset in found if offset is not None)
+        offsets = (base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+        self._snapshots = sorted(offset for offset in offsets if offset is not None)
         self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else 0
 
     def keep_only(self, offsets: set[int]) -> None:

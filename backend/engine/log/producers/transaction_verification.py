@@ -33,15 +33,15 @@ class PendingVerifications:
 
     def begin(self, batch: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> VerificationStateEntry:
         """The producer's verification, a new one when there is none; it knows the lowest sequence that waits."""
-        found = self._by_producer.get(batch.producer_id)
-        if found is None:
-            found = VerificationStateEntry(batch.base_sequence, batch.producer_epoch, bumps_epoch, now_ms)
-            self._by_producer[batch.producer_id] = found
-        elif batch.producer_epoch > found.epoch:
-            found.epoch, found.lowest_sequence = batch.producer_epoch, batch.base_sequence
-        elif batch.producer_epoch == found.epoch:
-            found.lowest_sequence = min(found.lowest_sequence, batch.base_sequence)
-        return found
+        entry = self._by_producer.get(batch.producer_id)
+        if entry is None:
+            entry = VerificationStateEntry(batch.base_sequence, batch.producer_epoch, bumps_epoch, now_ms)
+            self._by_producer[batch.producer_id] = entry
+        elif batch.producer_epoch > entry.epoch:
+            entry.epoch, entry.lowest_sequence = batch.producer_epoch, batch.base_sequence
+        elif batch.producer_epoch == entry.epoch:
+            entry.lowest_sequence = min(entry.lowest_sequence, batch.base_sequence)
+        return entry
 
     def check(self, batch: BatchHeader, verification: VerificationStateEntry, *, knows_producer: bool) -> None:
         """Right before the append of a confirmed batch. `knows_producer`: batches of this epoch are remembered.
@@ -71,12 +71,12 @@ class PendingVerifications:
         With an epoch for each transaction the marker has the one of the next, which may wait to be confirmed already:
         its end would come with a higher one.
         """
-        found = self._by_producer.get(producer_id)
-        if found is not None and not (found.bumps_epoch and found.epoch >= marker_epoch):
+        entry = self._by_producer.get(producer_id)
+        if entry is not None and not (entry.bumps_epoch and entry.epoch >= marker_epoch):
             del self._by_producer[producer_id]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets those that were never followed by records."""
-        expired = [p for p, one in self._by_producer.items() if now_ms - one.began_ms >= expiration_ms]
+        expired = [p for p, entry in self._by_producer.items() if now_ms - entry.began_ms >= expiration_ms]
         for producer_id in expired:
             del self._by_producer[producer_id]

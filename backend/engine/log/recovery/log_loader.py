@@ -207,10 +207,10 @@ class _Loader:
         entries: list[tuple[int, int]] = []
         if LEADER_EPOCH_FILE in names:
             try:
-                found = decode_epochs(self.disk.read(path))
-                if any(epoch < 0 or start < 0 for epoch, start in found):
+                decoded = decode_epochs(self.disk.read(path))
+                if any(epoch < 0 or start < 0 for epoch, start in decoded):
                     raise MalformedCheckpoint("the leader epoch checkpoint has an epoch or an offset below 0")
-                entries = found
+                entries = decoded
             except MalformedCheckpoint as error:
                 _log.warning("%s: %s; the epochs are found in the records again", path, error)
                 if self.remote_enabled:
@@ -364,13 +364,13 @@ class _Loader:
                 return False
             first = parse_header(segment.pread(HEADER_BYTES, 0))
             segment.adopt(offsets, times, size_bytes=position, first_timestamp=first.max_timestamp)
-            found = [
+            batches = [
                 BatchEntry(header.last_offset, header.size_bytes, header.max_timestamp)
                 for _, header, _ in valid_batches(segment, position, size_bytes, segment.base_offset)
             ]
         except (ValueError, FileNotFoundError, DamagedFile):
             return False
         # The index files end where Kafka's would: batches behind the last entry add none.
-        segment.index_recovered(found, index_interval_bytes=size_bytes)
+        segment.index_recovered(batches, index_interval_bytes=size_bytes)
         segment.start_appending()
         return True

@@ -76,8 +76,8 @@ def valid_batches(
             problem = _impossible(header, segment.base_offset, expected, size_bytes - position)
             if problem is None:
                 if at + header.size_bytes > len(data):
-                    wanted = min(max(CHUNK_BYTES, header.size_bytes), size_bytes - position)
-                    data, data_at, at = memoryview(segment.pread(wanted, position)), position, 0
+                    read_bytes = min(max(CHUNK_BYTES, header.size_bytes), size_bytes - position)
+                    data, data_at, at = memoryview(segment.pread(read_bytes, position)), position, 0
                 if not crc_valid(data, at, header):
                     problem = f"the CRC of the batch at offset {header.base_offset} does not match its bytes"
         if problem is not None or header is None:
@@ -212,12 +212,12 @@ def _feed_segment(producers: ProducerStateManager, segment: LogSegment, start: i
 
 def epochs_in_batches(segments: LogSegments, start: int, end: int) -> LeaderEpochCache:
     """The leader epochs that the batches of `[start, end)` were written in. Raises `CorruptLog`."""
-    found = LeaderEpochCache()
+    epochs = LeaderEpochCache()
     for segment in segments.from_offset(start):
         for batch in segment.scan(segment.position_of(max(start, segment.base_offset))):
             if batch.base_offset >= end:
-                return found
+                return epochs
             epoch = parse_header(segment.pread(HEADER_BYTES, batch.position)).leader_epoch
-            if epoch > (UNDEFINED_EPOCH if found.latest_epoch is None else found.latest_epoch):
-                found.assign(epoch, max(start, batch.base_offset))
-    return found
+            if epoch > (UNDEFINED_EPOCH if epochs.latest_epoch is None else epochs.latest_epoch):
+                epochs.assign(epoch, max(start, batch.base_offset))
+    return epochs

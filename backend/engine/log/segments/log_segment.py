@@ -260,8 +260,8 @@ class LogSegment(SegmentFiles):
             return self.time_index.last
         file = self._disk.open(self.time_index_path)
         try:
-            wanted = min(size, 2 * TIME_ENTRY_BYTES)
-            tail = file.pread(wanted, size - wanted)
+            tail_bytes = min(size, 2 * TIME_ENTRY_BYTES)
+            tail = file.pread(tail_bytes, size - tail_bytes)
         finally:
             file.close()
         if size % TIME_ENTRY_BYTES:
@@ -346,13 +346,13 @@ class LogSegment(SegmentFiles):
         """
         if offset >= self.next_offset:
             return self.size_bytes
-        known = self._recent_ends.get(offset)
-        if known is not None:
-            return known
+        recent_end = self._recent_ends.get(offset)
+        if recent_end is not None:
+            return recent_end
         if offset <= self.base_offset:
             return 0
-        found = self.find(offset)
-        return self.size_bytes if found is None else found.position
+        batch = self.find(offset)
+        return self.size_bytes if batch is None else batch.position
 
     def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is at or past the one given. Raises `CorruptLog` at what is no batch."""
@@ -403,15 +403,15 @@ class LogSegment(SegmentFiles):
 
         Returns the log end: `offset`, or the batch's base when it was inside.
         """
-        found = self.find(offset)
+        batch = self.find(offset)
         end = offset
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._truncate_txns(offset)
-        if found is not None:
-            self.file.truncate(found.position)
-            self.size_bytes = found.position
-            end = min(offset, found.base_offset)
+        if batch is not None:
+            self.file.truncate(batch.position)
+            self.size_bytes = batch.position
+            end = min(offset, batch.base_offset)
         self.next_offset = end
         self.sealed = False
         # Files of a time when the segment was longer: missing ones are rebuilt should we stop before they are written
@@ -444,8 +444,8 @@ class LogSegment(SegmentFiles):
 
     def scan_timestamps(self, position: int) -> list[tuple[BatchPosition, int]]:
         """Batches from a position on with their largest timestamps."""
-        found: list[tuple[BatchPosition, int]] = []
+        batches: list[tuple[BatchPosition, int]] = []
         for batch in self.scan(position):
             timestamp = int.from_bytes(self.pread(8, batch.position + 35), "big", signed=True)
-            found.append((batch, timestamp))
-        return found
+            batches.append((batch, timestamp))
+        return batches

@@ -35,9 +35,9 @@ def first_at_or_after(segments: Sequence[LogSegment], timestamp: int, start_offs
     for segment in segments:
         if segment.max_timestamp < timestamp or segment.next_offset <= start_offset:
             continue
-        found = _first_in_segment(segment, timestamp, start_offset)
-        if found is not None:
-            return found
+        match = _first_in_segment(segment, timestamp, start_offset)
+        if match is not None:
+            return match
     return None
 
 

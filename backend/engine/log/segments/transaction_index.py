@@ -33,20 +33,20 @@ def decode_txn_index(data: bytes | memoryview) -> list[AbortedTxn]:
     """All entries; ValueError when the bytes cannot be a transaction index."""
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"the transaction index has {len(data)} bytes, which is no multiple of {ENTRY_BYTES}")
-    found: list[AbortedTxn] = []
+    aborted: list[AbortedTxn] = []
     for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
         if version != _VERSION or last < first:
-            raise ValueError(f"the transaction index has an impossible entry {len(found)} (version {version})")
-        found.append(AbortedTxn(producer_id, first, last, stable))
-    return found
+            raise ValueError(f"the transaction index has an impossible entry {len(aborted)} (version {version})")
+        aborted.append(AbortedTxn(producer_id, first, last, stable))
+    return aborted
 
 
 def search_aborted(entries: Iterable[AbortedTxn], start_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
     """Transactions that overlap `[start_offset, upper_bound)`, and whether later segments cannot add any."""
-    found: list[AbortedTxn] = []
+    aborted: list[AbortedTxn] = []
     for entry in entries:
         if entry.last_offset >= start_offset and entry.first_offset < upper_bound:
-            found.append(entry)
+            aborted.append(entry)
         if entry.last_stable_offset >= upper_bound:
-            return found, True
-    return found, False
+            return aborted, True
+    return aborted, False

@@ -78,7 +78,7 @@ class RemoteLogMetadataConformance:
             await manager.add_segment(segment(1))
             await manager.update_segment(update(1, FINISHED, custom=b"x" * 128))
             await manager.update_segment(update(1, DELETE_STARTED))
-            assert [one.custom_metadata for one in manager.segments(PARTITION)] == [None]
+            assert [listed.custom_metadata for listed in manager.segments(PARTITION)] == [None]
 
         self.play(scene)
 
@@ -86,11 +86,11 @@ class RemoteLogMetadataConformance:
         async def scene(manager: RemoteLogMetadataManager) -> None:
             await finished(manager, segment(1, 0)._replace(segment_leader_epochs=((0, 0), (1, 4))), 1)
             await finished(manager, segment(2, 10)._replace(segment_leader_epochs=((1, 10),)), 2)
-            asked = [(0, 0), (0, 3), (0, 4), (1, 3), (1, 4), (1, 9), (1, 10), (1, 19), (1, 20), (2, 0)]
-            found = [manager.lookup(PARTITION, epoch, offset) for epoch, offset in asked]
-            assert [number(one) for one in found] == [1, 1, None, None, 1, 1, 2, 2, None, None]
+            places = [(0, 0), (0, 3), (0, 4), (1, 3), (1, 4), (1, 9), (1, 10), (1, 19), (1, 20), (2, 0)]
+            looked_up = [manager.lookup(PARTITION, epoch, offset) for epoch, offset in places]
+            assert [number(metadata) for metadata in looked_up] == [1, 1, None, None, 1, 1, 2, 2, None, None]
             assert [manager.highest_offset(PARTITION, epoch) for epoch in (0, 1, 2)] == [3, 19, None]
-            assert [number(one) for one in manager.segments_of(PARTITION, 1)] == [1, 2]
+            assert [number(metadata) for metadata in manager.segments_of(PARTITION, 1)] == [1, 2]
             assert [manager.size_bytes(PARTITION, epoch) for epoch in (0, 1, 2)] == [
                 segment().segment_size_bytes,
                 2 * segment().segment_size_bytes,
@@ -104,14 +104,14 @@ class RemoteLogMetadataConformance:
             await finished(manager, segment(1, 10), 1)
             await finished(manager, segment(2, 5)._replace(end_offset=150), 2)
             assert number(manager.lookup(PARTITION, 0, 11)) == 2
-            assert [number(one) for one in manager.segments_of(PARTITION, 0)] == [2, 1]
+            assert [number(metadata) for metadata in manager.segments_of(PARTITION, 0)] == [2, 1]
 
         self.play(scene)
 
     def test_next_segment_with_a_transaction_index(self) -> None:
         async def scene(manager: RemoteLogMetadataManager) -> None:
-            for one, empty in ((1, True), (2, False), (3, True)):
-                await finished(manager, segment(one, 10 * one)._replace(txn_index_empty=empty), one)
+            for index, empty in ((1, True), (2, False), (3, True)):
+                await finished(manager, segment(index, 10 * index)._replace(txn_index_empty=empty), index)
             assert number(manager.next_with_txn_index(PARTITION, 0, 12)) == 2
             assert number(manager.next_with_txn_index(PARTITION, 0, 25)) == 2
             assert manager.next_with_txn_index(PARTITION, 0, 32) is None
@@ -157,11 +157,11 @@ class RemoteLogMetadataConformance:
             }
             for name, question in questions.items():
                 try:
-                    found = question()
+                    result = question()
                 except RemoteResourceNotFound:
                     continue
                 raise AssertionError(
-                    f"{name} of a partition that is not hosted must raise RemoteResourceNotFound, not return {found!r}"
+                    f"{name} of a partition that is not hosted must raise RemoteResourceNotFound, not return {result!r}"
                 )
 
         self.play(scene)
@@ -186,17 +186,17 @@ class RemoteLogMetadataConformance:
         async def scene(manager: RemoteLogMetadataManager) -> None:
             await finished(manager, segment(1), 1)
             for state in PartitionDeleteState:
-                assert [number(one) for one in manager.segments(PARTITION)] == [1]
+                assert [number(metadata) for metadata in manager.segments(PARTITION)] == [1]
                 await manager.put_partition_delete(PartitionDelete(PARTITION, 1, 0, state))
             assert list(manager.segments(PARTITION)) == []
 
         self.play(scene)
 
 
-async def finished(manager: RemoteLogMetadataManager, metadata: SegmentMetadata, one: int) -> None:
+async def finished(manager: RemoteLogMetadataManager, metadata: SegmentMetadata, index: int) -> None:
     """Records a whole copy."""
     await manager.add_segment(metadata)
-    await manager.update_segment(update(one, FINISHED))
+    await manager.update_segment(update(index, FINISHED))
 
 
 def number(metadata: SegmentMetadata | None) -> int | None:
@@ -206,5 +206,5 @@ def number(metadata: SegmentMetadata | None) -> int | None:
 
 def answers(manager: RemoteLogMetadataManager, offset: int) -> tuple[int | None, list[int | None], int | None]:
     """Returns the segment at an offset of epoch 0, the listed segments and the highest offset."""
-    listed = [number(one) for one in manager.segments_of(PARTITION, 0)]
+    listed = [number(metadata) for metadata in manager.segments_of(PARTITION, 0)]
     return number(manager.lookup(PARTITION, 0, offset)), listed, manager.highest_offset(PARTITION, 0)

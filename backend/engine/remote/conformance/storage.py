@@ -98,7 +98,7 @@ class RemoteStorageConformance:
                 partition: self._copied(storage, segment(partition=partition), tmp_path, log=log)
                 for partition, log in logs.items()
             }
-            assert {p: storage.fetch_log_segment(one, 0) for p, one in copied.items()} == logs
+            assert {p: storage.fetch_log_segment(metadata, 0) for p, metadata in copied.items()} == logs
             gone = copied[partitions[0]]
             storage.delete_log_segment_data(gone)
             storage.delete_log_segment_data(gone)
@@ -140,10 +140,10 @@ class RemoteStorageConformance:
 
     def test_a_failed_copy_is_told_and_leaves_nothing(self, tmp_path: Any) -> None:
         storage = self.open_storage(str(tmp_path))
-        wanted = data(tmp_path)
+        files = data(tmp_path)
         OsDisk().remove(f"{tmp_path}/snapshot")
         try:
-            storage.copy_log_segment_data(segment(), wanted)
+            storage.copy_log_segment_data(segment(), files)
         except RemoteStorageError:
             pass
         else:
@@ -164,15 +164,15 @@ class RemoteStorageConformance:
     def test_threads_may_call_it_at_once(self, tmp_path: Any) -> None:
         storage = self.open_storage(str(tmp_path))
         copied = [self._copied(storage, segment(number), tmp_path) for number in range(1, READERS + 1)]
-        found = in_threads([partial(storage.fetch_log_segment, one, 0) for one in copied])
-        assert found == [LOG] * READERS
+        fetched = in_threads([partial(storage.fetch_log_segment, metadata, 0) for metadata in copied])
+        assert fetched == [LOG] * READERS
         storage.close()
 
 
 def assert_not_found(call: Any) -> None:
     """The call must raise RemoteResourceNotFound and nothing else."""
     try:
-        found = call()
+        result = call()
     except RemoteResourceNotFound:
         return
-    raise AssertionError(f"what is missing must raise RemoteResourceNotFound, not return {found!r:.80}")
+    raise AssertionError(f"what is missing must raise RemoteResourceNotFound, not return {result!r:.80}")

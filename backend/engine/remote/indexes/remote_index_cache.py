@@ -92,8 +92,8 @@ class RemoteIndexCache:
 
     async def load(self) -> None:
         """Finds what an earlier run left: complete sets are taken over, the rest is removed."""
-        found = await self._workers.run(self._scan)
-        for segment_id, (start_offset, size_bytes) in found.items():
+        cached = await self._workers.run(self._scan)
+        for segment_id, (start_offset, size_bytes) in cached.items():
             self._entries[segment_id] = _Entry(start_offset, size_bytes, self._now_ms(), None)
             self._size_bytes += size_bytes
         self._expire()
@@ -110,15 +110,15 @@ class RemoteIndexCache:
                 disk.remove(path)
             else:
                 files.setdefault(stem, {})[f".{suffix}"] = disk.size(path)
-        found: dict[bytes, tuple[int, int]] = {}
+        cached: dict[bytes, tuple[int, int]] = {}
         for stem, sizes in files.items():
             parsed = _parse_stem(stem)
             if parsed is not None and len(sizes) == len(SUFFIXES):
-                found[parsed[1]] = (parsed[0], sum(sizes.values()))
+                cached[parsed[1]] = (parsed[0], sum(sizes.values()))
             else:
                 for suffix in sizes:
                     disk.remove(f"{self._folder}/{stem}{suffix}")
-        return found
+        return cached
 
     async def get(self, metadata: SegmentMetadata) -> RemoteIndexes:
         """A segment's indexes, from memory, disk or the remote storage.

@@ -62,25 +62,25 @@ def find_lost_epochs(
     if not epochs or epochs[0][1] <= log_start:
         return ()
     first_epoch, end = epochs[0]
-    finished = (one for one in segments() if one.state is SegmentState.COPY_SEGMENT_FINISHED)
-    left = sorted(finished, key=lambda one: one.start_offset)
-    found: list[tuple[int, int]] = []
+    finished = (segment for segment in segments() if segment.state is SegmentState.COPY_SEGMENT_FINISHED)
+    left = sorted(finished, key=lambda segment: segment.start_offset)
+    lost: list[tuple[int, int]] = []
     while end > log_start:
         while left and left[-1].start_offset >= end:
             left.pop()
         fitting = []
-        for one in left[-OVERLAPPING_MAX:]:
-            entries = [entry for entry in one.segment_leader_epochs if entry[0] <= first_epoch and entry[1] < end]
-            if entries and one.end_offset + 1 >= end:
+        for segment in left[-OVERLAPPING_MAX:]:
+            entries = [entry for entry in segment.segment_leader_epochs if entry[0] <= first_epoch and entry[1] < end]
+            if entries and segment.end_offset + 1 >= end:
                 fitting.append(entries)
         if not fitting:
             break
         entries = max(fitting, key=lambda entries: (entries[-1][0], -entries[0][1]))
-        found = [*entries, *found]
+        lost = [*entries, *lost]
         first_epoch, end = entries[0]
     # Consecutive segments share an epoch, which begins where the first of them has it.
     starts: dict[int, int] = {}
-    for epoch, start in found:
+    for epoch, start in lost:
         starts.setdefault(epoch, max(start, log_start))
     return tuple(starts.items())
 
@@ -103,19 +103,19 @@ def find_copied(log: UnifiedLog, metadata: RemoteLogMetadataManager, partition: 
     deleted: taken at its word, what is local only would count as copied, and local retention would delete it.
     """
     epochs = log.leader_epochs
-    found = find_highest_remote(
+    highest = find_highest_remote(
         epochs.entries, lambda epoch: metadata.highest_offset(partition, epoch), log.end_offset_for_epoch
     )
     # Below, records are remote or nowhere; up to the present mark they have been looked at.
     offset = max(log.local_log_start_offset, log.highest_remote_offset + 1)
-    while offset <= found.offset:
+    while offset <= highest.offset:
         epoch = epochs.epoch_for_offset(offset)
         segment = None if epoch is None else metadata.lookup(partition, epoch, offset)
         if segment is None:
             before = offset - 1
             return OffsetAndEpoch(before, epochs.epoch_for_offset(before) or 0) if before >= 0 else NOTHING_COPIED
         offset = max(offset, segment.end_offset) + 1
-    return found
+    return highest
 
 
 def find_highest_remote(

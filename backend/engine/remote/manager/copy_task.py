@@ -137,10 +137,10 @@ class CopyTask:
             log.maybe_increment_log_start_offset(start)
             self._log_start_found = True
         if self._copied is None:
-            found = find_copied(log, metadata, self.partition)
-            self._copied = found.offset
-            log.update_highest_remote_offset(found.offset)
-            _log.info("%s is copied up to offset %d (epoch %d)", log, found.offset, found.epoch)
+            highest = find_copied(log, metadata, self.partition)
+            self._copied = highest.offset
+            log.update_highest_remote_offset(highest.offset)
+            _log.info("%s is copied up to offset %d (epoch %d)", log, highest.offset, highest.epoch)
 
     def _candidates(self, log: UnifiedLog) -> list[tuple[LogSegment, int]]:
         """Segments to copy with the base offset of the one after: everything sealed and stable past what is copied."""
@@ -291,11 +291,11 @@ class CopyTask:
     def _is_finished(self, started: SegmentMetadata) -> bool:
         metadata, segment_id = self._tier.metadata, started.segment_id
         epoch, start_offset = started.segment_leader_epochs[0]
-        found = metadata.lookup(self.partition, epoch, start_offset)
+        current = metadata.lookup(self.partition, epoch, start_offset)
         # Another copy of the same records may hide it.
-        return (found is not None and found.segment_id == segment_id) or any(
-            one.segment_id == segment_id and one.state is SegmentState.COPY_SEGMENT_FINISHED
-            for one in metadata.segments_of(self.partition, epoch)
+        return (current is not None and current.segment_id == segment_id) or any(
+            segment.segment_id == segment_id and segment.state is SegmentState.COPY_SEGMENT_FINISHED
+            for segment in metadata.segments_of(self.partition, epoch)
         )
 
     async def _clean_up(self, started: SegmentMetadata, reason: str) -> None:

@@ -63,21 +63,21 @@ class Expired:
     size_bytes: int = 0
 
 
-def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: frozenset[bytes] = frozenset()) -> Expired:
+def choose_expired(view: RetentionView, index: RemoteSegmentIndex, copying: frozenset[bytes] = frozenset()) -> Expired:
     """Decides."""
-    summary = known.summary
+    summary = index.summary
     if not summary.count or not view.epochs:
         return Expired((), None, view.only_local_bytes)
     if _keeps_all(view, summary):
         return Expired((), None, view.only_local_bytes + summary.finished_bytes)
     lineage = without_empty_epochs(view.epochs)
     chain = LeaderLineage(lineage, view.log_end)
-    counted, size_bytes = _counted(view, lineage, chain, known)
+    counted, size_bytes = _counted(view, lineage, chain, index)
     surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
     cutoff_ms = view.cutoff_ms
     chosen: dict[bytes, SegmentMetadata] = {}
     new_start: int | None = None
-    for segment in _in_order(lineage, known):
+    for segment in _in_order(lineage, index):
         if segment.segment_id in copying:
             break
         if segment.segment_id in chosen or segment.state is DELETE_FINISHED:
@@ -100,7 +100,7 @@ def choose_expired(view: RetentionView, known: RemoteSegmentIndex, copying: froz
         chosen[segment.segment_id] = segment
         new_start = max(new_start or 0, segment.end_offset + 1)
     if summary.oldest_epoch < view.epochs[0][0]:
-        for segment in _of_ended_lineages(view, known):
+        for segment in _of_ended_lineages(view, index):
             if segment.segment_id not in copying:
                 chosen.setdefault(segment.segment_id, segment)
     return Expired(tuple(chosen.values()), new_start, size_bytes)
@@ -138,9 +138,9 @@ def _keeps_all(view: RetentionView, summary: SegmentSummary) -> bool:
     )
 
 
-def _in_order(lineage: Sequence[EpochEntry], known: RemoteSegmentIndex) -> Iterator[SegmentMetadata]:
+def _in_order(lineage: Sequence[EpochEntry], index: RemoteSegmentIndex) -> Iterator[SegmentMetadata]:
     for epoch, _ in lineage:
-        yield from known.of_epoch(epoch)
+        yield from index.of_epoch(epoch)
 
 
 def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int) -> bool:
@@ -148,7 +148,7 @@ def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int)
     return newest <= first_epoch and segment.end_offset < log_start
 
 
-def _of_ended_lineages(view: RetentionView, known: RemoteSegmentIndex) -> list[SegmentMetadata]:
+def _of_ended_lineages(view: RetentionView, index: RemoteSegmentIndex) -> list[SegmentMetadata]:
     """Of the segments whose every epoch is older than anything the leader still has, those that go, by start offset.
 
     Below log start nobody can ask for them. Others are what an earlier leader had and this one lacks: a disk that is
@@ -157,10 +157,14 @@ def _of_ended_lineages(view: RetentionView, known: RemoteSegmentIndex) -> list[S
     them at once.)
     """
     earliest_epoch = view.epochs[0][0]
-    ended = [s for s in known.segments() if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
+    ended = [s for s in index.segments() if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
     ended.sort(key=lambda segment: segment.start_offset)
-    kept = [one for one in ended if one.end_offset >= view.log_start and one.max_timestamp_ms >= view.cutoff_ms]
-    kept_bytes = sum(one.segment_size_bytes for one in kept)
+    kept = [
+        candidate
+        for candidate in ended
+        if candidate.end_offset >= view.log_start and candidate.max_timestamp_ms >= view.cutoff_ms
+    ]
+    kept_bytes = sum(candidate.segment_size_bytes for candidate in kept)
     surplus_bytes = kept_bytes - view.retention_bytes if view.retention_bytes >= 0 else 0
     staying = set()
     for segment in kept:
@@ -168,11 +172,11 @@ def _of_ended_lineages(view: RetentionView, known: RemoteSegmentIndex) -> list[S
             surplus_bytes -= segment.segment_size_bytes
         else:
             staying.add(segment.segment_id)
-    return [one for one in ended if one.segment_id not in staying]
+    return [candidate for candidate in ended if candidate.segment_id not in staying]
 
 
 def _counted(
-    view: RetentionView, lineage: Sequence[EpochEntry], chain: LeaderLineage, known: RemoteSegmentIndex
+    view: RetentionView, lineage: Sequence[EpochEntry], chain: LeaderLineage, index: RemoteSegmentIndex
 ) -> tuple[dict[bytes, int], int]:
     """Bytes by segment that are held against `retention.bytes`, and their sum with what is only local.
 
@@ -180,12 +184,12 @@ def _counted(
     are no reason to delete a third one. (Kafka counts both.) While all finished segments together stay within the
     limit their sum will do; only past it the lineage of every one is looked at.
     """
-    size_bytes = view.only_local_bytes + known.summary.finished_bytes
+    size_bytes = view.only_local_bytes + index.summary.finished_bytes
     if view.retention_bytes < 0 or size_bytes <= view.retention_bytes:
         return {}, size_bytes
     counted: dict[bytes, int] = {}
     reached = view.log_start
-    for segment in _in_order(lineage, known):
+    for segment in _in_order(lineage, index):
         if segment.state is not FINISHED or segment.end_offset < reached:
             continue
         if chain.holds(segment):
@@ -214,9 +218,9 @@ class ExpirationTask:
         if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
         complete_epochs(log, tier.metadata, self.partition)
-        known = known_segments(tier.metadata, self.partition)
-        self._update_gauges(known.summary)
-        if not known.summary.count:
+        index = known_segments(tier.metadata, self.partition)
+        self._update_gauges(index.summary)
+        if not index.summary.count:
             self._update_shares(log, log.size_bytes)
             return
         if log.highest_remote_offset < 0:
@@ -224,7 +228,7 @@ class ExpirationTask:
             self._find_highest_remote(log)
         clock, gauges = tier.ports.clock, tier.meters.gauges(self.partition)
         started_ms = clock.monotonic_ms()
-        expired = choose_expired(retention_view(log, clock.time_ms()), known, frozenset(tier.copying))
+        expired = choose_expired(retention_view(log, clock.time_ms()), index, frozenset(tier.copying))
         # Sizes are summed up in the decision, so its time is what they cost.
         gauges.remotelogsizecomputationtime = clock.monotonic_ms() - started_ms
         self._update_shares(log, expired.size_bytes)
@@ -235,8 +239,8 @@ class ExpirationTask:
         await self._delete(expired.segments)
 
     def _find_highest_remote(self, log: UnifiedLog) -> None:
-        found = find_copied(log, self._tier.metadata, self.partition)
-        log.update_highest_remote_offset(found.offset)
+        highest = find_copied(log, self._tier.metadata, self.partition)
+        log.update_highest_remote_offset(highest.offset)
 
     async def _delete(self, segments: Sequence[SegmentMetadata]) -> None:
         gauges = self._tier.meters.gauges(self.partition)

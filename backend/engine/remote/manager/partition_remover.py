@@ -93,17 +93,17 @@ class Deletions:
         if problem is not None:
             self.unreadable.append((record.offset, problem))
             return
-        known = self._known.get(event.topic_id_partition)
+        deletion = self._known.get(event.topic_id_partition)
         # A reader that begins behind the mark sees a deletion under way.
-        if known is None and event.state is not FINISHED:
+        if deletion is None and event.state is not FINISHED:
             self._known[event.topic_id_partition] = Deletion(event.state, record.offset)
-        elif known is not None and is_legal_delete(known.state, event.state):
-            known.state = event.state
+        elif deletion is not None and is_legal_delete(deletion.state, event.state):
+            deletion.state = event.state
 
     @property
     def pending(self) -> dict[TopicIdPartition, Deletion]:
         """The deletions that are not finished, in the order of their marks."""
-        return {partition: one for partition, one in self._known.items() if one.state is not FINISHED}
+        return {partition: deletion for partition, deletion in self._known.items() if deletion.state is not FINISHED}
 
 
 def impossible(partition: TopicIdPartition) -> str | None:
@@ -207,7 +207,7 @@ class PartitionRemover:
         pending = deletions.pending
         self._waiting[target] = len(pending)
         self._failed = {
-            one: failure for one, failure in self._failed.items() if failure.target != target or one in pending
+            failed: failure for failed, failure in self._failed.items() if failure.target != target or failed in pending
         }
         due = [partition for partition in pending if self._is_due(partition)]
         if due:
@@ -226,10 +226,10 @@ class PartitionRemover:
         return failure is None or failure.due_ms <= self._tier.ports.clock.monotonic_ms()
 
     async def _caches(
-        self, target: int, offset_ranges: OffsetRange, wanted: Collection[TopicIdPartition]
+        self, target: int, offset_ranges: OffsetRange, partitions: Collection[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, RemoteLogMetadataCache], int]:
         """Reads the segments of the wanted partitions from the metadata partition, up to an offset."""
-        caches = {partition: RemoteLogMetadataCache(partition) for partition in wanted}
+        caches = {partition: RemoteLogMetadataCache(partition) for partition in partitions}
         now = (await self._scan.offset_ranges([target])).get(target, offset_ranges)
         async for records in self._scan.records(target, now):
             apply_segments(records, caches)
@@ -333,5 +333,5 @@ class Positions:
         self.of(partition)
         assert self._known is not None
         self._known[partition] = offset
-        text = "".join(f"{one} {at}\n" for one, at in sorted(self._known.items()))
+        text = "".join(f"{metadata_partition} {at}\n" for metadata_partition, at in sorted(self._known.items()))
         self._disk.write_atomic(self._path, text.encode(), sync=True)

@@ -123,19 +123,19 @@ class RemoteLogManager:
             copying = not view.log.config.remote_log_copy_disable
             self._host(view, (TaskKind.COPY, TaskKind.EXPIRATION) if copying else (TaskKind.EXPIRATION,))
 
-    def _host(self, view: PartitionView, wanted: tuple[TaskKind, ...]) -> None:
+    def _host(self, view: PartitionView, kinds: tuple[TaskKind, ...]) -> None:
         """Ends the tasks that the partition's role and settings no longer want and starts those that are missing."""
         partition, meters = view.topic_id_partition, self._tier.meters
         if partition in self._deleted:
             return
         held = self._hosted.setdefault(partition, {})
-        for kind in [kind for kind, loop in held.items() if kind not in wanted or loop.task.cancelled]:
+        for kind in [kind for kind, loop in held.items() if kind not in kinds or loop.task.cancelled]:
             self._end(held.pop(kind))
-        if TaskKind.FOLLOWING in wanted:
+        if TaskKind.FOLLOWING in kinds:
             meters.forget(partition)
-        elif TaskKind.COPY not in wanted:
+        elif TaskKind.COPY not in kinds:
             meters.gauges(partition).clear_copy_lag()
-        for kind in wanted:
+        for kind in kinds:
             if kind not in held:
                 held[kind] = self._begin(kind, view)
 
@@ -210,7 +210,7 @@ class RemoteLogManager:
         finally:
             if delete_remote:
                 self._tier.deleting.difference_update(stopped)
-        self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
+        self._tier.metadata.on_stop_partitions([tip for tip in stopped if tip not in self._hosted])
 
     def tiered_again(self, is_tiered: Callable[[TopicIdPartition], bool]) -> None:
         """Ends deletions of these partitions' remote data by brokers that do not lead them: the data is tiered again.
@@ -319,7 +319,7 @@ class RemoteLogManager:
         async def work() -> RemoteRead:
             started_ms = clock.monotonic_ms()
             try:
-                found = await remote_read.read(
+                result = await remote_read.read(
                     self._tier,
                     log,
                     fetch_offset,
@@ -329,9 +329,9 @@ class RemoteLogManager:
                 )
             finally:
                 meters.reads.record(clock.monotonic_ms() - started_ms)
-            meters.mark(partition.topic, "remotefetchbytes", len(found.records))
-            self._tier.fetch_quota.record(len(found.records))
-            return found
+            meters.mark(partition.topic, "remotefetchbytes", len(result.records))
+            self._tier.fetch_quota.record(len(result.records))
+            return result
 
         return await self._on_reader(partition, work, failed, begun)
 

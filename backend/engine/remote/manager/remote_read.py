@@ -58,14 +58,14 @@ async def read(
         scan = SegmentScan(tier, segment)
         indexes = await tier.indexes.get(segment)
         ahead = max(0, max_bytes) + CHUNK_BYTES
-        found = await _find_large(scan, indexes, offset, ahead=ahead) or await _find(
+        batch = await _find_large(scan, indexes, offset, ahead=ahead) or await _find(
             tier, scan, indexes, offset, ahead=ahead
         )
-        if found is None:
+        if batch is None:
             # Compaction may have left a gap at the segment's end.
             segment = _next_segment(tier, log, segment)
             continue
-        position, header = found
+        position, header = batch
         if header.size_bytes > max_bytes and not min_one_message:
             return RemoteRead(b"", none_aborted)
         records = await scan.bytes_at(position, max(header.size_bytes, max_bytes))
@@ -148,29 +148,29 @@ async def _aborted(
     """Aborted transactions with records in [start offset, upper bound): their markers may lie in later segments,
     remote or local.
     """
-    found: dict[AbortedTxn, None] = {}
+    aborted: dict[AbortedTxn, None] = {}
     segment: SegmentMetadata | None = first
     while segment is not None:
         if not segment.txn_index_empty:
             indexes = await tier.indexes.get(segment)
             part, complete = search_aborted(indexes.aborted(), start_offset, upper_bound)
-            found.update(dict.fromkeys(part))
+            aborted.update(dict.fromkeys(part))
             if complete:
-                return tuple(found)
+                return tuple(aborted)
         segment = _next_with_txn_index(tier, log, segment.end_offset + 1)
     for local in log.segments:
         part, complete = search_aborted(local.aborted_transactions, start_offset, upper_bound)
-        found.update(dict.fromkeys(part))
+        aborted.update(dict.fromkeys(part))
         if complete:
             break
-    return tuple(found)
+    return tuple(aborted)
 
 
 def _next_with_txn_index(tier: Tier, log: UnifiedLog, offset: int) -> SegmentMetadata | None:
     epoch = log.leader_epochs.epoch_for_offset(offset)
     while epoch is not None:
-        found = tier.metadata.next_with_txn_index(log.topic_id_partition, epoch, offset)
-        if found is not None and found.end_offset >= offset:
-            return found
+        segment = tier.metadata.next_with_txn_index(log.topic_id_partition, epoch, offset)
+        if segment is not None and segment.end_offset >= offset:
+            return segment
         epoch = log.leader_epochs.next_epoch(epoch)
     return None

@@ -77,9 +77,9 @@ async def offset_for_timestamp(tier: Tier, log: UnifiedLog, timestamp_ms: int) -
             if segment.start_offset >= log.segments.first_base_offset:
                 # From here on the local log has everything.
                 return log.offset_by_timestamp(timestamp_ms)
-            found = await _search(tier, segment, timestamp_ms, start_offset)
-            if found is not None:
-                return found
+            match = await _search(tier, segment, timestamp_ms, start_offset)
+            if match is not None:
+                return match
             segment = next_segment(metadata, partition, epoch, timestamp_ms, segment.end_offset + 1, is_ours)
         epoch = log.leader_epochs.next_epoch(epoch)
     return log.offset_by_timestamp(timestamp_ms)
@@ -96,9 +96,9 @@ async def _search(
         while (header := await scan.header_at(position)) is not None:
             if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
                 data = await scan.bytes_at(position, header.size_bytes)
-                found = _first(scan, header, position, data, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
+                match = _first(scan, header, position, data, timestamp_ms, start_offset)
+                if match is not None:
+                    return match
             position += header.size_bytes
     except CorruptSegment:
         # It may be our copy of the index: the next look-up fetches it again.

@@ -57,8 +57,8 @@ class FollowerTask:
         if self.cancelled or not log.remote_enabled or not self._tier.is_ready(self.partition):
             return
         complete_epochs(log, self._tier.metadata, self.partition)
-        found = find_copied(log, self._tier.metadata, self.partition)
-        log.update_highest_remote_offset(found.offset)
+        highest = find_copied(log, self._tier.metadata, self.partition)
+        log.update_highest_remote_offset(highest.offset)
 
 
 def interval_ms(config: BrokerConfig, members: int) -> float:

@@ -52,10 +52,10 @@ class InMemoryRemoteLogMetadataManager(CachedLookups):
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         if partition not in self._hosted:
             raise RemoteResourceNotFound(f"{partition} has no remote log metadata here: this broker does not host it")
-        found = self._caches.get(partition)
-        if found is None:
-            found = self._caches[partition] = RemoteLogMetadataCache(partition, self._overlap)
-        return found
+        cache = self._caches.get(partition)
+        if cache is None:
+            cache = self._caches[partition] = RemoteLogMetadataCache(partition, self._overlap)
+        return cache
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return partition in self._hosted

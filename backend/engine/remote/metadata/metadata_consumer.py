@@ -188,8 +188,8 @@ class MetadataConsumer:
         needed |= self._by_target.keys() - self._positions.keys()
         if not needed:
             return True
-        known = await self._topic.offsets(sorted(needed))
-        for target, held in known.items():
+        offset_ranges = await self._topic.offsets(sorted(needed))
+        for target, held in offset_ranges.items():
             members = self._by_target.get(target, {}).values()
             # Assigned while we asked: its file is to be looked at first. And all may have left.
             if not members or not all(hosted.looked_up for hosted in members):
@@ -200,7 +200,7 @@ class MetadataConsumer:
                 if hosted.ready_at is None:
                     hosted.ready_at = held.end
             self._note_progress(target)
-        return needed <= known.keys()
+        return needed <= offset_ranges.keys()
 
     async def _look_up_files(self) -> None:
         """Takes over what an earlier run stored of partitions that are new here."""
@@ -246,11 +246,11 @@ class MetadataConsumer:
     async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
         now_ms = self._ports.clock.monotonic_ms()
         self._resting = {target: until_ms for target, until_ms in self._resting.items() if until_ms > now_ms}
-        wanted = {target: position for target, position in self._positions.items() if target not in self._resting}
-        if not wanted:
+        positions = {target: position for target, position in self._positions.items() if target not in self._resting}
+        if not positions:
             await tasks.sleep_ms(RETRY_MS)
             return ()
-        request = self._topic.fetch(wanted, max_wait_ms=max_wait_ms)
+        request = self._topic.fetch(positions, max_wait_ms=max_wait_ms)
         fetching = tasks.start(request, name=f"fetch of {METADATA_TOPIC}")
         self._fetching = fetching
         try:

@@ -64,22 +64,22 @@ def _entries(rows: NDArray[Any], *, is_empty: bool) -> bytes:
 
 def plain_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     """Packed rows of the plain entries from `at` on, and where the first other entry begins."""
-    found: list[bytes] = []
-    wanted = _RUN_FIRST
+    rows: list[bytes] = []
+    block = _RUN_FIRST
     while at < end:
         txn_empty = _BY_LENGTH.get(data[at])
         if txn_empty is None:
             break
         kind = _ENTRIES[txn_empty]
-        entries = np.frombuffer(data, kind, min(wanted, (end - at) // kind.itemsize), at)
+        entries = np.frombuffer(data, kind, min(block, (end - at) // kind.itemsize), at)
         is_plain = _plain(entries, txn_empty=txn_empty)
         count = len(entries) if is_plain.all() else int(is_plain.argmin())
         if not count:
             break
-        found.append(_rows(entries[:count], txn_empty=txn_empty))
+        rows.append(_rows(entries[:count], txn_empty=txn_empty))
         at += count * kind.itemsize
-        wanted = min(2 * wanted, _RUN_MAX) if count == len(entries) else _RUN_FIRST
-    return b"".join(found), at
+        block = min(2 * block, _RUN_MAX) if count == len(entries) else _RUN_FIRST
+    return b"".join(rows), at
 
 
 def _plain(entries: NDArray[Any], *, txn_empty: bool) -> NDArray[np.bool_]:

@@ -87,11 +87,11 @@ class MetadataFiles:
     def committed(self) -> dict[int, Resume]:
         """Returns the positions on which both committed files agree; none where they are missing or cannot be read."""
         offsets = {row[0]: row[1] for row in self._rows(COMMITTED_OFFSETS, 2)}
-        found = {}
+        positions = {}
         for target, next_offset, last_offset, crc in self._rows(COMMITTED_RECORDS, 4):
             if offsets.get(target) == next_offset and 0 <= last_offset < next_offset:
-                found[target] = Resume(next_offset, last_offset, crc)
-        return found
+                positions[target] = Resume(next_offset, last_offset, crc)
+        return positions
 
     def _rows(self, name: str, columns: int) -> list[list[int]]:
         try:
@@ -132,7 +132,7 @@ class MetadataFiles:
         by_target = sorted(resume.items())
         records = "".join(f"{t} {r.next_offset} {r.last_offset} {r.last_crc}\n" for t, r in by_target)
         self._disk.write_atomic(f"{self._folder}/{COMMITTED_RECORDS}", records.encode())
-        offsets = "".join(f"{target} {one.next_offset}\n" for target, one in by_target)
+        offsets = "".join(f"{target} {position.next_offset}\n" for target, position in by_target)
         self._disk.write_atomic(f"{self._folder}/{COMMITTED_OFFSETS}", offsets.encode())
 
     def _path(self, partition: TopicIdPartition) -> str:
@@ -245,11 +245,11 @@ def _parse_epoch(data: bytes) -> tuple[int, EpochMap]:
 
 
 def _array(code: str, data: bytes, at: int, count: int) -> tuple[array[int], int]:
-    found: array[int] = array(code)
-    end = at + count * found.itemsize
-    found.frombytes(data[at:end])
-    if len(found) != count:
+    values: array[int] = array(code)
+    end = at + count * values.itemsize
+    values.frombytes(data[at:end])
+    if len(values) != count:
         raise IndexError("an entry is cut off")
     if _BIG_ENDIAN_SWAP:
-        found.byteswap()
-    return found, end
+        values.byteswap()
+    return values, end

@@ -43,23 +43,25 @@ class MetadataScan:
 
         KafkaError when they cannot all be read.
         """
-        told: dict[TopicIdPartition, bool] = {}
+        partitions: dict[TopicIdPartition, bool] = {}
         async with self._turn:
             async for fetched in self._fetched(partition, offsets):
                 if fetched.plan is None:
                     single: Iterable[MetadataRecord] = fetched.records
                 else:
-                    told.update((piece.partition, False) for piece in fetched.plan.spans if piece.partition not in told)
+                    partitions.update(
+                        (piece.partition, False) for piece in fetched.plan.spans if piece.partition not in partitions
+                    )
                     single = (
                         fetched.records[index]
                         for piece in fetched.plan.spans
                         for index in (piece.indices if piece.run is None else ())
                     )
                 for read, record in enumerate(single, start=1):
-                    _note(record, told)
+                    _note(record, partitions)
                     if read % EVENTS_PER_TURN == 0:
                         await tasks.sleep_ms(0)
-        return told
+        return partitions
 
     async def records(self, partition: int, offsets: OffsetRange) -> AsyncIterator[Sequence[MetadataRecord]]:
         """The records of a range that is committed, in pieces that hold up the loop for no long time.
@@ -68,9 +70,9 @@ class MetadataScan:
         """
         async with self._turn:
             async for fetched in self._fetched(partition, offsets):
-                wanted = [record for record in fetched.records if record.offset < offsets.end]
-                for start in range(0, len(wanted), EVENTS_PER_TURN):
-                    yield wanted[start : start + EVENTS_PER_TURN]
+                committed = [record for record in fetched.records if record.offset < offsets.end]
+                for start in range(0, len(committed), EVENTS_PER_TURN):
+                    yield committed[start : start + EVENTS_PER_TURN]
                     await tasks.sleep_ms(0)
 
     async def _fetched(self, partition: int, offsets: OffsetRange) -> AsyncIterator[FetchedPartition]:
@@ -91,11 +93,11 @@ class MetadataScan:
                 )
 
 
-def _note(record: MetadataRecord, told: dict[TopicIdPartition, bool]) -> None:
+def _note(record: MetadataRecord, partitions: dict[TopicIdPartition, bool]) -> None:
     try:
         event = decode(record.value)
     except DecodeError:
         return
     if not isinstance(event, SegmentSnapshot):
         partition = event.topic_id_partition
-        told[partition] = told.get(partition, False) or isinstance(event, PartitionDelete)
+        partitions[partition] = partitions.get(partition, False) or isinstance(event, PartitionDelete)

@@ -62,16 +62,16 @@ class MetadataClientSettings:
         values: dict[str, int] = {}
         unused = []
         common = {name.removeprefix(_COMMON): name for name in config if name.startswith(_COMMON)}
-        for client, known in _CLIENT_SETTINGS.items():
+        for client, fields in _CLIENT_SETTINGS.items():
             own = f"remote.log.metadata.{client}."
             # The client's own settings come after the common ones and win.
             given = common | {name.removeprefix(own): name for name in config if name.startswith(own)}
             for name, full_name in given.items():
-                if name in known:
-                    values[known[name]] = _positive(full_name, config[full_name])
+                if name in fields:
+                    values[fields[name]] = _positive(full_name, config[full_name])
                 elif full_name.startswith(own):
                     unused.append(full_name)
-        used = {name for known in _CLIENT_SETTINGS.values() for name in known}
+        used = {name for fields in _CLIENT_SETTINGS.values() for name in fields}
         unused += [full_name for name, full_name in common.items() if name not in used]
         return cls(**values, unused=tuple(sorted(unused)))
 

@@ -205,10 +205,10 @@ class RemoteLogMetadataCache:
             for epoch, _, _ in rows.spans(row):
                 self._map(epoch).unreferenced.add(row)
             return ApplyOutcome.APPLIED
-        known = rows.find(event.segment_id)
-        if known is None:
+        current = rows.find(event.segment_id)
+        if current is None:
             return ApplyOutcome.UNKNOWN_SEGMENT
-        row = known
+        row = current
         if event.state is STARTED or not _LEGAL[rows.state(row), event.state]:
             return ApplyOutcome.ILLEGAL
         rows.update(row, event)
@@ -225,10 +225,10 @@ class RemoteLogMetadataCache:
 
         Fewer than all when one is known already; none when they do not lie behind all others of their leader epoch.
         """
-        known = self._epochs.get(run.epoch)
-        if known is not None:
-            overlaps = known.highest is not None and known.highest > run.lowest_end
-            if overlaps or (known.starts and known.starts[-1] >= run.starts[0]):
+        epoch_map = self._epochs.get(run.epoch)
+        if epoch_map is not None:
+            overlaps = epoch_map.highest is not None and epoch_map.highest > run.lowest_end
+            if overlaps or (epoch_map.starts and epoch_map.starts[-1] >= run.starts[0]):
                 return 0
         self._summary = None
         added = self._rows.add_plain(run.rows)
@@ -238,10 +238,10 @@ class RemoteLogMetadataCache:
         return len(added)
 
     def _map(self, epoch: int) -> EpochMap:
-        found = self._epochs.get(epoch)
-        if found is None:
-            found = self._epochs[epoch] = EpochMap()
-        return found
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            epoch_map = self._epochs[epoch] = EpochMap()
+        return epoch_map
 
     def _finish(self, row: int) -> None:
         for epoch, start, end in self._rows.spans(row):
@@ -274,9 +274,9 @@ class RemoteLogMetadataCache:
                 rows.packed, row * ROW_BYTES
             )
             if flags > TXN_INDEX_EMPTY:
-                found = rows.get_if_holds(row, epoch, offset)
-                if found is not None:
-                    return found
+                segment = rows.get_if_holds(row, epoch, offset)
+                if segment is not None:
+                    return segment
             elif offset <= end:
                 return new_tuple(
                     SegmentMetadata,
@@ -360,13 +360,13 @@ class RemoteLogMetadataCache:
             return None
         rows = self._rows
         first = max(bisect_right(epoch_map.starts, offset) - 1, 0)
-        found = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
+        nearest = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
         # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
         others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
-        known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
-        ahead = known if found is None else [*known, found]
-        found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
-        return None if found is None else rows.get(found)
+        hidden = [row for row in others if self._has_aborted_from(row, epoch, offset)]
+        ahead = hidden if nearest is None else [*hidden, nearest]
+        nearest = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
+        return None if nearest is None else rows.get(nearest)
 
     def _has_aborted_from(self, row: int, epoch: int, offset: int) -> bool:
         """Whether a finished segment with a transaction index reaches `offset` in this epoch."""
@@ -401,8 +401,8 @@ class RemoteLogMetadataCache:
                     if accept(segment):
                         yield segment
 
-        found = [*islice(chosen(listed), 1), *chosen(hidden)]
-        return min(found, key=lambda segment: segment.start_offset, default=None)
+        earliest = [*islice(chosen(listed), 1), *chosen(hidden)]
+        return min(earliest, key=lambda segment: segment.start_offset, default=None)
 
     @property
     def count(self) -> int:

@@ -44,11 +44,11 @@ class ResumePoints:
         upto = self._left.get(target)
         if upto is None:
             return None
-        found = await self._ports.workers.run(partial(self._files.load, partition))
+        store = await self._ports.workers.run(partial(self._files.load, partition))
         # A store that is ahead was written by a flush that did not end; its last record cannot be checked.
-        if found is None or found.offset >= upto.next_offset:
+        if store is None or store.offset >= upto.next_offset:
             return None
-        return Stored(found.cache, upto.next_offset - 1)
+        return Stored(store.cache, upto.next_offset - 1)
 
     def proof_of(self, target: int, held: OffsetRange) -> int | None:
         """The record to read before anything stored is believed; None where it cannot be there any more.
@@ -120,7 +120,7 @@ class ResumePoints:
         """
         if self._files is None or self._left is None:
             return True
-        resume = {target: one for target, one in self._written.items() if target in needed}
+        resume = {target: written for target, written in self._written.items() if target in needed}
         for target, position in positions.items():
             last = self._last[target]
             resume[target] = Resume(position, last.offset, record_crc(last.value))

@@ -249,9 +249,9 @@ class SegmentRows:
 
     def get(self, row: int) -> SegmentMetadata:
         """The segment as a value."""
-        found = self.get_if_holds(row, None, 0)
-        assert found is not None
-        return found
+        segment = self.get_if_holds(row, None, 0)
+        assert segment is not None
+        return segment
 
     def get_if_holds(self, row: int, epoch: int | None, offset: int) -> SegmentMetadata | None:
         """The segment, unless the leader epoch (one of the segment's) ends in it before `offset`."""
@@ -348,7 +348,7 @@ class SegmentRows:
             return ((epoch, start, end),)
         epochs = self._epochs[row]
         ends = [first - 1 for _, first in epochs[1:]] + [end]
-        return tuple((one, first, last) for (one, first), last in zip(epochs, ends, strict=True))
+        return tuple((leader_epoch, first, last) for (leader_epoch, first), last in zip(epochs, ends, strict=True))
 
     def epoch_start(self, row: int, epoch: int) -> int:
         """First offset in the segment of one of its leader epochs."""

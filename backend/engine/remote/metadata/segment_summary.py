@@ -26,16 +26,18 @@ class SegmentSummary:
 
 def summarize(segments: Iterable[SegmentMetadata]) -> SegmentSummary:
     """The summary of segments one by one, for metadata managers that have nothing quicker."""
-    known = list(segments)
-    if not known:
+    listed = list(segments)
+    if not listed:
         return SegmentSummary()
-    deleting = [one.segment_size_bytes for one in known if one.state is SegmentState.DELETE_SEGMENT_STARTED]
+    deleting = [
+        segment.segment_size_bytes for segment in listed if segment.state is SegmentState.DELETE_SEGMENT_STARTED
+    ]
     return SegmentSummary(
-        len(known),
-        sum(one.segment_size_bytes for one in known if one.state is SegmentState.COPY_SEGMENT_FINISHED),
+        len(listed),
+        sum(segment.segment_size_bytes for segment in listed if segment.state is SegmentState.COPY_SEGMENT_FINISHED),
         sum(deleting),
         bool(deleting),
-        min(one.end_offset for one in known),
-        min(one.max_timestamp_ms for one in known),
-        min(max(epoch for epoch, _ in one.segment_leader_epochs) for one in known),
+        min(segment.end_offset for segment in listed),
+        min(segment.max_timestamp_ms for segment in listed),
+        min(max(epoch for epoch, _ in segment.segment_leader_epochs) for segment in listed),
     )

@@ -156,15 +156,15 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
             with suppress(tasks.Timeout):
                 await tasks.wait_for(self._wanted.wait(), settings.creation_delay_ms)
         began_ms = self._ports.clock.monotonic_ms()
-        told = False
+        is_logged = False
         while True:
             try:
                 count = await self._topic.ensure_created(settings.topic)
                 break
             except (KafkaError, OSError) as error:
                 if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
-                    if not told:
-                        told = True
+                    if not is_logged:
+                        is_logged = True
                         _log.warning("Nothing is tiered yet: %s", _too_few_brokers(settings.topic))
                     await tasks.sleep_ms(FEW_BROKERS_PAUSE_MS)
                     began_ms = self._ports.clock.monotonic_ms()

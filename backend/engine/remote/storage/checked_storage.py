@@ -54,10 +54,10 @@ class CheckedStorage:
         self.storage.close()
 
     def _bytes(self, what: str, metadata: SegmentMetadata, call: Callable[[], object]) -> bytes:
-        found = self._call(what, metadata, call)
-        if isinstance(found, bytes):
-            return found
-        raise self._broken(what, metadata, f"it returned {type(found).__name__}, not bytes")
+        result = self._call(what, metadata, call)
+        if isinstance(result, bytes):
+            return result
+        raise self._broken(what, metadata, f"it returned {type(result).__name__}, not bytes")
 
     def _call(self, what: str, metadata: SegmentMetadata, call: Callable[[], T]) -> T:
         try:
