@@ -80,7 +80,7 @@ class PartitionMarker:
                 raise KafkaError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers"
                 )
-            mentioned = await self._scan.told_partitions(target, offset_ranges[target])
+            mentioned = await self._scan.mentioned_partitions(target, offset_ranges[target])
             unmarked = [tip for tip, is_marked in mentioned.items() if not is_marked]
             # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
             # before it has a segment.

@@ -95,7 +95,7 @@ def decide(
     return RetentionDecision(count, roll)
 
 
-def quiet_until_ms(first: SegmentView, state: RetentionState, config: LogConfig, *, now_ms: int) -> int:
+def idle_until_ms(first: SegmentView, state: RetentionState, config: LogConfig, *, now_ms: int) -> int:
     """Returns the time until which `decide` finds nothing to do, as at `now_ms`, while nothing but the time changes."""
     copying = state.remote_enabled and not config.remote_log_copy_disable
     limit_ms = _limits(config, copying=copying)[1]

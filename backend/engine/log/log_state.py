@@ -78,8 +78,8 @@ class LogState:
         self.topic_id_dirty = False
         self.offline_reason: str | None = None
         # The facts with which retention found nothing to do, and until when that stays so while they do not change.
-        self._kept: tuple[object, ...] = ()
-        self._kept_until_ms = 0
+        self._retention_facts_seen: tuple[object, ...] = ()
+        self._idle_until_ms = 0
         self._disk_full = False
         # Base offsets of segments whose index files have to be made again.
         self.damaged_indexes: dict[int, None] = {}
@@ -116,7 +116,7 @@ class LogState:
         self._local.config = config
         self._local.on_work()
 
-    def tell_of_work(self, on_work: Callable[[], None]) -> None:
+    def set_work_listener(self, on_work: Callable[[], None]) -> None:
         """Sets the function to call whenever `has_work` may have become true; a new topic id does not call it."""
         self._local.on_work = on_work
 

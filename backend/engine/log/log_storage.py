@@ -13,7 +13,7 @@ from backend.engine.log.file_names import (
 )
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, sync_files
-from backend.engine.log.local_retention import RetentionState, SegmentView, decide, quiet_until_ms
+from backend.engine.log.local_retention import RetentionState, SegmentView, decide, idle_until_ms
 from backend.engine.log.log_config import INT64_MAX
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.log.log_state import LogState
@@ -67,29 +67,32 @@ class LogStorage(LogState):
         """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
         self.check_online()
         segments = self.segments
-        # No rule wants an empty active segment gone.
+        # No rule deletes an empty active segment.
         if len(segments) == 1 and not segments.active.size_bytes:
             return 0
         facts = self._retention_facts()
-        if now_ms <= self._kept_until_ms and facts == self._kept:
+        if now_ms <= self._idle_until_ms and facts == self._retention_facts_seen:
             return 0
         with self._disk_errors("apply retention to"):
             views, state = self._segment_views(), self._retention_state()
             decision = decide(views, state, self.config, now_ms=now_ms)
             if not decision.delete_count and not decision.roll:
-                self._kept, self._kept_until_ms = facts, quiet_until_ms(views[0], state, self.config, now_ms=now_ms)
-            doomed = list(self.segments)[: decision.delete_count]
-            if decision.roll or len(doomed) == len(self.segments):
+                self._retention_facts_seen, self._idle_until_ms = (
+                    facts,
+                    idle_until_ms(views[0], state, self.config, now_ms=now_ms),
+                )
+            pending_delete = list(self.segments)[: decision.delete_count]
+            if decision.roll or len(pending_delete) == len(self.segments):
                 self.roll()
-            if doomed:
-                self._drop(doomed)
+            if pending_delete:
+                self._drop(pending_delete)
                 start = self.segments.first_base_offset
                 # Without copying (KIP-950) the deleted records have no remote copy: the log itself starts later.
                 if self.remote_enabled and not self.config.remote_log_copy_disable:
                     self.maybe_increment_local_log_start_offset(start)
                 else:
                     self.maybe_increment_log_start_offset(start)
-        return len(doomed)
+        return len(pending_delete)
 
     def _retention_facts(self) -> tuple[object, ...]:
         """The facts of a decision, beside the time. Most of the thousands of logs of a pass have not changed."""
@@ -260,7 +263,7 @@ class LogStorage(LogState):
 
     @property
     def has_work(self) -> bool:
-        """Whether housekeeping has anything to look at (see `tell_of_work`)."""
+        """Whether housekeeping has anything to look at (see `set_work_listener`)."""
         local = self._local
         return (
             self.topic_id_dirty

@@ -91,8 +91,8 @@ class FutureLog:
         self._disk.write_atomic(f"{self.log.dir}/{MARKER_FILE}", b"")
         self.log.rename_dir(f"{self._target_dir}/{dir_name(current.topic_id_partition.topic_partition)}")
 
-    def settled(self) -> None:
-        """The old folder is given up: the marker is needed no more."""
+    def remove_marker(self) -> None:
+        """Removes the marker, once the old folder is given up."""
         forget_move(self._disk, self.log.dir)
 
     def abandon(self) -> str:

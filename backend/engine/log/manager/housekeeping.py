@@ -46,14 +46,14 @@ class Housekeeping:
         self._with_work: dict[UnifiedLog, None] = {}
         self._compacts = compacts
         # Files and folders to remove: (due, path, whether a folder), in no order.
-        self._doomed: list[tuple[int, str, bool]] = []
+        self._pending_delete: list[tuple[int, str, bool]] = []
         self._flushed_ms: dict[TopicPartition, int] = {}
         # Whether logs were created since the last turn.
         self._creating = False
 
     def remove_folder(self, path: str, due_ms: int = 0) -> None:
         """Removes a folder once that time has come."""
-        self._doomed.append((due_ms, path, True))
+        self._pending_delete.append((due_ms, path, True))
 
     def note_creation(self) -> None:
         """A log has been created, whose topic id is to be synced."""
@@ -66,7 +66,7 @@ class Housekeeping:
 
     def look_after(self, log: UnifiedLog) -> None:
         """The log is one of the broker's from now on, until it is offline or renamed for its removal."""
-        log.tell_of_work(partial(self._with_work.setdefault, log))
+        log.set_work_listener(partial(self._with_work.setdefault, log))
         self._with_work[log] = None
 
     def forget(self, partition: TopicPartition) -> None:
@@ -87,7 +87,7 @@ class Housekeeping:
                 continue
             await self._rebuild_indexes(log)
             paths = log.take_deleted_paths()
-            self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
+            self._pending_delete.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
             work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
             if work is not None:
                 await self.flush(log, work)
@@ -138,10 +138,10 @@ class Housekeeping:
             log.flushed(work)
 
     async def _remove_due(self, now_ms: int) -> None:
-        due = [(path, folder) for at_ms, path, folder in self._doomed if at_ms <= now_ms]
+        due = [(path, folder) for at_ms, path, folder in self._pending_delete if at_ms <= now_ms]
         if not due:
             return
-        self._doomed = [item for item in self._doomed if item[0] > now_ms]
+        self._pending_delete = [item for item in self._pending_delete if item[0] > now_ms]
         disk = self._ports.disk
 
         def remove() -> None:

@@ -116,9 +116,9 @@ class LogManager(LogDirectories):
         left_over = set()
         for partition, folder in left_over_folders(self._ports.disk, folders, is_assigned):
             left_over.add(folder)
-            doomed = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
-            self._ports.disk.rename(folder, doomed)
-            self.housekeeping.remove_folder(doomed)
+            pending_delete = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
+            self._ports.disk.rename(folder, pending_delete)
+            self.housekeeping.remove_folder(pending_delete)
         return [log_folder for log_folder in work if log_folder.folder not in left_over]
 
     def _note_missing(self, present: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
@@ -163,7 +163,7 @@ class LogManager(LogDirectories):
         current.on_offline = None
         due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
         self.housekeeping.remove_folder(current.rename_for_delete(), due_ms)
-        future.settled()
+        future.remove_marker()
         self._adopt(future.log)
         return future.log
 

@@ -341,8 +341,8 @@ class _Loader:
                 f"{self.dir} ends at offset {end}, and the disk had everything to {self._durable_end}; {self._way_out}"
             )
 
-    def _delete(self, segments: LogSegments, doomed: list[LogSegment]) -> None:
-        for segment in doomed:
+    def _delete(self, segments: LogSegments, pending_delete: list[LogSegment]) -> None:
+        for segment in pending_delete:
             segments.remove(segment)
             for path in segment.rename_deleted():
                 self.disk.remove(path)

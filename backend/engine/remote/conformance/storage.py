@@ -77,7 +77,7 @@ class RemoteStorageConformance:
             assert_not_found(lambda kind=kind: storage.fetch_index(segment(), kind))
         storage.close()
 
-    def test_a_segment_without_transaction_index_is_told_from_an_empty_one(self, tmp_path: Any) -> None:
+    def test_a_segment_without_transaction_index_differs_from_an_empty_one(self, tmp_path: Any) -> None:
         storage = self.open_storage(str(tmp_path))
         copied = self._copied(storage, segment(), tmp_path)
         assert_not_found(lambda: storage.fetch_index(copied, IndexType.TRANSACTION))
@@ -138,7 +138,7 @@ class RemoteStorageConformance:
         storage.delete_log_segment_data(segment())
         storage.close()
 
-    def test_a_failed_copy_is_told_and_leaves_nothing(self, tmp_path: Any) -> None:
+    def test_a_failed_copy_is_reported_and_leaves_nothing(self, tmp_path: Any) -> None:
         storage = self.open_storage(str(tmp_path))
         files = data(tmp_path)
         OsDisk().remove(f"{tmp_path}/snapshot")

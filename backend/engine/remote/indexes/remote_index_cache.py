@@ -205,15 +205,15 @@ class RemoteIndexCache:
 
     def _expire(self) -> None:
         """Removes what exceeds the limit or was not used for the time to live; the newest entry stays."""
-        doomed: list[tuple[bytes, int]] = []
+        pending_delete: list[tuple[bytes, int]] = []
         now_ms = self._now_ms()
         while len(self._entries) > 1:
             segment_id, entry = next(iter(self._entries.items()))
             idle = 0 <= self._ttl_ms < now_ms - entry.used_ms
             if self._size_bytes <= self._bytes_max and not idle:
                 break
-            doomed.append((segment_id, self._drop(segment_id)))
-        self._remove_soon(doomed)
+            pending_delete.append((segment_id, self._drop(segment_id)))
+        self._remove_soon(pending_delete)
 
     def _drop(self, segment_id: bytes) -> int:
         entry = self._entries.pop(segment_id)
@@ -221,30 +221,32 @@ class RemoteIndexCache:
         self._loaded_bytes -= entry.size_bytes if entry.loaded is not None else 0
         return entry.start_offset
 
-    def _remove_soon(self, doomed: list[tuple[bytes, int]]) -> tasks.Task[None] | None:
-        if not doomed:
+    def _remove_soon(self, pending_delete: list[tuple[bytes, int]]) -> tasks.Task[None] | None:
+        if not pending_delete:
             return None
-        running = tasks.spawn(self._remove_files(doomed), name=f"removal of {len(doomed)} index files")
-        for segment_id, _ in doomed:
+        running = tasks.spawn(self._remove_files(pending_delete), name=f"removal of {len(pending_delete)} index files")
+        for segment_id, _ in pending_delete:
             self._removing[segment_id] = running
         return running
 
-    async def _remove_files(self, doomed: list[tuple[bytes, int]]) -> None:
+    async def _remove_files(self, pending_delete: list[tuple[bytes, int]]) -> None:
         def remove() -> None:
-            for segment_id, start_offset in doomed:
+            for segment_id, start_offset in pending_delete:
                 for suffix in SUFFIXES:
                     self._ports.disk.remove(f"{self._folder}/{_stem(start_offset, segment_id)}{suffix}")
 
         try:
             await self._workers.run(remove)
         finally:
-            for segment_id, _ in doomed:
+            for segment_id, _ in pending_delete:
                 self._removing.pop(segment_id, None)
 
     async def remove(self, segment_ids: list[bytes]) -> None:
         """Forgets segments that are being deleted, or whose files have turned out to be damaged."""
-        doomed = [(segment_id, self._drop(segment_id)) for segment_id in segment_ids if segment_id in self._entries]
-        running = self._remove_soon(doomed)
+        pending_delete = [
+            (segment_id, self._drop(segment_id)) for segment_id in segment_ids if segment_id in self._entries
+        ]
+        running = self._remove_soon(pending_delete)
         if running is not None:
             await tasks.first([running])
 

@@ -18,7 +18,7 @@ from backend.engine.ports import tasks
 from backend.engine.remote.manager.copied_offsets import complete_epochs, find_copied, find_log_start
 from backend.engine.remote.manager.segment_deletion import delete_segment
 from backend.engine.remote.manager.tier import PartitionView, Tier
-from backend.engine.remote.metadata.remote_segment_index import known_segments
+from backend.engine.remote.metadata.remote_segment_index import segment_index
 from backend.engine.remote.storage.remote_storage_manager import (
     LogSegmentData,
     RemoteStorageError,
@@ -114,7 +114,7 @@ class CopyTask:
         until they are.
         """
         metadata, before = self._tier.metadata, self._copied
-        if before is None or not known_segments(metadata, self.partition).summary.deleting:
+        if before is None or not segment_index(metadata, self.partition).summary.deleting:
             return
         log.forget_highest_remote_offset()
         self._copied = find_copied(log, metadata, self.partition).offset

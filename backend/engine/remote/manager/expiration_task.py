@@ -15,7 +15,7 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.manager.copied_offsets import complete_epochs, find_copied
 from backend.engine.remote.manager.segment_deletion import delete_segment
 from backend.engine.remote.manager.tier import PartitionView, Tier
-from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex, known_segments
+from backend.engine.remote.metadata.remote_segment_index import RemoteSegmentIndex, segment_index
 from backend.engine.remote.metadata.segment_summary import SegmentSummary
 from backend.engine.remote.remote_meters import RetentionShares
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
@@ -218,7 +218,7 @@ class ExpirationTask:
         if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
         complete_epochs(log, tier.metadata, self.partition)
-        index = known_segments(tier.metadata, self.partition)
+        index = segment_index(tier.metadata, self.partition)
         self._update_gauges(index.summary)
         if not index.summary.count:
             self._update_shares(log, log.size_bytes)

@@ -25,18 +25,18 @@ class FailureLog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Subject → (time of its last line, failures since then).
-        self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._logged: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def warn(self, subject: str, detail: str, error: Exception) -> None:
         """`subject` is what failed, `detail` what exactly was asked of it this time."""
         now_ms = self._clock.monotonic_ms()
-        told_ms, left_out = self._told.get(subject, (-math.inf, 0))
+        told_ms, left_out = self._logged.get(subject, (-math.inf, 0))
         if now_ms - told_ms < INTERVAL_MS:
-            self._told[subject] = (told_ms, left_out + 1)
+            self._logged[subject] = (told_ms, left_out + 1)
             return
-        self._told[subject] = (now_ms, 0)
-        self._told.move_to_end(subject)
-        if len(self._told) > SUBJECTS_MAX:
-            self._told.popitem(last=False)
+        self._logged[subject] = (now_ms, 0)
+        self._logged.move_to_end(subject)
+        if len(self._logged) > SUBJECTS_MAX:
+            self._logged.popitem(last=False)
         before = f" ({left_out} more before it)" if left_out else ""
         _log.warning("%s %s failed: %s%s", subject, detail, error, before)

@@ -73,7 +73,7 @@ class Deletions:
     """Partition deletions, as one partition of the metadata topic has them."""
 
     def __init__(self) -> None:
-        self._known: dict[TopicIdPartition, Deletion] = {}
+        self._deletions: dict[TopicIdPartition, Deletion] = {}
         self.unreadable: list[tuple[int, str]] = []
         """Offset and reason of records that say nothing."""
 
@@ -93,17 +93,19 @@ class Deletions:
         if problem is not None:
             self.unreadable.append((record.offset, problem))
             return
-        deletion = self._known.get(event.topic_id_partition)
+        deletion = self._deletions.get(event.topic_id_partition)
         # A reader that begins behind the mark sees a deletion under way.
         if deletion is None and event.state is not FINISHED:
-            self._known[event.topic_id_partition] = Deletion(event.state, record.offset)
+            self._deletions[event.topic_id_partition] = Deletion(event.state, record.offset)
         elif deletion is not None and is_legal_delete(deletion.state, event.state):
             deletion.state = event.state
 
     @property
     def pending(self) -> dict[TopicIdPartition, Deletion]:
         """The deletions that are not finished, in the order of their marks."""
-        return {partition: deletion for partition, deletion in self._known.items() if deletion.state is not FINISHED}
+        return {
+            partition: deletion for partition, deletion in self._deletions.items() if deletion.state is not FINISHED
+        }
 
 
 def impossible(partition: TopicIdPartition) -> str | None:
@@ -175,7 +177,7 @@ class PartitionRemover:
         """One pass over all led partitions of the metadata topic; False when something is left to do soon."""
         led = sorted(self._led())
         self._waiting = {target: count for target, count in self._waiting.items() if target in led}
-        offset_ranges = await self._held(led)
+        offset_ranges = await self._committed_ranges(led)
         done = offset_ranges.keys() >= set(led)
         for target, offsets in offset_ranges.items():
             try:
@@ -188,7 +190,7 @@ class PartitionRemover:
         self._tier.meters.partitions_to_remove = sum(self._waiting.values())
         return done
 
-    async def _held(self, targets: Collection[int]) -> dict[int, OffsetRange]:
+    async def _committed_ranges(self, targets: Collection[int]) -> dict[int, OffsetRange]:
         try:
             return await self._scan.offset_ranges(targets)
         except (KafkaError, OSError) as error:
@@ -310,13 +312,13 @@ class Positions:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
-        self._known: dict[int, int] | None = None
+        self._offsets: dict[int, int] | None = None
 
     def of(self, partition: int) -> int:
         """The stored offset, else 0."""
-        if self._known is None:
-            self._known = self._load()
-        return self._known.get(partition, 0)
+        if self._offsets is None:
+            self._offsets = self._load()
+        return self._offsets.get(partition, 0)
 
     def _load(self) -> dict[int, int]:
         try:
@@ -331,7 +333,7 @@ class Positions:
     def store(self, partition: int, offset: int) -> None:
         """Durable when it returns."""
         self.of(partition)
-        assert self._known is not None
-        self._known[partition] = offset
-        text = "".join(f"{metadata_partition} {at}\n" for metadata_partition, at in sorted(self._known.items()))
+        assert self._offsets is not None
+        self._offsets[partition] = offset
+        text = "".join(f"{metadata_partition} {at}\n" for metadata_partition, at in sorted(self._offsets.items()))
         self._disk.write_atomic(self._path, text.encode(), sync=True)

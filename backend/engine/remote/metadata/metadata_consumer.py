@@ -78,16 +78,16 @@ class MetadataConsumer:
         # Next offset to read of every metadata partition that is being read.
         self._positions: dict[int, int] = {}
         # End of a metadata partition when a user partition was added to it.
-        self._kept: dict[int, int] = {}
+        self._end_at_assignment: dict[int, int] = {}
         self._resume = ResumePoints(ports, files)
         # Whether a partition left since: its store must go.
-        self._left = False
+        self._has_unhosted = False
         self._waits = AppliedWaits()
         self._changed = tasks.Event()
         self._fetching: tasks.Task[Sequence[FetchedPartition]] | None = None
         self._closing = False
         # Metadata partitions that could not be read, and until when they are not asked for again (monotonic ms).
-        self._resting: dict[int, float] = {}
+        self._paused_until_ms: dict[int, float] = {}
         self._unreadable = unreadable_records or UnreadableRecords()
         self.records_skipped = 0
         """Records without a value or that no version of the format explains."""
@@ -102,7 +102,7 @@ class MetadataConsumer:
             self._by_target.setdefault(target, {})[partition] = hosted
             position = self._positions.pop(target, None)
             if position is not None:
-                self._kept[target] = position
+                self._end_at_assignment[target] = position
         if fresh:
             self._interrupt()
 
@@ -112,13 +112,13 @@ class MetadataConsumer:
             hosted = self.hosted.pop(partition, None)
             if hosted is None:
                 continue
-            self._left = True
+            self._has_unhosted = True
             target = hosted.metadata_partition
             del self._by_target[target][partition]
             if not self._by_target[target]:
                 del self._by_target[target]
                 self._positions.pop(target, None)
-                self._kept.pop(target, None)
+                self._end_at_assignment.pop(target, None)
                 self._resume.forget(target)
                 gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is not hosted here any more")
                 self._waits.fail(target, gone)
@@ -162,11 +162,11 @@ class MetadataConsumer:
         retry_ms = RETRY_MS
         while not self._closing:
             try:
-                settled = await self._settle()
+                all_started = await self._start_partitions()
                 if self._positions:
-                    for fetched in await self._fetch(FETCH_WAIT_MS if settled else RETRY_MS):
-                        await self._take(fetched)
-                elif settled:
+                    for fetched in await self._fetch(FETCH_WAIT_MS if all_started else RETRY_MS):
+                        await self._apply_fetched(fetched)
+                elif all_started:
                     await self._changed.wait()
                 else:
                     await tasks.sleep_ms(RETRY_MS)
@@ -180,7 +180,7 @@ class MetadataConsumer:
                 _log.exception("Reading %s failed; next try in %d ms", METADATA_TOPIC, RETRY_MAX_MS)
                 await tasks.sleep_ms(RETRY_MAX_MS)
 
-    async def _settle(self) -> bool:
+    async def _start_partitions(self) -> bool:
         """Finds out where to start and when new partitions are ready; False when some could not be asked for."""
         self._changed.clear()
         await self._look_up_files()
@@ -189,16 +189,16 @@ class MetadataConsumer:
         if not needed:
             return True
         offset_ranges = await self._topic.offsets(sorted(needed))
-        for target, held in offset_ranges.items():
+        for target, offset_range in offset_ranges.items():
             members = self._by_target.get(target, {}).values()
             # Assigned while we asked: its file is to be looked at first. And all may have left.
             if not members or not all(hosted.looked_up for hosted in members):
                 continue
             if target not in self._positions:
-                self._positions[target] = self._start_of(target, held)
+                self._positions[target] = self._start_of(target, offset_range)
             for hosted in members:
                 if hosted.ready_at is None:
-                    hosted.ready_at = held.end
+                    hosted.ready_at = offset_range.end
             self._note_progress(target)
         return needed <= offset_ranges.keys()
 
@@ -211,20 +211,20 @@ class MetadataConsumer:
                 hosted.restored, hosted.saved_changes = True, hosted.changes
             hosted.looked_up = True
 
-    def _start_of(self, target: int, held: OffsetRange) -> int:
+    def _start_of(self, target: int, offset_range: OffsetRange) -> int:
         """The position to read on: the earliest that its partitions need, and the record that proves the files."""
         members = self._by_target[target].values()
         starts = [hosted.applied_offset + 1 for hosted in members if hosted.ready_at is None]
-        kept = self._kept.pop(target, None)
+        kept = self._end_at_assignment.pop(target, None)
         if kept is not None:
             starts.append(kept)
         if any(hosted.restored and hosted.ready_at is None for hosted in members):
-            proof = self._resume.proof_of(target, held)
+            proof = self._resume.proof_of(target, offset_range)
             if proof is None:
-                self._discard(target, f"it holds offsets {held.start} to {held.end} now")
-                return held.start
+                self._discard(target, f"it holds offsets {offset_range.start} to {offset_range.end} now")
+                return offset_range.start
             starts.append(proof)
-        return max(held.start, min(starts, default=held.start))
+        return max(offset_range.start, min(starts, default=offset_range.start))
 
     def _discard(self, target: int, reason: str) -> None:
         """Drops the files of a metadata partition, which contradict the topic: it is read from its start."""
@@ -236,7 +236,7 @@ class MetadataConsumer:
         )
         self._resume.drop(target)
         self._positions.pop(target, None)
-        self._kept.pop(target, None)
+        self._end_at_assignment.pop(target, None)
         for partition, hosted in self._by_target.get(target, {}).items():
             if hosted.restored:
                 hosted.cache, hosted.applied_offset = RemoteLogMetadataCache(partition, self._overlap), -1
@@ -245,8 +245,12 @@ class MetadataConsumer:
 
     async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
         now_ms = self._ports.clock.monotonic_ms()
-        self._resting = {target: until_ms for target, until_ms in self._resting.items() if until_ms > now_ms}
-        positions = {target: position for target, position in self._positions.items() if target not in self._resting}
+        self._paused_until_ms = {
+            target: until_ms for target, until_ms in self._paused_until_ms.items() if until_ms > now_ms
+        }
+        positions = {
+            target: position for target, position in self._positions.items() if target not in self._paused_until_ms
+        }
         if not positions:
             await tasks.sleep_ms(RETRY_MS)
             return ()
@@ -262,13 +266,13 @@ class MetadataConsumer:
         finally:
             self._fetching = None
 
-    async def _take(self, fetched: FetchedPartition) -> None:
+    async def _apply_fetched(self, fetched: FetchedPartition) -> None:
         target = fetched.partition
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._restart(target)
             return
         if fetched.error is not ErrorCode.NONE:
-            self._resting[target] = self._ports.clock.monotonic_ms() + RETRY_MAX_MS
+            self._paused_until_ms[target] = self._ports.clock.monotonic_ms() + RETRY_MAX_MS
             _log.warning(
                 "Partition %d of %s cannot be read at offset %d; next try in %d ms, others go on: %s",
                 target, METADATA_TOPIC, self._positions.get(target, -1), RETRY_MAX_MS, fetched.error.name,
@@ -309,12 +313,12 @@ class MetadataConsumer:
     async def _apply_plan(self, target: int, records: Sequence[MetadataRecord], plan: ApplyPlan) -> None:
         """The same for records that are sorted by partition: whole runs at once."""
         turn = 0
-        for piece in plan.spans:
+        for span in plan.spans:
             taken = 0
-            if piece.run is not None:
-                taken = self._apply_run(target, piece.partition, piece.run)
+            if span.run is not None:
+                taken = self._apply_run(target, span.partition, span.run)
                 turn += taken // RUN_EVENTS_PER_EVENT
-            for index in piece.indices[taken:]:
+            for index in span.indices[taken:]:
                 self._apply(target, records[index])
                 turn += 1
                 if turn % EVENTS_PER_TURN == 0:
@@ -393,7 +397,7 @@ class MetadataConsumer:
             changed: list[tuple[Hosted, int, Stored]] = []
             while waiting and sum(stored.cache.count for _, _, stored in changed) < SEGMENTS_PER_SAVE:
                 self._collect(waiting.popleft(), positions, changed)
-            left, self._left = self._left, False
+            left, self._has_unhosted = self._has_unhosted, False
             stores = [stored for _, _, stored in changed]
             if not await self._resume.save(stores, list(self.hosted), positions, set(self._by_target), force=left):
                 return

@@ -32,30 +32,30 @@ class MetadataScan:
 
     def __init__(self, topic: MetadataTopic) -> None:
         self._topic = topic
-        self._turn = tasks.Lock()
+        self._lock = tasks.Lock()
 
     async def offset_ranges(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
         """The present offsets of the partitions; without those whose leader does not answer."""
         return await self._topic.offsets(partitions)
 
-    async def told_partitions(self, partition: int, offsets: OffsetRange) -> dict[TopicIdPartition, bool]:
+    async def mentioned_partitions(self, partition: int, offsets: OffsetRange) -> dict[TopicIdPartition, bool]:
         """Every user partition that a record of a range names, and whether one of them is about its deletion.
 
         KafkaError when they cannot all be read.
         """
         partitions: dict[TopicIdPartition, bool] = {}
-        async with self._turn:
+        async with self._lock:
             async for fetched in self._fetched(partition, offsets):
                 if fetched.plan is None:
                     single: Iterable[MetadataRecord] = fetched.records
                 else:
                     partitions.update(
-                        (piece.partition, False) for piece in fetched.plan.spans if piece.partition not in partitions
+                        (span.partition, False) for span in fetched.plan.spans if span.partition not in partitions
                     )
                     single = (
                         fetched.records[index]
-                        for piece in fetched.plan.spans
-                        for index in (piece.indices if piece.run is None else ())
+                        for span in fetched.plan.spans
+                        for index in (span.indices if span.run is None else ())
                     )
                 for read, record in enumerate(single, start=1):
                     _note(record, partitions)
@@ -64,11 +64,11 @@ class MetadataScan:
         return partitions
 
     async def records(self, partition: int, offsets: OffsetRange) -> AsyncIterator[Sequence[MetadataRecord]]:
-        """The records of a range that is committed, in pieces that hold up the loop for no long time.
+        """The records of a range that is committed, in lists small enough not to block the event loop.
 
         KafkaError when they cannot be read; what has been given until then is right.
         """
-        async with self._turn:
+        async with self._lock:
             async for fetched in self._fetched(partition, offsets):
                 committed = [record for record in fetched.records if record.offset < offsets.end]
                 for start in range(0, len(committed), EVENTS_PER_TURN):
@@ -81,12 +81,12 @@ class MetadataScan:
         while position < offsets.end:
             fetched = await self._topic.fetch({partition: position}, max_wait_ms=FETCH_WAIT_MS)
             empty += 1
-            for piece in fetched:
-                if piece.error is not ErrorCode.NONE and not piece.error.retriable:
-                    raise KafkaError(piece.error, f"offset {position} of {METADATA_TOPIC}-{partition}")
-                if piece.next_offset > position:
-                    position, empty = piece.next_offset, 0
-                yield piece
+            for result in fetched:
+                if result.error is not ErrorCode.NONE and not result.error.retriable:
+                    raise KafkaError(result.error, f"offset {position} of {METADATA_TOPIC}-{partition}")
+                if result.next_offset > position:
+                    position, empty = result.next_offset, 0
+                yield result
             if empty >= EMPTY_FETCHES_MAX:
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT, f"{METADATA_TOPIC}-{partition} cannot be read at offset {position}"

@@ -44,7 +44,7 @@ def _summarizing(metadata: RemoteLogMetadataManager) -> Summarizes | None:
     return cast(Summarizes, metadata) if _kind_summarizes(type(metadata)) else None
 
 
-def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> RemoteSegmentIndex:
+def segment_index(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> RemoteSegmentIndex:
     """Returns the present segments of a partition: use it before anything changes."""
     summaries = _summarizing(metadata)
     if summaries is not None:

@@ -26,7 +26,7 @@ class ResumePoints:
         self._ports = ports
         self._files = files
         # Positions of an earlier run; None until they have been read.
-        self._left: dict[int, Resume] | None = None
+        self._earlier_positions: dict[int, Resume] | None = None
         # Metadata partitions whose last record was seen again, and those where it must yet be.
         self._proven: set[int] = set()
         self._unproven: dict[int, Resume] = {}
@@ -38,10 +38,10 @@ class ResumePoints:
         """The store of a user partition from an earlier run, complete up to and including the offset it names."""
         if self._files is None:
             return None
-        if self._left is None:
-            self._left = await self._ports.workers.run(self._files.committed)
-            self._written = dict(self._left)
-        upto = self._left.get(target)
+        if self._earlier_positions is None:
+            self._earlier_positions = await self._ports.workers.run(self._files.committed)
+            self._written = dict(self._earlier_positions)
+        upto = self._earlier_positions.get(target)
         if upto is None:
             return None
         store = await self._ports.workers.run(partial(self._files.load, partition))
@@ -50,17 +50,17 @@ class ResumePoints:
             return None
         return Stored(store.cache, upto.next_offset - 1)
 
-    def proof_of(self, target: int, held: OffsetRange) -> int | None:
+    def proof_of(self, target: int, offset_range: OffsetRange) -> int | None:
         """The record to read before anything stored is believed; None where it cannot be there any more.
 
         A metadata partition that was proven already needs no more of it: the answer is the log's end.
         """
-        upto = None if self._left is None else self._left.get(target)
+        upto = None if self._earlier_positions is None else self._earlier_positions.get(target)
         if upto is None:
             return None
         if target in self._proven:
-            return held.end
-        if not held.start <= upto.last_offset < upto.next_offset <= held.end:
+            return offset_range.end
+        if not offset_range.start <= upto.last_offset < upto.next_offset <= offset_range.end:
             return None
         self._unproven[target] = upto
         return upto.last_offset
@@ -84,8 +84,8 @@ class ResumePoints:
     def drop(self, target: int) -> None:
         """Discards the stores of a metadata partition."""
         self._unproven.pop(target, None)
-        if self._left is not None:
-            self._left.pop(target, None)
+        if self._earlier_positions is not None:
+            self._earlier_positions.pop(target, None)
 
     def forget(self, target: int) -> None:
         """The metadata partition is not read any more."""
@@ -118,7 +118,7 @@ class ResumePoints:
         metadata partitions stay as they were written. Nothing is done when nothing changed, unless by `force`. False
         after a failure, which is logged.
         """
-        if self._files is None or self._left is None:
+        if self._files is None or self._earlier_positions is None:
             return True
         resume = {target: written for target, written in self._written.items() if target in needed}
         for target, position in positions.items():

@@ -139,7 +139,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._partitions_count = 0
         self._initialized = tasks.Event()
         # A tiered partition is here, or something is to be published.
-        self._wanted = tasks.Event()
+        self._is_needed = tasks.Event()
         self._running: list[tasks.Task[None]] = []
 
     def start(self) -> None:
@@ -154,7 +154,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         settings = self._settings
         if settings.creation_delay_ms:
             with suppress(tasks.Timeout):
-                await tasks.wait_for(self._wanted.wait(), settings.creation_delay_ms)
+                await tasks.wait_for(self._is_needed.wait(), settings.creation_delay_ms)
         began_ms = self._ports.clock.monotonic_ms()
         is_logged = False
         while True:
@@ -233,7 +233,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         if not isinstance(event, PartitionDelete):
             subject += f" segment {uuid_text(event.segment_id)}"
         deadline_ms = self._ports.clock.monotonic_ms() + self._settings.consume_wait_ms
-        self._wanted.set()
+        self._is_needed.set()
         try:
             await tasks.wait_for(self._initialized.wait(), self._settings.consume_wait_ms)
             consumer = self._consumer
@@ -305,7 +305,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         hosted = dict.fromkeys((*leaders, *followers))
         self._hosted.update(hosted)
         if hosted:
-            self._wanted.set()
+            self._is_needed.set()
         if self._consumer is not None:
             self._consumer.assign(hosted)
 

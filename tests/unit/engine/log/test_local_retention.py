@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.log.local_retention import RetentionDecision, RetentionState, SegmentView, decide, quiet_until_ms
+from backend.engine.log.local_retention import RetentionDecision, RetentionState, SegmentView, decide, idle_until_ms
 from backend.engine.log.log_config import LogConfig
 from backend.engine.log.unified_log import UnifiedLog
 from tests.unit.engine.log.logs import NOW_MS, append, open_test_log, replicate
@@ -177,7 +177,7 @@ def test_until_the_moment_that_is_told_no_rule_wants_anything(
     nothing = RetentionDecision(0, roll=False)
     if decide(views, state, config, now_ms=now_ms) != nothing:
         return
-    until_ms = quiet_until_ms(views[0], state, config, now_ms=now_ms)
+    until_ms = idle_until_ms(views[0], state, config, now_ms=now_ms)
     assert until_ms >= now_ms
     moment_ms = min(until_ms, now_ms + later_ms)
     assert decide(views, state, config, now_ms=moment_ms) == nothing
