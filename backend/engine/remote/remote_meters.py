@@ -95,11 +95,11 @@ class Durations:
         return [({"quantile": text}, latest[min(len(latest) - 1, int(q * len(latest)))]) for text, q in QUANTILES]
 
 
-METERS: Final = tuple(one.name for one in fields(TierMeters))
-GAUGES: Final = tuple(one.name for one in fields(TierGauges))
+METERS: Final = tuple(meter.name for meter in fields(TierMeters))
+GAUGES: Final = tuple(gauge.name for gauge in fields(TierGauges))
 
 
-PERCENTS: Final = tuple(one.name for one in fields(RetentionShares))
+PERCENTS: Final = tuple(share.name for share in fields(RetentionShares))
 
 
 @dataclass(slots=True)
