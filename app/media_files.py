@@ -57,7 +57,7 @@ class KeptDownloads(MemoryMediaFileStorage):
         self._remove_old()
 
     def _remove_old(self) -> None:
-        kept_bytes = sum(self._files_by_id[one].content_size for one in self._released)
+        kept_bytes = sum(self._files_by_id[released_id].content_size for released_id in self._released)
         for file_id, since_s in list(self._released.items()):
             if since_s + KEEP_S > self._clock() and kept_bytes <= KEEP_BYTES_MAX:
                 return
@@ -76,10 +76,10 @@ class KeptButtons(MediaFileManager):
         self._replaced: dict[str, float] = {}
 
     def _remove_orphaned_deferred_callables(self) -> None:
-        shown = {one for files in self._files_by_session_and_coord.values() for one in files.values()}
+        shown = {button_id for files in self._files_by_session_and_coord.values() for button_id in files.values()}
         orphans = self._deferred_callables.keys() - shown
         now_s = self._clock()
-        self._replaced = {one: self._replaced.get(one, now_s) for one in orphans}
+        self._replaced = {button_id: self._replaced.get(button_id, now_s) for button_id in orphans}
         for file_id, since_s in self._replaced.items():
             if since_s + KEEP_BUTTON_S <= now_s:
                 self._drop_deferred_id(file_id)

@@ -36,10 +36,10 @@ class QueryCache:
     def last(self, question: Hashable) -> CachedResult | None:
         """The newest answer, however old."""
         with self._lock:
-            found = self._answers.get(question)
-            if found is not None:
+            cached = self._answers.get(question)
+            if cached is not None:
                 self._answers.move_to_end(question)
-            return found
+            return cached
 
     def keep(self, question: Hashable, answer: CachedResult) -> None:
         with self._lock:
@@ -50,9 +50,9 @@ class QueryCache:
 
     def answer(self, question: Hashable, version: int, now_ms: int, ask: Callable[[], Any]) -> Any:
         """The answer for this version of the data; asks only when it is not known. Two may ask at the same time."""
-        found = self.last(question)
-        if found is not None and found.version == version and now_ms - found.read_ms <= AGE_MS_MAX:
-            return found.value
+        cached = self.last(question)
+        if cached is not None and cached.version == version and now_ms - cached.read_ms <= AGE_MS_MAX:
+            return cached.value
         value = ask()
         self.keep(question, CachedResult(value, version, now_ms))
         return value

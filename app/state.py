@@ -87,7 +87,7 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
         raise DatabaseUnreachable(failed.sentence)
     try:
         with reading(_engine(url)) as connection:
-            found = query(connection, *arguments, **options)
+            result = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
         trouble = diagnose(error)
         sentence = f"The database {trouble.sentence}." if trouble is not None else _sentence(first_line(error))
@@ -95,7 +95,7 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
         _failed[url] = DatabaseFailure(moment if failed is None else failed.first_ms, moment, sentence)
         raise DatabaseUnreachable(sentence) from error
     _failed.pop(url, None)
-    return found
+    return result
 
 
 def _sentence(cause: str) -> str:
@@ -115,13 +115,13 @@ def read_cached(query: Callable[..., T], *arguments: Any, version: int, **option
         tuple(sorted(options.items())),
     )
     try:
-        found: T = _known.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
+        result: T = _known.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
     except DatabaseUnreachable:
         last = _known.last(question)
         if last is None:
             raise
-        found = last.value
-    return found
+        result = last.value
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +147,19 @@ def view(cluster_id: str | None) -> ClusterView | None:
     While the database is away: the facts read last, aged. Raises DatabaseUnreachable when there are none.
     """
     moment, own_id = now_ms(), environment().cluster_id
-    wanted = cluster_id or own_id
+    chosen_id = cluster_id or own_id
 
     def load(connection: Connection) -> ClusterView | None:
-        known = health.clusters(connection)
-        chosen = next((row for row in known if row.cluster_id == wanted), None)
+        clusters = health.clusters(connection)
+        chosen = next((row for row in clusters if row.cluster_id == chosen_id), None)
         if chosen is None:
-            chosen = next((row for row in known if row.cluster_id == own_id), known[0] if known else None)
+            chosen = next((row for row in clusters if row.cluster_id == own_id), clusters[0] if clusters else None)
         if chosen is None:
             return None
         return ClusterView(
             cluster=chosen,
             own=chosen.cluster_id == own_id,
-            clusters=known,
+            clusters=clusters,
             processes=health.processes(connection, chosen.cluster_id, moment),
             ages=health.source_ages(connection, chosen.cluster_id, moment),
             version=health.data_version(connection, chosen.cluster_id),
@@ -168,17 +168,17 @@ def view(cluster_id: str | None) -> ClusterView | None:
             allow_changes=environment().allow_changes,
         )
 
-    question = (environment().database_url, "view", wanted)
+    question = (environment().database_url, "view", chosen_id)
     try:
-        found = read(load)
+        current = read(load)
     except DatabaseUnreachable as error:
         last = _known.last(question)
         if last is None or last.value is None:
             raise
         failed = _failed.get(environment().database_url)
         return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
-    _known.keep(question, CachedResult(found, 0, moment))
-    return found
+    _known.keep(question, CachedResult(current, 0, moment))
+    return current
 
 
 def aged(view: ClusterView, moment_ms: int, away: str, seen_ms: int | None = None) -> ClusterView:

@@ -89,7 +89,7 @@ def is_signed_in(headers: Headers, login: DashboardLogin, addresses: Addresses) 
 def _unframed(send: Send) -> Send:
     """Every answer, a refused WebSocket's too, says that no page may frame it."""
 
-    async def told(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
@@ -99,4 +99,4 @@ def _unframed(send: Send) -> Send:
                 headers["Content-Security-Policy"] = FRAMES if policy is None else f"{policy}; {FRAMES}"
         await send(message)
 
-    return told
+    return send_with_headers

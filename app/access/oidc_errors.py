@@ -35,7 +35,7 @@ class ProviderTrouble:
             return
         refused = False
 
-        async def told(message: Message) -> None:
+        async def send_unless_refused(message: Message) -> None:
             nonlocal refused
             if message["type"] == "http.response.start" and message["status"] >= 400:
                 refused = True
@@ -44,7 +44,7 @@ class ProviderTrouble:
             elif not message.get("more_body", False):
                 await refused_page(NOT_BEGUN, 503, root="../")(scope, receive, send)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_unless_refused)
 
 
 def in_one_line(record: logging.LogRecord) -> bool:

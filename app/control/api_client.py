@@ -211,9 +211,9 @@ def _run(body: Json) -> Json | None:
 def _faults(body: Json) -> Json:
     try:
         scenarios: list[Json] = body["scenarios"]
-        known = {"slug", "name", "does", "watch", "watch_page", "heals", "heals_after_s", "runbook"}
+        keys = {"slug", "name", "does", "watch", "watch_page", "heals", "heals_after_s", "runbook"}
         if {"refusal", "brokers", "takes_broker", "run"} <= body.keys() and all(
-            known <= one.keys() for one in scenarios
+            keys <= scenario.keys() for scenario in scenarios
         ):
             return body
     except (KeyError, TypeError, AttributeError) as error:

@@ -18,9 +18,9 @@ def control_api(person: Person) -> ControlApi:
     now = current_person()
     if now.must_sign_in or now.name != person.name:
         raise ApiAway("You are not signed in any more; nothing was changed. Sign in and try again.", sent=False)
-    known = state.environment()
+    environment = state.environment()
     # With the role of this moment: it may have been taken away since.
-    return ControlApi(known.api_url, known.api_token_file, now)
+    return ControlApi(environment.api_url, environment.api_token_file, now)
 
 
 def reading_api(person: Person) -> ControlApi:
@@ -28,8 +28,8 @@ def reading_api(person: Person) -> ControlApi:
 
     It must only be read with; the API checks the role that the page was drawn for.
     """
-    known = state.environment()
-    return ControlApi(known.api_url, known.api_token_file, person)
+    environment = state.environment()
+    return ControlApi(environment.api_url, environment.api_token_file, person)
 
 
 # Systems take two presses within half a second for a double click.

@@ -46,14 +46,14 @@ class TimelineTick:
     words: str
 
 
-def bars(found: Sequence[FindingRow], since_ms: int, now_ms: int) -> list[Bar]:
+def bars(findings: Sequence[FindingRow], since_ms: int, now_ms: int) -> list[Bar]:
     """Stored findings, clipped to the window."""
     made = []
-    for one in found:
-        start, end = max(one.opened_ms, since_ms), min(one.closed_ms or now_ms, now_ms)
+    for finding in findings:
+        start, end = max(finding.opened_ms, since_ms), min(finding.closed_ms or now_ms, now_ms)
         if end > start:
-            severity = one.severity if one.severity in SEVERITIES else "warning"
-            made.append(Bar(one.slug.replace("-", " ").capitalize(), start, end, severity, one.sentence))
+            severity = finding.severity if finding.severity in SEVERITIES else "warning"
+            made.append(Bar(finding.slug.replace("-", " ").capitalize(), start, end, severity, finding.sentence))
     return made
 
 
@@ -66,12 +66,14 @@ def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: in
         for row in audit[:TICKS_MAX]
         if row.at_ms >= since_ms
     ]
-    told = []
+    events_drawn = []
     for event in events[:TICKS_MAX]:
         words, bad = told_words(event)
         if event.type == "leader" or bad:
-            told.append(TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words))
-    return [*told, *acted]
+            events_drawn.append(
+                TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words)
+            )
+    return [*events_drawn, *acted]
 
 
 def action_words(row: AuditRow) -> str:
@@ -87,7 +89,7 @@ def told_words(event: BrokerEvent) -> tuple[str, bool]:
 
 
 def figure(
-    found: Sequence[Bar],
+    incident_bars: Sequence[Bar],
     marks: Sequence[TimelineTick],
     since_ms: int,
     now_ms: int,
@@ -95,10 +97,12 @@ def figure(
     zone: tzinfo | None,
 ) -> go.Figure:
     """Incidents on top, at most 5 kinds; below them what brokers told and what people did, always there."""
-    incidents = list(dict.fromkeys(bar.row for bar in sorted(found, key=lambda b: SEVERITIES.index(b.severity))))
+    incidents = list(
+        dict.fromkeys(bar.row for bar in sorted(incident_bars, key=lambda b: SEVERITIES.index(b.severity)))
+    )
     names = [*incidents[:INCIDENT_ROWS_MAX], LEADERS, FAILED, ACTIONS]
     fig = go.Figure()
-    drawn = [bar for bar in found if bar.row in names]
+    drawn = [bar for bar in incident_bars if bar.row in names]
     fig.add_bar(
         y=[names.index(bar.row) for bar in drawn],
         base=[_time(bar.start_ms, zone) for bar in drawn],
@@ -161,9 +165,11 @@ def figure(
     return fig
 
 
-def rows(found: Sequence[Bar], marks: Sequence[TimelineTick], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def rows(
+    incident_bars: Sequence[Bar], marks: Sequence[TimelineTick], clock: Callable[[int | None], str]
+) -> pd.DataFrame:
     """The same as a table, newest first."""
-    lines = [(bar.start_ms, bar.end_ms, bar.row, bar.severity, bar.words) for bar in found]
+    lines = [(bar.start_ms, bar.end_ms, bar.row, bar.severity, bar.words) for bar in incident_bars]
     lines += [(mark.at_ms, 0, mark.row, mark.status or "", mark.words) for mark in marks]
     lines.sort(key=lambda line: -line[0])
     return pd.DataFrame(

@@ -32,28 +32,32 @@ class AlertRule:
 
 def rules(slugs: Sequence[str], findings: Sequence[FindingRow]) -> list[AlertRule]:
     """The worst first, then by name."""
-    found = []
+    alert_rules = []
     for slug in slugs:
-        mine = [one for one in findings if one.slug == slug and one.closed_ms is None]
-        worst = min((_rank(one.severity) for one in mine), default=None)
+        mine = [finding for finding in findings if finding.slug == slug and finding.closed_ms is None]
+        worst = min((_rank(finding.severity) for finding in mine), default=None)
         severity = None if worst is None else (*WORST_FIRST, "notice")[worst]
-        found.append(AlertRule(slug, len(mine), severity, min((one.opened_ms for one in mine), default=None)))
-    return sorted(found, key=lambda rule: (_rank(rule.severity) if rule.severity else len(WORST_FIRST) + 1, rule.slug))
+        alert_rules.append(
+            AlertRule(slug, len(mine), severity, min((finding.opened_ms for finding in mine), default=None))
+        )
+    return sorted(
+        alert_rules, key=lambda rule: (_rank(rule.severity) if rule.severity else len(WORST_FIRST) + 1, rule.slug)
+    )
 
 
 def _rank(severity: str) -> int:
     return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
-def clause(found: Sequence[AlertRule]) -> str:
+def clause(alert_rules: Sequence[AlertRule]) -> str:
     """``15 rules · 3 firing``."""
-    firing = sum(rule.since_ms is not None for rule in found)
-    return f"{fmt.count(len(found))} rules · {f'{fmt.count(firing)} firing' if firing else 'all quiet'}"
+    firing = sum(rule.since_ms is not None for rule in alert_rules)
+    return f"{fmt.count(len(alert_rules))} rules · {f'{fmt.count(firing)} firing' if firing else 'all quiet'}"
 
 
-def rules_html(found: Sequence[AlertRule], now_ms: int, shown: int) -> str:
+def rules_html(alert_rules: Sequence[AlertRule], now_ms: int, shown: int) -> str:
     """One line a rule: name, and for how long it fires on how many things."""
-    rows = [(Cell(rule.name), Cell(html=_pill(rule, now_ms))) for rule in found[:shown]]
+    rows = [(Cell(rule.name), Cell(html=_pill(rule, now_ms))) for rule in alert_rules[:shown]]
     return markup.table([("Rule", "left"), ("State", "left")], rows, caption="Rules and whether they fire")
 
 
@@ -64,14 +68,15 @@ def _pill(rule: AlertRule, now_ms: int) -> str:
     return markup.pill(f"firing {fmt.duration(max(0, now_ms - rule.since_ms) / 1000)}{many}", rule.severity)
 
 
-def rows(found: Sequence[AlertRule], now_ms: int) -> pd.DataFrame:
+def rows(alert_rules: Sequence[AlertRule], now_ms: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "rule": [rule.slug for rule in found],
-            "firing": [rule.open for rule in found],
-            "severity": [rule.severity or "" for rule in found],
+            "rule": [rule.slug for rule in alert_rules],
+            "firing": [rule.open for rule in alert_rules],
+            "severity": [rule.severity or "" for rule in alert_rules],
             "for": [
-                "" if rule.since_ms is None else fmt.duration(max(0, now_ms - rule.since_ms) / 1000) for rule in found
+                "" if rule.since_ms is None else fmt.duration(max(0, now_ms - rule.since_ms) / 1000)
+                for rule in alert_rules
             ],
         }
     )

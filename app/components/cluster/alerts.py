@@ -87,22 +87,22 @@ def problems(facts: AlertFacts) -> list[Alert]:
         if b.slug != BROKERS_SILENT
     ]
     # A muted finding is not shown, and keeps the rule of the same thing from speaking instead of it.
-    told = {(finding.slug, finding.object) for finding in facts.findings}
+    stored_keys = {(finding.slug, finding.object) for finding in facts.findings}
     stored = [_stored(finding) for finding in facts.findings if (finding.muted_until_ms or 0) <= facts.now_ms]
     ruled: list[Alert] = []
     for rule in RULES:
-        ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in told]
+        ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in stored_keys]
     rest = sorted([*stored, *ruled], key=lambda problem: SEVERITIES.index(problem.severity))
     return [*own, *rest]
 
 
-def summary(found: Sequence[Alert]) -> str:
+def summary(alerts: Sequence[Alert]) -> str:
     """``4 problems, 2 notices · worst first``."""
-    notices = sum(problem.severity == "notice" for problem in found)
-    serious = len(found) - notices
+    notices = sum(problem.severity == "notice" for problem in alerts)
+    serious = len(alerts) - notices
     parts = [_count(serious, "problem")] if serious else []
     parts += [_count(notices, "notice")] if notices else []
-    return ", ".join(parts) + (" · worst first" if len(found) > 1 else "")
+    return ", ".join(parts) + (" · worst first" if len(alerts) > 1 else "")
 
 
 def is_hung(segment: SegmentRow, p99_ms: int | None, now_ms: int) -> bool:
@@ -125,9 +125,9 @@ def _count(number: int, noun: str) -> str:
 def _stored(finding: FindingRow) -> Alert:
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
-    known = finding.topic is not None and finding.partition is not None
-    name = f"{finding.topic}-{finding.partition}" if known else ""
-    link = "Open partition" if known else ""
+    names_partition = finding.topic is not None and finding.partition is not None
+    name = f"{finding.topic}-{finding.partition}" if names_partition else ""
+    link = "Open partition" if names_partition else ""
     detail = str(evidence.get("sentence", ""))
     if finding.slug == SET_ASIDE:
         link, page, section = "Folders", "config", "brokers"
@@ -178,8 +178,8 @@ def _metadata_loading(facts: AlertFacts) -> Iterable[Alert]:
     led = [row for row in facts.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW]
     for broker_id in sorted({row.leader for row in led}):
         count = sum(row.leader == broker_id for row in led)
-        known = f"It does not know yet what is in the remote tier for {_count(count, 'partition')}"
-        detail = f"{known}; it copies nothing until then."
+        gap = f"It does not know yet what is in the remote tier for {_count(count, 'partition')}"
+        detail = f"{gap}; it copies nothing until then."
         title = f"Broker {broker_id} reads the remote log's metadata"
         yield Alert("metadata-loading", f"broker {broker_id}", "notice", title, detail)
 
@@ -274,10 +274,10 @@ def _pending(facts: AlertFacts) -> Iterable[Alert]:
 
 def _metadata_topic(facts: AlertFacts) -> Iterable[Alert]:
     for topic in facts.topics:
-        wanted = min(METADATA_REPLICATION, len(facts.brokers))
-        if topic.topic == METADATA_TOPIC and topic.replication_factor < wanted:
+        required = min(METADATA_REPLICATION, len(facts.brokers))
+        if topic.topic == METADATA_TOPIC and topic.replication_factor < required:
             detail = (
-                f"{topic.replication_factor} of {wanted} replicas: losing one broker may lose the remote tier's map"
+                f"{topic.replication_factor} of {required} replicas: losing one broker may lose the remote tier's map"
             )
             yield Alert("metadata-unsafe", METADATA_TOPIC, "critical", "Remote log metadata is not safe", detail)
 

@@ -14,7 +14,7 @@ from backend.store.queries.audit import AuditRow
 RESULT_STATUS: Final = {"verified": "ok", "accepted": "ok", "refused": "warning", "failed": "critical"}
 
 
-def audit_html(found: Sequence[AuditRow], clock: Callable[[int], str]) -> str:
+def audit_html(entries: Sequence[AuditRow], clock: Callable[[int], str]) -> str:
     """The table; ``clock`` writes a time."""
     columns = [
         ("When", "left"),
@@ -37,7 +37,7 @@ def audit_html(found: Sequence[AuditRow], clock: Callable[[int], str]) -> str:
             Cell("" if row.operation_id is None else f"#{row.operation_id}"),
             Cell(html=_detail_html(row)),
         ]
-        for row in found
+        for row in entries
     ]
     return markup.table(columns, lines, caption="Audit")
 
@@ -55,10 +55,10 @@ def _detail_html(row: AuditRow) -> str:
 
 def _change_words(row: AuditRow) -> str:
     changes = (row.diff or {}).get("changes", [])
-    return "; ".join(f"{one.get('before') or 'not set'} → {one.get('after') or 'not set'}" for one in changes)
+    return "; ".join(f"{change.get('before') or 'not set'} → {change.get('after') or 'not set'}" for change in changes)
 
 
-def rows(found: Sequence[AuditRow]) -> pd.DataFrame:
+def rows(entries: Sequence[AuditRow]) -> pd.DataFrame:
     """The same as a table, with the command that does it by hand."""
     return pd.DataFrame(
         [
@@ -75,15 +75,15 @@ def rows(found: Sequence[AuditRow]) -> pd.DataFrame:
                 "detail": row.detail,
                 "command": " ".join(row.cli or []),
             }
-            for row in found
+            for row in entries
         ]
     )
 
 
-def select(found: Sequence[AuditRow], words: str, result: str | None) -> list[AuditRow]:
+def select(entries: Sequence[AuditRow], words: str, result: str | None) -> list[AuditRow]:
     """Rows with this result (None: any) that have every one of ``words``; ``#91`` and ``plan 91`` find a plan."""
-    wanted = [word for word in words.lower().replace("plan ", "#").split() if word]
-    return [row for row in found if result in (None, row.result) and all(word in _haystack(row) for word in wanted)]
+    needles = [word for word in words.lower().replace("plan ", "#").split() if word]
+    return [row for row in entries if result in (None, row.result) and all(word in _haystack(row) for word in needles)]
 
 
 def _haystack(row: AuditRow) -> str:
@@ -92,9 +92,9 @@ def _haystack(row: AuditRow) -> str:
     return (plan + " ".join(text for text in texts if text)).lower()
 
 
-def csv(found: Sequence[AuditRow]) -> str:
+def csv(entries: Sequence[AuditRow]) -> str:
     """As a file for a spreadsheet. A text that one would take for a formula gets an apostrophe before it."""
-    return str(rows(found).map(_harmless).to_csv(index=False))
+    return str(rows(entries).map(_harmless).to_csv(index=False))
 
 
 def _harmless(value: object) -> object:

@@ -40,14 +40,14 @@ def checks(
 ) -> dict[int, tuple[BrokerCheck, ...]]:
     """Eight checks for each broker, by its id. ``replica_counts``: replicas by broker."""
     limits = {topic.topic: pending_limit_bytes(topic) for topic in facts.topics}
-    found = {}
+    by_broker = {}
     for broker in facts.brokers:
         if not broker.reachable:
             silent = BrokerCheck("?", "unknown", f"Broker {broker.broker_id} does not answer")
             away = BrokerCheck("no", "critical", broker.error or "It does not answer")
-            found[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
+            by_broker[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
             continue
-        found[broker.broker_id] = (
+        by_broker[broker.broker_id] = (
             BrokerCheck("fenced", "warning", "The controller has fenced it") if broker.fenced else BrokerCheck(),
             _copy(facts, broker.broker_id),
             _pending(facts, broker.broker_id, limits),
@@ -57,7 +57,7 @@ def checks(
             _disk(broker),
             _age(broker, now_ms, stale_ms),
         )
-    return found
+    return by_broker
 
 
 def _copy(facts: AlertFacts, broker_id: int) -> BrokerCheck:
@@ -70,7 +70,7 @@ def _pending(facts: AlertFacts, broker_id: int, limits: Mapping[str, int | None]
     sizes = [(pending_bytes(row), limits.get(row.topic)) for row in facts.partitions if row.leader == broker_id]
     over = [(size, pending_status(size, limit)) for size, limit in sizes if pending_status(size, limit)]
     if over:
-        status = "critical" if any(found == "critical" for _, found in over) else "warning"
+        status = "critical" if any(status_of == "critical" for _, status_of in over) else "warning"
         return BrokerCheck(
             fmt.size(sum(size or 0 for size, _ in over)), status, f"{len(over)} partitions near their limit"
         )
@@ -129,21 +129,21 @@ def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> BrokerCheck:
     return BrokerCheck(fmt.duration(age_ms / 1000), "critical", "Time since it last answered")
 
 
-def grid_html(found: Mapping[int, Sequence[BrokerCheck]]) -> str:
+def grid_html(by_broker: Mapping[int, Sequence[BrokerCheck]]) -> str:
     """The grid, and under it every unknown with its cause."""
     style = f"grid-template-columns: 64px repeat({len(CHECKS)}, minmax(52px, 1fr))"
     cells = '<div role="columnheader"></div>' + "".join(
         f'<div class="eb-col" role="columnheader">{name}</div>' for name in CHECKS
     )
     body = f'<div style="display:contents" role="row">{cells}</div>'
-    for broker_id, row in found.items():
+    for broker_id, row in by_broker.items():
         inner = "".join(
             f'<div role="cell" class="eb-cell eb-cell-{check.status or "fine"}" title="{markup.text(check.hint)}">'
             f"{markup.text(check.label)}</div>"
             for check in row
         )
         body += f'<div style="display:contents" role="row"><div role="rowheader">Broker {broker_id}</div>{inner}</div>'
-    causes = sorted({check.hint for row in found.values() for check in row if check.status == "unknown"})
+    causes = sorted({check.hint for row in by_broker.values() for check in row if check.status == "unknown"})
     note = f'<div class="eb-lines">? unknown: {markup.text("; ".join(causes))}</div>' if causes else ""
     return (
         '<div class="eb-scroll" tabindex="0" role="group" aria-label="Broker checks, scrolled sideways">'
@@ -152,11 +152,11 @@ def grid_html(found: Mapping[int, Sequence[BrokerCheck]]) -> str:
     )
 
 
-def rows(found: Mapping[int, Sequence[BrokerCheck]]) -> pd.DataFrame:
+def rows(by_broker: Mapping[int, Sequence[BrokerCheck]]) -> pd.DataFrame:
     """The same as a table."""
     return pd.DataFrame(
         [
             {"broker": broker_id, **{name: check.label for name, check in zip(CHECKS, row, strict=True)}}
-            for broker_id, row in found.items()
+            for broker_id, row in by_broker.items()
         ]
     )

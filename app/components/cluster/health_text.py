@@ -93,12 +93,12 @@ def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo |
     if view.away is not None:
         return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
-    known = f"{'?' if stale(view) else answering}/{len(brokers)} brokers" if brokers else "? brokers"
+    brokers_text = f"{'?' if stale(view) else answering}/{len(brokers)} brokers" if brokers else "? brokers"
     pipeline = view.processes.get("pipeline")
     if pipeline is None:
-        return HeadPill(f"{known} · metadata ?", "warning", "The pipeline has never reported")
+        return HeadPill(f"{brokers_text} · metadata ?", "warning", "The pipeline has never reported")
     if not pipeline.alive:
-        return HeadPill(f"{known} · pipeline down", "critical", _last_sign(pipeline, view, zone))
+        return HeadPill(f"{brokers_text} · pipeline down", "critical", _last_sign(pipeline, view, zone))
     lag = (pipeline.detail or {}).get("lag_records")
     behind = f"metadata +{fmt.duration(max(1, round(pipeline.age_ms / 1000)))}"
     if isinstance(lag, int) and lag > 0:
@@ -106,15 +106,17 @@ def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo |
     if pipeline.state in ("starting", "waiting"):
         behind = f"pipeline {pipeline.state}"
     status = "ok" if brokers and answering == len(brokers) and pipeline.state == "running" else "warning"
-    return HeadPill(f"{known} · {behind}", status, "Brokers that answered · how far the remote log's ledger is behind")
+    return HeadPill(
+        f"{brokers_text} · {behind}", status, "Brokers that answered · how far the remote log's ledger is behind"
+    )
 
 
 def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
     """What of our own is down or behind, the worst first."""
     if view.away is not None:
         return [_database_away(view, zone)]
-    found = [*_backend_down(view, zone), *_pipeline_down(view, zone), *_partial(view, brokers)]
-    return sorted(found, key=lambda one: one.status != "critical")
+    blind_spots = [*_backend_down(view, zone), *_pipeline_down(view, zone), *_partial(view, brokers)]
+    return sorted(blind_spots, key=lambda blind_spot: blind_spot.status != "critical")
 
 
 def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:

@@ -32,8 +32,8 @@ def status(replica: Json, leader_id: int, now_ms: int) -> str | None:
 
 def pills_html(quorum: Json, now_ms: int) -> str:
     """Leader, epoch, what is committed, the snapshot; what is not known with its cause."""
-    voters = [one for one in quorum["replicas"] if one["role"] == "voter"]
-    silent = sum(status(one, quorum["leader_id"], quorum["seen_ms"]) is not None for one in voters)
+    voters = [replica for replica in quorum["replicas"] if replica["role"] == "voter"]
+    silent = sum(status(replica, quorum["leader_id"], quorum["seen_ms"]) is not None for replica in voters)
     in_touch = f"{len(voters) - silent} of {len(voters)} voters in touch"
     lost = silent * 2 >= len(voters)
     pills = [
@@ -42,7 +42,7 @@ def pills_html(quorum: Json, now_ms: int) -> str:
         markup.pill(in_touch, "critical" if lost else "warning" if silent else "ok"),
         markup.pill(f"committed to {fmt.count(quorum['high_watermark'])}"),
     ]
-    pills += [_level_pill(name, one) for name, one in sorted((quorum.get("features") or {}).items())]
+    pills += [_level_pill(name, feature) for name, feature in sorted((quorum.get("features") or {}).items())]
     snapshot = quorum.get("snapshot") or {}
     if snapshot.get("generated_ms") is None:
         pills.append(markup.pill("snapshot ?", title=str(snapshot.get("cause") or "Not looked at yet.")))
@@ -71,9 +71,9 @@ def _worst_first(quorum: Json) -> list[Json]:
     order = {"critical": 0, "warning": 1, None: 2}
     replicas: Sequence[Json] = quorum["replicas"]
 
-    def rank(one: Json) -> tuple[int, bool, bool, int]:
-        trouble = order[status(one, quorum["leader_id"], quorum["seen_ms"])]
-        return trouble, one["node_id"] != quorum["leader_id"], one["role"] != "voter", one["node_id"]
+    def rank(replica: Json) -> tuple[int, bool, bool, int]:
+        trouble = order[status(replica, quorum["leader_id"], quorum["seen_ms"])]
+        return trouble, replica["node_id"] != quorum["leader_id"], replica["role"] != "voter", replica["node_id"]
 
     return sorted(replicas, key=rank)
 
@@ -86,20 +86,20 @@ def table_html(quorum: Json) -> str:
     """A line for each node, trouble first, then the leader, voters, observers."""
     leader_id, seen_ms = quorum["leader_id"], quorum["seen_ms"]
     body = []
-    for one in _worst_first(quorum)[:ROWS_MAX]:
-        leads = one["node_id"] == leader_id
-        trouble = status(one, leader_id, seen_ms)
-        fetched = markup.text(_ago(one["last_fetch_ms"], seen_ms))
+    for replica in _worst_first(quorum)[:ROWS_MAX]:
+        leads = replica["node_id"] == leader_id
+        trouble = status(replica, leader_id, seen_ms)
+        fetched = markup.text(_ago(replica["last_fetch_ms"], seen_ms))
         if trouble:
             fetched = f"{markup.mark(trouble)} {fetched}"
-        lag = "?" if one["lag_records"] is None else fmt.count(one["lag_records"])
+        lag = "?" if replica["lag_records"] is None else fmt.count(replica["lag_records"])
         body.append(
             (
-                f"{one['node_id']}",
-                "leader" if leads else f"{one['role']}{'' if one.get('counted', True) else ', catching up'}",
+                f"{replica['node_id']}",
+                "leader" if leads else f"{replica['role']}{'' if replica.get('counted', True) else ', catching up'}",
                 markup.Cell("" if leads else lag),
                 markup.Cell(html="" if leads else fetched, css=f"eb-{trouble}" if trouble else ""),
-                markup.Cell("" if leads else _ago(one["last_caught_up_ms"], seen_ms)),
+                markup.Cell("" if leads else _ago(replica["last_caught_up_ms"], seen_ms)),
             )
         )
     columns = [("Node", "right"), ("Role", "left"), ("Records behind", "right"), ("Fetched", "right")]
@@ -113,14 +113,14 @@ def rows(quorum: Json) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "node": one["node_id"],
-                "role": "leader" if one["node_id"] == leader_id else one["role"],
-                "log end": one["log_end_offset"],
-                "records behind": one["lag_records"],
-                "fetched": _ago(one["last_fetch_ms"], seen_ms),
-                "caught up": _ago(one["last_caught_up_ms"], seen_ms),
-                "status": status(one, leader_id, seen_ms) or "ok",
+                "node": replica["node_id"],
+                "role": "leader" if replica["node_id"] == leader_id else replica["role"],
+                "log end": replica["log_end_offset"],
+                "records behind": replica["lag_records"],
+                "fetched": _ago(replica["last_fetch_ms"], seen_ms),
+                "caught up": _ago(replica["last_caught_up_ms"], seen_ms),
+                "status": status(replica, leader_id, seen_ms) or "ok",
             }
-            for one in _worst_first(quorum)
+            for replica in _worst_first(quorum)
         ]
     )

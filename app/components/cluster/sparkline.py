@@ -17,11 +17,11 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
     The line breaks where a value is None.
     Zero-based unless the values stay within a fifth of their height, where zero would hide every change.
     """
-    known = [(position, float(value)) for position, value in enumerate(values) if value is not None]
-    if len(known) < 2:
+    points = [(position, float(value)) for position, value in enumerate(values) if value is not None]
+    if len(points) < 2:
         return ""
-    step = -(-len(known) // POINTS_MAX)
-    pieces = [_thinned(piece, step) for piece in _pieces(known)]
+    step = -(-len(points) // POINTS_MAX)
+    pieces = [_thinned(piece, step) for piece in _pieces(points)]
     kept = [entry for piece in pieces for entry in piece]
     low, high = min(value for _, value in kept), max(value for _, value in kept)
     floor = low - (high - low) * 0.1 if high > 0 and low > 0.8 * high else min(0.0, low)
@@ -42,10 +42,10 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
-def _pieces(known: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+def _pieces(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
     """Runs of values without a missing one between them."""
     pieces: list[list[tuple[int, float]]] = []
-    for entry in known:
+    for entry in points:
         if pieces and entry[0] == pieces[-1][-1][0] + 1:
             pieces[-1].append(entry)
         else:

@@ -58,7 +58,7 @@ def tiles(
         copy = _oldest_copy(history, open_segments, p99_ms, ledger_ms)
         delete = _delete_overdue(history, ledger, over, ledger_ms)
         remote = _remote(history, ledger, over)
-    found = [
+    all_tiles = [
         _pending(history, pending_status, over),
         copy,
         _not_in_sync(history, behind),
@@ -67,7 +67,7 @@ def tiles(
         _local(history, brokers),
     ]
     missing = history_gaps(history, interval_ms)
-    return [replace(tile, series=tuple(broken(tile.series, missing, None))) for tile in found]
+    return [replace(tile, series=tuple(broken(tile.series, missing, None))) for tile in all_tiles]
 
 
 def _covered(history: Sequence[ClusterSample], range_ms: int) -> str:
@@ -89,10 +89,10 @@ def _pending(history: Sequence[ClusterSample], status: str | None, over: str) ->
 
 
 def _change(series: Sequence[float | None], over: str) -> str:
-    known = [value for value in series if value is not None]
-    if len(known) < 2:
-        return "no history yet" if known else "the leaders have not told it"
-    delta = known[-1] - known[0]
+    values = [value for value in series if value is not None]
+    if len(values) < 2:
+        return "no history yet" if values else "the leaders have not told it"
+    delta = values[-1] - values[0]
     return "unchanged in " + over if not delta else f"{'+' if delta > 0 else '−'}{fmt.size(abs(delta))} in {over}"
 
 
@@ -104,9 +104,9 @@ def _oldest_copy(
     if not copies:
         return Tile("Oldest open copy", "none", "all have ended", None, series, from_ledger=True)
     oldest = min(copies, key=lambda s: s.copy_started_ms)
-    age_ms, known = now_ms - oldest.copy_started_ms, p99.get((oldest.topic, oldest.partition))
-    status = "critical" if is_hung(oldest, known, now_ms) else None
-    sub = times_p99(age_ms, known)
+    age_ms, p99_ms = now_ms - oldest.copy_started_ms, p99.get((oldest.topic, oldest.partition))
+    status = "critical" if is_hung(oldest, p99_ms, now_ms) else None
+    sub = times_p99(age_ms, p99_ms)
     return Tile("Oldest open copy", fmt.duration(age_ms / 1000), sub, status, series, from_ledger=True)
 
 
@@ -205,7 +205,7 @@ def history_gaps(history: Sequence[ClusterSample], interval_ms: int) -> frozense
 def _growth(
     times: Sequence[int], values: Sequence[int | None], missing: frozenset[int], window_ms: int
 ) -> tuple[float | None, ...]:
-    found: list[float | None] = []
+    rates: list[float | None] = []
     begin, previous = 0, None  # of the piece without a hole
     for index, (at_ms, value) in enumerate(zip(times, values, strict=True)):
         if index in missing or value is None or previous is None or value < previous:
@@ -213,10 +213,10 @@ def _growth(
         first = max(begin, bisect_right(times, at_ms - window_ms) - 1)
         before, previous = values[first], value
         if first == index or value is None or before is None:
-            found.append(None)
+            rates.append(None)
         else:
-            found.append((value - before) * 1000 / (at_ms - times[first]))
-    return tuple(found)
+            rates.append((value - before) * 1000 / (at_ms - times[first]))
+    return tuple(rates)
 
 
 def _copied(

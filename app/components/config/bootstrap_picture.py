@@ -65,11 +65,11 @@ def gains(
     estimate: Mapping[str, Any], log_ends: Mapping[tuple[str, int], int | None], rates: Mapping[tuple[str, int], float]
 ) -> list[Gain]:
     """The partitions that qualify, the largest saving first. ``rates``: records a second."""
-    found = []
+    per_partition = []
     for row in largest(estimate):
         key = (row["topic"], row["partition"])
         end, rate = log_ends.get(key), rates.get(key)
-        found.append(
+        per_partition.append(
             Gain(
                 f"{key[0]}-{key[1]}",
                 row["off_bytes"],
@@ -78,7 +78,7 @@ def gains(
                 _depth_s(row["on_start"], end, rate),
             )
         )
-    return found
+    return per_partition
 
 
 def largest(estimate: Mapping[str, Any]) -> list[Any]:
@@ -119,15 +119,15 @@ def depth_words(gain: Gain) -> str:
     return f"{fmt.duration(gain.off_depth_s)} → {fmt.duration(gain.on_depth_s)}"
 
 
-def rows(found: Sequence[Gain]) -> pd.DataFrame:
+def rows(all_gains: Sequence[Gain]) -> pd.DataFrame:
     """The same as a table."""
     return pd.DataFrame(
         {
-            "partition": [gain.partition for gain in found],
-            "bytes, flag off": [gain.off_bytes for gain in found],
-            "bytes, flag on": [gain.on_bytes for gain in found],
-            "local depth, off": [fmt.duration(gain.off_depth_s) for gain in found],
-            "local depth, on": [fmt.duration(gain.on_depth_s) for gain in found],
+            "partition": [gain.partition for gain in all_gains],
+            "bytes, flag off": [gain.off_bytes for gain in all_gains],
+            "bytes, flag on": [gain.on_bytes for gain in all_gains],
+            "local depth, off": [fmt.duration(gain.off_depth_s) for gain in all_gains],
+            "local depth, on": [fmt.duration(gain.on_depth_s) for gain in all_gains],
         }
     )
 

@@ -43,17 +43,17 @@ def in_effect(rows: Iterable[ConfigRow], scope: BrokerScope) -> dict[str, str]:
 
     A setting that the brokers do not list, or that needs a restart, is missing.
     """
-    found: dict[str, list[int]] = {}
+    values: dict[str, list[int]] = {}
     for row in rows:
         mine = row.resource and (scope.broker_id is None or row.resource == str(scope.broker_id))
         if mine and row.name in ALL and not row.is_read_only and _number(row.value) is not None:
-            found.setdefault(row.name, []).append(int(row.value or 0))
-    return {name: str(min(found[name])) for name in ALL if name in found}
+            values.setdefault(row.name, []).append(int(row.value or 0))
+    return {name: str(min(values[name])) for name in ALL if name in values}
 
 
-def changed(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+def changed(now: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, str]:
     """What differs from what is in effect, as Kafka takes it."""
-    typed = {name: "".join(value.split()) for name, value in wanted.items()}
+    typed = {name: "".join(value.split()) for name, value in fields.items()}
     return {name: value for name, value in typed.items() if value != now.get(name)}
 
 

@@ -55,17 +55,17 @@ class BrokerFlag:
 def broker_flags(brokers: Iterable[BrokerRow], configs: Iterable[ConfigRow]) -> list[BrokerFlag]:
     """One per registered broker, by id. ``configs``: the brokers' rows of :data:`NAMES`."""
     rows = {(row.resource, row.name): row for row in configs}
-    found = []
+    flags = []
     for broker in brokers:
         row = rows.get((str(broker.broker_id), FLAG))
         if row is not None:
-            levels = {str(one["source"]): one["value"] for one in row.synonyms or []}
+            levels = {str(synonym["source"]): synonym["value"] for synonym in row.synonyms or []}
             levels.setdefault(row.source, row.value)
-            found.append(BrokerFlag(broker.broker_id, levels, row.source))
+            flags.append(BrokerFlag(broker.broker_id, levels, row.source))
         else:
             old = (str(broker.broker_id), TIERING_SWITCH) in rows
-            found.append(BrokerFlag(broker.broker_id, {}, None, TOO_OLD if old else SILENT))
-    return found
+            flags.append(BrokerFlag(broker.broker_id, {}, None, TOO_OLD if old else SILENT))
+    return flags
 
 
 def cluster_default(flags: Iterable[BrokerFlag]) -> str | None:
@@ -103,8 +103,8 @@ def set_by(flag: BrokerFlag, operations: Sequence[OperationRow], clock: Callable
     """Who set the value in effect; ``operations`` newest first."""
     if flag.source not in (BROKER, CLUSTER):
         return ""
-    wanted = flag.broker_id if flag.source == BROKER else None
-    last = next((o for o in operations if o.state == "verified" and o.inputs.get("broker_id") == wanted), None)
+    broker_id = flag.broker_id if flag.source == BROKER else None
+    last = next((o for o in operations if o.state == "verified" and o.inputs.get("broker_id") == broker_id), None)
     if last is None or last.inputs.get("enable") is not (flag.value == "true"):
         return "not from here"
     return f"{executed_by(last)} · {clock(last.finished_ms or last.updated_ms)}"

@@ -58,19 +58,19 @@ class BrokerSetting:
         return len({variant.value for variant in self.variants}) > 1
 
 
-def broker_settings(rows: Iterable[ConfigRow], *, wanted: str, tiering_only: bool) -> list[BrokerSetting]:
+def broker_settings(rows: Iterable[ConfigRow], *, name_part: str, tiering_only: bool) -> list[BrokerSetting]:
     """Differences first, then what somebody set, then Kafka's defaults; by name. ``wanted``: part of the name."""
     by_name: dict[str, list[ConfigRow]] = defaultdict(list)
     for row in rows:
         # The cluster default is a source of the brokers' values, not a broker.
-        if row.resource and wanted.lower() in row.name.lower():
+        if row.resource and name_part.lower() in row.name.lower():
             by_name[row.name].append(row)
-    found = [
+    settings = [
         _setting(name, group)
         for name, group in by_name.items()
         if not tiering_only or name.startswith(TIERING_PREFIXES)
     ]
-    return sorted(found, key=lambda setting: (not setting.differs, _all_default(setting), setting.name))
+    return sorted(settings, key=lambda setting: (not setting.differs, _all_default(setting), setting.name))
 
 
 def _setting(name: str, rows: Sequence[ConfigRow]) -> BrokerSetting:
@@ -165,9 +165,9 @@ def remarks(topic: TopicRow) -> list[Remark]:
     if not topic.tiered:
         return []
     config = topic.config or {}
-    found = []
+    listed = []
     if "compact" in (config.get("cleanup.policy") or ""):
-        found.append(Remark("critical", "compacted topics cannot be tiered"))
+        listed.append(Remark("critical", "compacted topics cannot be tiered"))
     paused = config.get("remote.log.copy.disable") == "true"
     follows = []
     for unit, local_name, total_name in (
@@ -179,14 +179,16 @@ def remarks(topic: TopicRow) -> list[Remark]:
             continue
         follows.append(local in (FOLLOWS_TOTAL, total))
         if local != FOLLOWS_TOTAL and total > WITHOUT_LIMIT and (local > total or local == WITHOUT_LIMIT):
-            found.append(Remark("critical", f"local retention by {unit} is above the total"))
+            listed.append(Remark("critical", f"local retention by {unit} is above the total"))
         elif paused and not follows[-1]:
-            found.append(Remark("critical", f"copying is paused, so local retention by {unit} must be the total or −2"))
+            listed.append(
+                Remark("critical", f"copying is paused, so local retention by {unit} must be the total or −2")
+            )
     if paused:
-        found.append(Remark("warning", "copying is paused: new segments stay local"))
+        listed.append(Remark("warning", "copying is paused: new segments stay local"))
     elif len(follows) == 2 and all(follows):
-        found.append(Remark("warning", "local retention follows the total: tiering frees no disk"))
-    return sorted(found, key=lambda remark: remark.status != "critical")
+        listed.append(Remark("warning", "local retention follows the total: tiering frees no disk"))
+    return sorted(listed, key=lambda remark: remark.status != "critical")
 
 
 def topic_html(topics: Sequence[TopicRow], sources: Mapping[tuple[str, str], str]) -> str:
@@ -267,15 +269,16 @@ def _limit(unit: str, value: int | None, words: Callable[[int], str]) -> str:
 
 
 def _remarks_html(topic: TopicRow) -> str:
-    found = remarks(topic)
-    if not found:
+    listed = remarks(topic)
+    if not listed:
         return (
             '<span class="eb-quiet">–</span>'
             if not topic.tiered
             else f'<span class="eb-quiet">{markup.mark("ok")}</span>'
         )
     return "<br>".join(
-        f'<span class="eb-{one.status}">{markup.mark(one.status)} {markup.text(one.sentence)}</span>' for one in found
+        f'<span class="eb-{remark.status}">{markup.mark(remark.status)} {markup.text(remark.sentence)}</span>'
+        for remark in listed
     )
 
 

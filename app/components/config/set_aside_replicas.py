@@ -68,28 +68,28 @@ def of(brokers: Iterable[BrokerRow]) -> Listing:
             kept = directory.get("set_aside") or []
             count += directory.get("set_aside_count") or 0
             total_bytes += directory.get("set_aside_bytes") or 0
-            folders += [Folder(broker.broker_id, str(directory.get("path", "?")), **one) for one in kept]
-    folders.sort(key=lambda one: (one.broker_id, one.since_ms, one.name))
+            folders += [Folder(broker.broker_id, str(directory.get("path", "?")), **fields) for fields in kept]
+    folders.sort(key=lambda folder: (folder.broker_id, folder.since_ms, folder.name))
     return Listing(tuple(folders), count, total_bytes, tuple(silent))
 
 
-def clause(found: Listing) -> str:
+def clause(listing: Listing) -> str:
     """``2 folders, 12.0 MB · kept until a plan removes them``."""
-    if not found.folders:
+    if not listing.folders:
         return ""
-    noun = "folder" if found.count == 1 else "folders"
-    return f"{fmt.count(found.count)} {noun}, {fmt.size(found.total_bytes)} · kept until a plan removes them"
+    noun = "folder" if listing.count == 1 else "folders"
+    return f"{fmt.count(listing.count)} {noun}, {fmt.size(listing.total_bytes)} · kept until a plan removes them"
 
 
-def html(found: Listing, now_ms: int, *, embedded: bool) -> str:
+def html(listing: Listing, now_ms: int, *, embedded: bool) -> str:
     """The table, or what it means that there is nothing; then what is not known."""
     if not embedded:
         return markup.empty("? Brokers of Apache Kafka do not tell what they have set aside.", "Look for …-stray.")
     note = ""
-    if found.silent:
-        who = ", ".join(str(one) for one in found.silent)
+    if listing.silent:
+        who = ", ".join(str(broker_id) for broker_id in listing.silent)
         note = f'<div class="eb-lines">? Broker {who} has not told what it keeps.</div>'
-    if not found.folders:
+    if not listing.folders:
         return markup.empty("No broker keeps a replica folder that nobody uses.") + note
     columns = [
         ("Partition", "left"),
@@ -101,16 +101,16 @@ def html(found: Listing, now_ms: int, *, embedded: bool) -> str:
     ]
     body = [
         (
-            Cell(one.partition, css="eb-break"),
-            str(one.broker_id),
-            Cell(html=f"<code>{markup.text(f'{one.log_dir}/{one.name}')}</code>", css="eb-break"),
-            Cell(one.reason, css="eb-why"),
-            Cell(fmt.size(one.size_bytes), css="eb-nowrap"),
-            Cell(_age(one, now_ms), css="eb-nowrap"),
+            Cell(folder.partition, css="eb-break"),
+            str(folder.broker_id),
+            Cell(html=f"<code>{markup.text(f'{folder.log_dir}/{folder.name}')}</code>", css="eb-break"),
+            Cell(folder.reason, css="eb-why"),
+            Cell(fmt.size(folder.size_bytes), css="eb-nowrap"),
+            Cell(_age(folder, now_ms), css="eb-nowrap"),
         )
-        for one in found.folders[:ROWS_MAX]
+        for folder in listing.folders[:ROWS_MAX]
     ]
-    hidden = found.count - min(len(found.folders), ROWS_MAX)
+    hidden = listing.count - min(len(listing.folders), ROWS_MAX)
     if hidden > 0:
         words = markup.words(f"{fmt.count(hidden)} more: `ebbline set-aside` lists all.")
         note += f'<div class="eb-lines">{words}</div>'
@@ -122,15 +122,15 @@ def rows(folders: Sequence[Folder], now_ms: int) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "partition": one.partition,
-                "broker": one.broker_id,
-                "log directory": one.log_dir,
-                "folder": one.name,
-                "why": one.reason,
-                "bytes": one.size_bytes,
-                "age": _age(one, now_ms),
+                "partition": folder.partition,
+                "broker": folder.broker_id,
+                "log directory": folder.log_dir,
+                "folder": folder.name,
+                "why": folder.reason,
+                "bytes": folder.size_bytes,
+                "age": _age(folder, now_ms),
             }
-            for one in folders
+            for folder in folders
         ]
     )
 

@@ -21,14 +21,14 @@ LOWEST: Final = {name: -2 if name.startswith("local.") else -1 for name in RETEN
 LONG_MAX: Final = 2**63 - 1
 
 
-def changed(topic: TopicRow, wanted: Mapping[str, str]) -> dict[str, str]:
+def changed(topic: TopicRow, fields: Mapping[str, str]) -> dict[str, str]:
     """The settings that differ from what is in effect. Tiering goes off only with its data (KIP-950)."""
     now = topic.config or {}
-    found = {name: "".join(value.split()) for name, value in wanted.items()}
-    found = {name: value for name, value in found.items() if value != (now.get(name) or _unset(name))}
-    if found.get(REMOTE) == "false":
-        found[DELETE_ON_OFF] = "true"
-    return found
+    changes = {name: "".join(value.split()) for name, value in fields.items()}
+    changes = {name: value for name, value in changes.items() if value != (now.get(name) or _unset(name))}
+    if changes.get(REMOTE) == "false":
+        changes[DELETE_ON_OFF] = "true"
+    return changes
 
 
 def _unset(name: str) -> str:

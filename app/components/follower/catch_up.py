@@ -41,7 +41,7 @@ def _thin(points: Points) -> Points:
 
 
 def figure(
-    found: Sequence[tuple[str, Points]],
+    ends: Sequence[tuple[str, Points]],
     first_ms: int,
     last_ms: int,
     interval_ms: int,
@@ -55,15 +55,15 @@ def figure(
         "pending from": (colours.remote, "dot"),
         "local start": (colours.muted, "dot"),
     }
-    drawn = [OffsetLine(name, points, *styles[name]) for name, points in found]
+    drawn = [OffsetLine(name, points, *styles[name]) for name, points in ends]
     return offset_lines.figure(
         drawn, first_ms, last_ms, interval_ms, colours, zone, height_px=HEIGHT_PX, view="catch-up"
     )
 
 
-def rows(found: Sequence[tuple[str, Points]], zone: tzinfo | None) -> pd.DataFrame:
+def rows(ends: Sequence[tuple[str, Points]], zone: tzinfo | None) -> pd.DataFrame:
     """The points as a table, the newest first."""
-    points = [(moment, name, value) for name, line in found for moment, value in line]
+    points = [(moment, name, value) for name, line in ends for moment, value in line]
     newest = sorted(points, key=lambda point: point[0], reverse=True)
     return pd.DataFrame(
         {

@@ -35,28 +35,30 @@ def name_of(follower: Follower) -> str:
     return f"{replica.topic}-{replica.partition} on {replica.broker_id}"
 
 
-def frame(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> pd.DataFrame:
+def frame(followers: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> pd.DataFrame:
     """One row a follower, in the order given."""
-    replicas = [one.replica for one in found]
+    replicas = [follower.replica for follower in followers]
     return pd.DataFrame(
         {
             "partition": [f"{r.topic}-{r.partition}" for r in replicas],
             "broker": [r.broker_id for r in replicas],
-            "phase": [_phase_words(one, now_ms) for one in found],
-            "for": [_lasting(one, now_ms) for one in found],
-            "target": pd.array([_target(one) for one in found], dtype="Int64"),
-            "behind": pd.array([one.behind for one in found], dtype="Int64"),
-            "known": [known_from(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
-            "evidence": [describe_phase(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
+            "phase": [_phase_words(follower, now_ms) for follower in followers],
+            "for": [_lasting(follower, now_ms) for follower in followers],
+            "target": pd.array([_target(follower) for follower in followers], dtype="Int64"),
+            "behind": pd.array([follower.behind for follower in followers], dtype="Int64"),
+            "known": [known_from(r, _evidence(follower)) for r, follower in zip(replicas, followers, strict=True)],
+            "evidence": [
+                describe_phase(r, _evidence(follower)) for r, follower in zip(replicas, followers, strict=True)
+            ],
             "since": [clock(r.phase_since_ms) for r in replicas],
             "log end": pd.array([r.log_end_offset for r in replicas], dtype="Int64"),
-            "leader": [one.leader for one in found],
+            "leader": [follower.leader for follower in followers],
             "failed attempts": pd.array([attempts(r) for r in replicas], dtype="Int64"),
         }
     )
 
 
-def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> Any:
+def shown(followers: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> Any:
     """:func:`frame` with numbers written as on the rest of the page; an offset that does not apply is empty."""
     writers: dict[Any, Any] = {
         "behind": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
@@ -65,13 +67,13 @@ def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms:
         "failed attempts": lambda value: "" if pd.isna(value) else whole(value),
     }
     # At most FOLLOWERS_MAX rows, so the cost of styling does not matter.
-    return frame(found, clock, now_ms).style.format(writers)
+    return frame(followers, clock, now_ms).style.format(writers)
 
 
-def columns(found: Sequence[Follower]) -> dict[str, Any]:
+def columns(followers: Sequence[Follower]) -> dict[str, Any]:
     """How the columns of :func:`shown` are shown, for these rows."""
-    count = len(found)
-    names = [f"{one.replica.topic}-{one.replica.partition}" for one in found]
+    count = len(followers)
+    names = [f"{follower.replica.topic}-{follower.replica.partition}" for follower in followers]
     offset = number_format(count, "localized")
     return {
         "partition": st.column_config.TextColumn("partition", width=name_width(names, 116)),
@@ -136,9 +138,9 @@ def why_html(
 
 
 def _attempts_html(events: Sequence[FollowerPhaseEvent], clock: Callable[[int | None], str]) -> str:
-    told = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")]
-    failed = [one for one in told if not is_ordinary_retry(one.body)][-ATTEMPTS_SHOWN:]
-    asked_again = len(told) - sum(not is_ordinary_retry(one.body) for one in told)
+    setbacks = [setback for setback in events if setback.body.get("phase") in ("DELAYED", "FAILED")]
+    failed = [setback for setback in setbacks if not is_ordinary_retry(setback.body)][-ATTEMPTS_SHOWN:]
+    asked_again = len(setbacks) - sum(not is_ordinary_retry(setback.body) for setback in setbacks)
     note = ""
     if asked_again:
         words = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"
@@ -165,13 +167,13 @@ def _attempts_html(events: Sequence[FollowerPhaseEvent], clock: Callable[[int | 
 
 
 def _evidence(follower: Follower) -> dict[str, Any]:
-    found = follower.replica.evidence
-    return found if isinstance(found, dict) else {}
+    evidence = follower.replica.evidence
+    return evidence if isinstance(evidence, dict) else {}
 
 
 def _target(follower: Follower) -> int | None:
-    found = _evidence(follower).get("target_offset")
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    target = _evidence(follower).get("target_offset")
+    return target if isinstance(target, int) and not isinstance(target, bool) and target >= 0 else None
 
 
 def _plain(phase: str) -> str:

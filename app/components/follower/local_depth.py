@@ -41,37 +41,41 @@ def is_shallow(depth_ms: int | None, deepest_ms: int) -> bool:
     return depth_ms is not None and 0 < depth_ms < min(THIN_MS, THIN_SHARE * deepest_ms)
 
 
-def html(found: Sequence[Depth]) -> str:
+def html(depths: Sequence[Depth]) -> str:
     """Bars on one scale, from now back."""
-    top = max((one.depth_ms or 0 for one in found), default=0) or 1
+    top = max((depth.depth_ms or 0 for depth in depths), default=0) or 1
     inner = ""
-    for one in found:
+    for depth in depths:
         words = (
-            fmt.UNKNOWN if one.depth_ms is None else "none" if not one.depth_ms else fmt.duration(one.depth_ms / 1000)
+            fmt.UNKNOWN
+            if depth.depth_ms is None
+            else "none"
+            if not depth.depth_ms
+            else fmt.duration(depth.depth_ms / 1000)
         )
-        label = f"{markup.mark('warning')} {markup.text(words)} thin" if one.thin else markup.text(words)
-        if one.whole:
+        label = f"{markup.mark('warning')} {markup.text(words)} thin" if depth.thin else markup.text(words)
+        if depth.whole:
             label += " · whole log"
-        role = ", leader" if one.leads else ""
+        role = ", leader" if depth.leads else ""
         inner += (
-            f'<span class="eb-depth-name">{markup.text(one.name)} · b{one.broker_id}{role}</span>'
-            f'<div class="eb-depth-lane"><i class="{"eb-depth-thin" if one.thin else ""}" '
-            f'style="width:{60 * (one.depth_ms or 0) / top:.1f}%"></i>'
-            f'<span class="{"eb-warning" if one.thin else ""}">{label}</span></div>'
+            f'<span class="eb-depth-name">{markup.text(depth.name)} · b{depth.broker_id}{role}</span>'
+            f'<div class="eb-depth-lane"><i class="{"eb-depth-thin" if depth.thin else ""}" '
+            f'style="width:{60 * (depth.depth_ms or 0) / top:.1f}%"></i>'
+            f'<span class="{"eb-warning" if depth.thin else ""}">{label}</span></div>'
         )
     return f'<div class="eb-depth">{inner}</div>'
 
 
-def rows(found: Sequence[Depth]) -> pd.DataFrame:
+def rows(depths: Sequence[Depth]) -> pd.DataFrame:
     """The same as a table."""
     return pd.DataFrame(
         {
-            "partition": [one.name for one in found],
-            "broker": [one.broker_id for one in found],
-            "leads": [one.leads for one in found],
+            "partition": [depth.name for depth in depths],
+            "broker": [depth.broker_id for depth in depths],
+            "leads": [depth.leads for depth in depths],
             "local depth, s": pd.array(
-                [None if one.depth_ms is None else round(one.depth_ms / 1000) for one in found], dtype="Int64"
+                [None if depth.depth_ms is None else round(depth.depth_ms / 1000) for depth in depths], dtype="Int64"
             ),
-            "thin": [one.thin for one in found],
+            "thin": [depth.thin for depth in depths],
         }
     )

@@ -57,28 +57,30 @@ def stretches(
     now_ms: int,
 ) -> tuple[Stretch, ...]:
     """From what its broker told, else from samples; the newest sample has the last word. Clipped to the window."""
-    found = _event_stretches(events, now_ms) if events else _sampled(changes, now_ms)
+    in_order = _event_stretches(events, now_ms) if events else _sampled(changes, now_ms)
     replica = follower.replica
     phase = replica.phase or UNKNOWN_PHASE
-    if not found or (found[-1].phase != phase and replica.sampled_ms >= found[-1].start_ms):
+    if not in_order or (in_order[-1].phase != phase and replica.sampled_ms >= in_order[-1].start_ms):
         start_ms = replica.phase_since_ms or replica.changed_ms
-        if found:
-            start_ms = max(start_ms, found[-1].start_ms + 1)
-            found[-1] = replace(found[-1], end_ms=start_ms)
-        found.append(Stretch(phase, start_ms, now_ms, replica.phase_source or "inferred", attempts(replica) or 0))
-    clipped = [replace(one, start_ms=max(one.start_ms, since_ms)) for one in found if one.end_ms > since_ms]
-    return tuple(one for one in clipped if one.end_ms > one.start_ms)
+        if in_order:
+            start_ms = max(start_ms, in_order[-1].start_ms + 1)
+            in_order[-1] = replace(in_order[-1], end_ms=start_ms)
+        in_order.append(Stretch(phase, start_ms, now_ms, replica.phase_source or "inferred", attempts(replica) or 0))
+    clipped = [
+        replace(stretch, start_ms=max(stretch.start_ms, since_ms)) for stretch in in_order if stretch.end_ms > since_ms
+    ]
+    return tuple(stretch for stretch in clipped if stretch.end_ms > stretch.start_ms)
 
 
 def _event_stretches(events: Sequence[FollowerPhaseEvent], now_ms: int) -> list[Stretch]:
-    found: list[Stretch] = []
+    in_order: list[Stretch] = []
     for event in events:
         body = event.body
         if is_ordinary_retry(body):
             continue  # the phase before goes on
         evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
         target = body.get("target_offset")
-        one = Stretch(
+        stretch = Stretch(
             str(body.get("phase")),
             event.at_ms,
             now_ms,
@@ -87,35 +89,35 @@ def _event_stretches(events: Sequence[FollowerPhaseEvent], now_ms: int) -> list[
             target if isinstance(target, int) else None,
             str((evidence or {}).get("reason") or ""),
         )
-        if found and found[-1].phase == one.phase:
-            found[-1] = replace(one, start_ms=found[-1].start_ms)
+        if in_order and in_order[-1].phase == stretch.phase:
+            in_order[-1] = replace(stretch, start_ms=in_order[-1].start_ms)
             continue
-        if found:
-            found[-1] = replace(found[-1], end_ms=one.start_ms)
-        found.append(one)
-    return found
+        if in_order:
+            in_order[-1] = replace(in_order[-1], end_ms=stretch.start_ms)
+        in_order.append(stretch)
+    return in_order
 
 
 def _sampled(changes: Sequence[PhaseChange], now_ms: int) -> list[Stretch]:
-    found: list[Stretch] = []
+    in_order: list[Stretch] = []
     for change in changes:
         # A phase began after the last sample that did not have it, whatever the sample says of its own since.
         earliest = change.before_ms + 1 if change.before_ms is not None else 0
         start_ms = max(earliest, change.phase_since_ms or change.sampled_ms)
         start_ms = min(start_ms, change.sampled_ms)
-        if found:
-            found[-1] = replace(found[-1], end_ms=start_ms)
-        found.append(Stretch(change.phase or UNKNOWN_PHASE, start_ms, now_ms, change.phase_source or "inferred"))
-    return found
+        if in_order:
+            in_order[-1] = replace(in_order[-1], end_ms=start_ms)
+        in_order.append(Stretch(change.phase or UNKNOWN_PHASE, start_ms, now_ms, change.phase_source or "inferred"))
+    return in_order
 
 
-def row(follower: Follower, found: tuple[Stretch, ...], now_ms: int) -> TimelineRow:
+def row(follower: Follower, in_order: tuple[Stretch, ...], now_ms: int) -> TimelineRow:
     """The row with its outcome in words."""
     stuck = why_stuck(follower.replica, now_ms) is not None
-    return TimelineRow(follower, found, _outcome(follower, found, stuck), stuck)
+    return TimelineRow(follower, in_order, _outcome(follower, in_order, stuck), stuck)
 
 
-def _outcome(follower: Follower, found: Sequence[Stretch], stuck: bool) -> str:
+def _outcome(follower: Follower, in_order: Sequence[Stretch], stuck: bool) -> str:
     phase = follower.replica.phase or UNKNOWN_PHASE
     if stuck:
         tried = attempts(follower.replica)
@@ -123,7 +125,7 @@ def _outcome(follower: Follower, found: Sequence[Stretch], stuck: bool) -> str:
             return "stuck" + (f" · attempt {tried}" if tried else "")
         return f"stuck · {PHASE_WORDS.get(phase, phase)}"
     if phase == FollowerPhase.IN_SYNC.value:
-        took = _took_ms(found)
+        took = _took_ms(in_order)
         return "in sync" if took is None else f"in sync after {fmt.duration(took / 1000)}"
     if phase == FollowerPhase.DELAYED.value:
         return "waits for the next attempt"
@@ -133,14 +135,14 @@ def _outcome(follower: Follower, found: Sequence[Stretch], stuck: bool) -> str:
     return words
 
 
-def _took_ms(found: Sequence[Stretch]) -> int | None:
+def _took_ms(in_order: Sequence[Stretch]) -> int | None:
     """How long the last way into the ISR took, when the window holds it."""
-    if len(found) < 2 or found[-1].phase != FollowerPhase.IN_SYNC.value:
+    if len(in_order) < 2 or in_order[-1].phase != FollowerPhase.IN_SYNC.value:
         return None
-    first = len(found) - 1
-    while first > 0 and found[first - 1].phase != FollowerPhase.IN_SYNC.value:
+    first = len(in_order) - 1
+    while first > 0 and in_order[first - 1].phase != FollowerPhase.IN_SYNC.value:
         first -= 1
-    return found[-1].start_ms - found[first].start_ms
+    return in_order[-1].start_ms - in_order[first].start_ms
 
 
 def figure(
@@ -155,23 +157,30 @@ def figure(
     fig = go.Figure()
     looks = _looks(colours)
     for phase in ORDER:
-        bars = [(at, one) for at, found in enumerate(rows) for one in found.stretches if one.phase == phase]
+        bars = [
+            (at, stretch)
+            for at, timeline_row in enumerate(rows)
+            for stretch in timeline_row.stretches
+            if stretch.phase == phase
+        ]
         if not bars:
             continue
         thin = phase == FollowerPhase.IN_SYNC.value
         fig.add_bar(
             y=[at for at, _ in bars],
-            base=[_time(one.start_ms, zone) for _, one in bars],
-            x=[one.end_ms - one.start_ms for _, one in bars],
+            base=[_time(stretch.start_ms, zone) for _, stretch in bars],
+            x=[stretch.end_ms - stretch.start_ms for _, stretch in bars],
             width=_THIN if thin else _BAR,
             orientation="h",
             marker=looks[phase],
             name=PHASE_WORDS.get(phase, "not known"),
-            customdata=[[fmt.duration((one.end_ms - one.start_ms) / 1000), one.source] for _, one in bars],
+            customdata=[
+                [fmt.duration((stretch.end_ms - stretch.start_ms) / 1000), stretch.source] for _, stretch in bars
+            ],
             hovertemplate="%{fullData.name} · %{customdata[0]} · %{customdata[1]}<extra></extra>",
         )
     first, last = _time(since_ms, zone), _time(now_ms, zone)
-    names = [_name(found) for found in rows]
+    names = [_name(timeline_row) for timeline_row in rows]
     longest = max((len(f"{f.follower.replica.topic}-{f.follower.replica.partition}") for f in rows), default=8)
     fig.update_layout(
         **layout(
@@ -224,17 +233,17 @@ def figure(
 
 def rows_table(rows: Sequence[TimelineRow], clock: Any) -> pd.DataFrame:
     """Every stretch as a row."""
-    flat = [(found, one) for found in rows for one in found.stretches]
+    flat = [(timeline_row, stretch) for timeline_row in rows for stretch in timeline_row.stretches]
     return pd.DataFrame(
         {
             "partition": [f"{f.follower.replica.topic}-{f.follower.replica.partition}" for f, _ in flat],
             "broker": [f.follower.replica.broker_id for f, _ in flat],
-            "phase": [PHASE_WORDS.get(one.phase, "? not known") for _, one in flat],
-            "from": [clock(one.start_ms) for _, one in flat],
-            "for": [fmt.duration((one.end_ms - one.start_ms) / 1000) for _, one in flat],
-            "known": [one.source for _, one in flat],
-            "failed attempts": [one.attempts for _, one in flat],
-            "why": [one.reason for _, one in flat],
+            "phase": [PHASE_WORDS.get(stretch.phase, "? not known") for _, stretch in flat],
+            "from": [clock(stretch.start_ms) for _, stretch in flat],
+            "for": [fmt.duration((stretch.end_ms - stretch.start_ms) / 1000) for _, stretch in flat],
+            "known": [stretch.source for _, stretch in flat],
+            "failed attempts": [stretch.attempts for _, stretch in flat],
+            "why": [stretch.reason for _, stretch in flat],
         }
     )
 
@@ -281,9 +290,9 @@ def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
 def _labels(
     rows: Sequence[TimelineRow], plans: Sequence[tuple[int, str]], colours: Palette, zone: tzinfo | None
 ) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    annotations: list[dict[str, Any]] = [
         {
-            "text": ("▲ " if one.stuck else "") + _escaped(one.outcome),
+            "text": ("▲ " if timeline_row.stuck else "") + _escaped(timeline_row.outcome),
             "x": 1,
             "xref": "paper",
             "xanchor": "left",
@@ -292,11 +301,11 @@ def _labels(
             "yref": "y",
             "yanchor": "middle",
             "showarrow": False,
-            "font": {"size": 11.5, "color": colours.critical if one.stuck else colours.text},
+            "font": {"size": 11.5, "color": colours.critical if timeline_row.stuck else colours.text},
         }
-        for at, one in enumerate(rows)
+        for at, timeline_row in enumerate(rows)
     ]
-    found += [
+    annotations += [
         {
             "text": _escaped(name),
             "x": _time(at_ms, zone),
@@ -309,11 +318,11 @@ def _labels(
         }
         for at_ms, name in plans
     ]
-    return found
+    return annotations
 
 
-def _name(found: TimelineRow) -> str:
-    replica = found.follower.replica
+def _name(timeline_row: TimelineRow) -> str:
+    replica = timeline_row.follower.replica
     name = f"{replica.topic}-{replica.partition}"
     if len(name) > 24:
         name = f"{name[:12]}…{name[-11:]}"

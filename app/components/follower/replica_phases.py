@@ -58,12 +58,12 @@ def states(
     """All replicas in the order given."""
     depths = [local_depth_ms(replica, segments, points, now_ms) for replica in replicas]
     deepest = max((depth for depth in depths if depth is not None), default=0)
-    found = []
+    summaries = []
     for replica, depth in zip(replicas, depths, strict=True):
         whole_log = replica.local_log_start_offset == replica.log_start_offset
         thin = is_shallow(depth, deepest) and not whole_log and replica.role != "leader"
-        found.append(_state(row, replica, depth, thin))
-    return found
+        summaries.append(_state(row, replica, depth, thin))
+    return summaries
 
 
 def local_depth_ms(
@@ -85,7 +85,7 @@ def local_depth_ms(
     return None if written_ms is None else max(0, now_ms - written_ms)
 
 
-def table_html(found: Sequence[ReplicaSummary], epoch: int, now_ms: int) -> str:
+def table_html(summaries: Sequence[ReplicaSummary], epoch: int, now_ms: int) -> str:
     """The replicas as a table."""
     columns = [
         ("Broker", "left"),
@@ -97,52 +97,58 @@ def table_html(found: Sequence[ReplicaSummary], epoch: int, now_ms: int) -> str:
     ]
     body = [
         (
-            Cell(f"{one.replica.broker_id} leader" if one.leads else f"{one.replica.broker_id}", css="eb-nowrap"),
-            Cell(html=markup.pill(one.words, one.status)),
-            Cell(html=_for(one, epoch, now_ms), css="eb-nowrap"),
-            _depth(one),
-            fmt.count(one.behind),
-            Cell(fmt.size(one.replica.local_log_bytes), css="eb-nowrap"),
+            Cell(
+                f"{summary.replica.broker_id} leader" if summary.leads else f"{summary.replica.broker_id}",
+                css="eb-nowrap",
+            ),
+            Cell(html=markup.pill(summary.words, summary.status)),
+            Cell(html=_for(summary, epoch, now_ms), css="eb-nowrap"),
+            _depth(summary),
+            fmt.count(summary.behind),
+            Cell(fmt.size(summary.replica.local_log_bytes), css="eb-nowrap"),
         )
-        for one in found
+        for summary in summaries
     ]
     return markup.table(columns, body, caption="Replicas with phase, local depth and bytes")
 
 
-def evidence_html(found: Sequence[ReplicaSummary], now_ms: int) -> str:
+def evidence_html(summaries: Sequence[ReplicaSummary], now_ms: int) -> str:
     """Why a replica's state is what the table says: one entry for each that is not simply in sync."""
     inner = ""
-    for one in found:
-        calm = one.replica.phase == FollowerPhase.IN_SYNC.value and not one.thin and not one.replica.error
+    for summary in summaries:
+        calm = summary.replica.phase == FollowerPhase.IN_SYNC.value and not summary.thin and not summary.replica.error
         if calm:
             continue
-        said = one.evidence
-        if one.thin:
+        said = summary.evidence
+        if summary.thin:
             said += " ◆ Thin: if it becomes leader, consumers behind its local start read from the remote tier."
         if not said:
             continue  # the table's line says all that is known
-        known = f"{markup.text(one.source)}" if one.source else ""
+        source = f"{markup.text(summary.source)}" if summary.source else ""
         inner += (
-            f'<div class="eb-evidence"><b>Broker {one.replica.broker_id}</b>'
-            f"<div>{markup.text(said.strip())} <span>{known}</span></div></div>"
+            f'<div class="eb-evidence"><b>Broker {summary.replica.broker_id}</b>'
+            f"<div>{markup.text(said.strip())} <span>{source}</span></div></div>"
         )
     return inner
 
 
-def rows(found: Sequence[ReplicaSummary], now_ms: int) -> pd.DataFrame:
+def rows(summaries: Sequence[ReplicaSummary], now_ms: int) -> pd.DataFrame:
     """The same as a table, evidence included."""
     return pd.DataFrame(
         {
-            "broker": [one.replica.broker_id for one in found],
-            "role": [one.replica.role for one in found],
-            "state": [one.words for one in found],
-            "for": ["" if one.since_ms is None else fmt.duration((now_ms - one.since_ms) / 1000) for one in found],
-            "known": [one.source for one in found],
-            "evidence": [one.evidence for one in found],
-            "local depth": [_duration(one.depth_ms) for one in found],
-            "behind": [fmt.count(one.behind) for one in found],
-            "local": [fmt.size(one.replica.local_log_bytes) for one in found],
-            "log dir": [one.replica.log_dir or fmt.UNKNOWN for one in found],
+            "broker": [summary.replica.broker_id for summary in summaries],
+            "role": [summary.replica.role for summary in summaries],
+            "state": [summary.words for summary in summaries],
+            "for": [
+                "" if summary.since_ms is None else fmt.duration((now_ms - summary.since_ms) / 1000)
+                for summary in summaries
+            ],
+            "known": [summary.source for summary in summaries],
+            "evidence": [summary.evidence for summary in summaries],
+            "local depth": [_duration(summary.depth_ms) for summary in summaries],
+            "behind": [fmt.count(summary.behind) for summary in summaries],
+            "local": [fmt.size(summary.replica.local_log_bytes) for summary in summaries],
+            "log dir": [summary.replica.log_dir or fmt.UNKNOWN for summary in summaries],
         }
     )
 
@@ -219,8 +225,8 @@ def describe_phase(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
 
 def _passed_ms(offset: int, points: Sequence[PartitionPoint]) -> int | None:
     """When the log end passed an offset, from history; None when history does not reach back so far."""
-    known = [(p.sampled_ms, p.log_end_offset) for p in points if p.log_end_offset is not None]
-    for (before_ms, before), (after_ms, after) in pairwise(known):
+    log_ends = [(p.sampled_ms, p.log_end_offset) for p in points if p.log_end_offset is not None]
+    for (before_ms, before), (after_ms, after) in pairwise(log_ends):
         if before <= offset < after:
             return round(before_ms + (after_ms - before_ms) * (offset - before) / (after - before))
     return None
@@ -238,17 +244,17 @@ def _in_segment_ms(offset: int, segments: Sequence[SegmentRow]) -> int | None:
     return round(before[-1] + (segment.max_timestamp_ms - before[-1]) * share)
 
 
-def _for(one: ReplicaSummary, epoch: int, now_ms: int) -> str:
-    if one.leads:
+def _for(summary: ReplicaSummary, epoch: int, now_ms: int) -> str:
+    if summary.leads:
         return f'<span class="eb-quiet">epoch {epoch}</span>'
-    lasting = fmt.UNKNOWN if one.since_ms is None else fmt.duration(max(0, now_ms - one.since_ms) / 1000)
-    short = one.source.partition(",")[0]
-    return f'{lasting} <span class="eb-quiet" title="{markup.text(one.source)}">{markup.text(short)}</span>'
+    lasting = fmt.UNKNOWN if summary.since_ms is None else fmt.duration(max(0, now_ms - summary.since_ms) / 1000)
+    short = summary.source.partition(",")[0]
+    return f'{lasting} <span class="eb-quiet" title="{markup.text(summary.source)}">{markup.text(short)}</span>'
 
 
-def _depth(one: ReplicaSummary) -> Cell:
-    words = _duration(one.depth_ms)
-    if not one.thin:
+def _depth(summary: ReplicaSummary) -> Cell:
+    words = _duration(summary.depth_ms)
+    if not summary.thin:
         return Cell(words, css="eb-nowrap")
     return Cell(html=f"{markup.mark('warning')} {markup.text(words)} thin", css="eb-warning eb-nowrap")
 

@@ -44,8 +44,8 @@ def is_ordinary_retry(body: Mapping[str, Any]) -> bool:
 def attempts(replica: ReplicaRow) -> int | None:
     """Attempts that failed one after the other, as its broker told; None: it did not."""
     evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
-    found = evidence.get("attempts")
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    count = evidence.get("attempts")
+    return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 
 def why_stuck(replica: ReplicaRow, now_ms: int) -> str | None:

@@ -32,7 +32,7 @@ def race_of(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
 
 def _on_its_way(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
     """The last position of the replica that has not joined; None: it has, or has no log yet."""
-    side = next((one for one in race_replay.sides(run) if one["flag"] is flag), None)
+    side = next((replica for replica in race_replay.sides(run) if replica["flag"] is flag), None)
     return None if side is None or side.get("joined", True) or not side["positions"] else side["positions"][-1]
 
 

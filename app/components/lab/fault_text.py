@@ -19,13 +19,13 @@ STATES: Final = {
 RUNNING: Final = ("breaking", "broken", "healing")
 
 
-def scenario_html(one: Json) -> str:
+def scenario_html(scenario: Json) -> str:
     """What it does, what to watch, how it heals."""
-    minutes = fmt.duration(one["heals_after_s"])
+    minutes = fmt.duration(scenario["heals_after_s"])
     facts = (
-        ("Does", one["does"]),
-        ("Watch", one["watch"]),
-        ("Heals", f"{one['heals']} At the latest the lab mends it after {minutes}."),
+        ("Does", scenario["does"]),
+        ("Watch", scenario["watch"]),
+        ("Heals", f"{scenario['heals']} At the latest the lab mends it after {minutes}."),
     )
     inner = "".join(f"<dt>{name}</dt><dd>{markup.text(text)}</dd>" for name, text in facts)
     return f'<dl class="eb-scenario">{inner}</dl>'
@@ -51,9 +51,9 @@ def run_html(run: Json, names: Mapping[str, str], now_ms: int, clock: Callable[[
     """How the scenario stands, and each thing that was done."""
     status, state = STATES.get(run["state"], ("notice", str(run["state"])))
     box = markup.alert(status, f"{state}.", run_words(run, names, now_ms), str(run["message"] or ""))
-    told: Sequence[Json] = run["told"]
-    if not told:
+    log: Sequence[Json] = run["told"]
+    if not log:
         return box
-    rows = [(markup.Cell(clock(one["at_ms"]), css="eb-nowrap eb-quiet"), one["text"]) for one in told]
+    rows = [(markup.Cell(clock(entry["at_ms"]), css="eb-nowrap eb-quiet"), entry["text"]) for entry in log]
     table = markup.table([("Time", "left"), ("What was done", "left")], rows, caption="Steps of the scenario")
     return f'{box}<div class="eb-told">{table}</div>'

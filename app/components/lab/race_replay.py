@@ -42,9 +42,9 @@ def sides(run: RaceRun) -> list[Mapping[str, Any]]:
 
 def steps(run: RaceRun) -> list[ReplayStep]:
     """Everything that was recorded of both replicas, in the order of their own clocks."""
-    found = [step for race in sides(run) for step in (*_phases(race), *_positions(race))]
+    in_order = [step for race in sides(run) for step in (*_phases(race), *_positions(race))]
     # Of one moment: what the broker decided before where that put its log.
-    return sorted(found, key=lambda step: (step.seconds, step.kind == _POSITION, step.flag))
+    return sorted(in_order, key=lambda step: (step.seconds, step.kind == _POSITION, step.flag))
 
 
 def _phases(race: Mapping[str, Any]) -> list[ReplayStep]:
@@ -63,23 +63,23 @@ def _phases(race: Mapping[str, Any]) -> list[ReplayStep]:
 
 
 def _positions(race: Mapping[str, Any]) -> list[ReplayStep]:
-    found = []
+    positions = []
     before: Mapping[str, Any] | None = None
     for seen in race["positions"]:
         began = before is None or before["local_start"] != seen["local_start"]
         what = f"Log starts at {fmt.count(seen['local_start'])}" if began else f"Has up to {fmt.count(seen['log_end'])}"
         answer = f"{fmt.count(max(0, race['log_end'] - seen['log_end']))} to go"
         seconds = (seen["at_ms"] - race["began_ms"]) / 1000
-        found.append(ReplayStep(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
+        positions.append(ReplayStep(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
         before = seen
-    return found
+    return positions
 
 
 def until(run: RaceRun, number: int) -> RaceRun:
     """The run as it was after so many of its steps: a replica that had not joined then is on its way again."""
-    told = steps(run)
-    shown = told[: max(0, number)]
-    if len(shown) == len(told):
+    recorded = steps(run)
+    shown = recorded[: max(0, number)]
+    if len(shown) == len(recorded):
         return run
     cut = [_cut(race, [step for step in shown if step.flag == race["flag"]]) for race in sides(run)]
     return {**run, "races": cut, "racing": None}
@@ -94,24 +94,24 @@ def _cut(race: Mapping[str, Any], shown: Sequence[ReplayStep]) -> dict[str, Any]
 
 def words(run: RaceRun, number: int | None) -> str:
     """``step 14 of 22 · 3.1 s``; without a number the whole trace."""
-    told = steps(run)
+    recorded = steps(run)
     if number is None:
-        return f"{len(told)} steps recorded"
-    shown = min(number, len(told))
-    when = f" · {told[shown - 1].seconds:.2f} s" if shown else ""
-    return f"step {shown} of {len(told)}{when}"
+        return f"{len(recorded)} steps recorded"
+    shown = min(number, len(recorded))
+    when = f" · {recorded[shown - 1].seconds:.2f} s" if shown else ""
+    return f"step {shown} of {len(recorded)}{when}"
 
 
 def rows(run: RaceRun) -> pd.DataFrame:
     """All steps, as plain values."""
-    told = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.answer) for step in steps(run)]
-    return pd.DataFrame(told, columns=["replica", "seconds", "at_ms", "what", "answer"])
+    recorded = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.answer) for step in steps(run)]
+    return pd.DataFrame(recorded, columns=["replica", "seconds", "at_ms", "what", "answer"])
 
 
 def steps_table(run: RaceRun, number: int | None, most: int) -> str:
     """The newest ``most`` steps until this one, the newest last."""
-    told = steps(run)
-    shown = told if number is None else told[: max(0, number)]
+    recorded = steps(run)
+    shown = recorded if number is None else recorded[: max(0, number)]
     rows: list[list[markup.Cell | str]] = []
     for step in shown[-most:]:
         narrow = (f"{step.seconds:.3f} s", NAMES[step.flag], step.what)

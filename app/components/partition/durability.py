@@ -33,22 +33,24 @@ def leaders_of(view: ClusterView, row: PartitionRow, topic: TopicRow | None) -> 
     """Its ISR, its eligible leader replicas and the last known ones (KIP-966), and who leads after a loss."""
     backend = view.processes.get("backend")
     config = None if topic is None else topic.config
-    known = levels(view)
-    found = eligible_leaders(
+    feature_levels = levels(view)
+    candidates = eligible_leaders(
         ((backend.detail if backend else None) or {}).get("eligible"),
         TopicPartition(row.topic, row.partition),
         kept=row.leader == NO_LEADER or below_min_isr(config, row.replicas, row.isr),
-        elr_level=None if known is None else known.get(ELIGIBLE_LEADER_REPLICAS, 0),
+        elr_level=None if feature_levels is None else feature_levels.get(ELIGIBLE_LEADER_REPLICAS, 0),
     )
     pills = (
         ("In-sync replicas (ISR)", row.isr),
-        ("Eligible leader replicas (ELR)", found.eligible_leader_replicas),
-        ("Last known ELR", found.last_known_elr),
+        ("Eligible leader replicas (ELR)", candidates.eligible_leader_replicas),
+        ("Last known ELR", candidates.last_known_elr),
     )
     labels = "".join(markup.pill(f"{name} {_listed(brokers)}") for name, brokers in pills)
-    lines = [next_leader(row.isr, row.leader, found)]
-    if found.cause:
-        lines.insert(0, found.cause if found.eligible_leader_replicas is not None else f"? {found.cause}")
+    lines = [next_leader(row.isr, row.leader, candidates)]
+    if candidates.cause:
+        lines.insert(
+            0, candidates.cause if candidates.eligible_leader_replicas is not None else f"? {candidates.cause}"
+        )
     return f'<div class="eb-pills">{labels}</div>' + _html(tuple(lines))
 
 
@@ -73,7 +75,7 @@ def levels(view: ClusterView) -> Mapping[str, int] | None:
     backend = view.processes.get("backend")
     quorum = ((backend.detail if backend else None) or {}).get("quorum") or {}
     features = quorum.get("features")
-    return {name: one["level"] for name, one in features.items()} if features else None
+    return {name: feature["level"] for name, feature in features.items()} if features else None
 
 
 def _html(sentences: tuple[str, ...]) -> str:

@@ -53,13 +53,13 @@ class Strip:
 def spans(chain: Sequence[EpochEntry], start: int, end: int) -> list[EpochBlock]:
     """The epochs of ``[start, end)`` as blocks; before the first entry nothing is known."""
     kept = without_empty_epochs(chain)
-    found = []
+    blocks = []
     for position, (epoch, first) in enumerate(kept):
         following = kept[position + 1][1] if position + 1 < len(kept) else end
         low, high = max(first, start), min(following, end)
         if high > low:
-            found.append(EpochBlock(epoch, epoch, low, high))
-    return found
+            blocks.append(EpochBlock(epoch, epoch, low, high))
+    return blocks
 
 
 def diverges_at(chain: Sequence[EpochEntry], leader: Sequence[EpochEntry], start: int, end: int) -> int | None:
@@ -74,28 +74,28 @@ def diverges_at(chain: Sequence[EpochEntry], leader: Sequence[EpochEntry], start
 
 def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> list[Strip]:
     """The leader's strip first; chains that are not known say why."""
-    found = []
+    drawn = []
     for replica in replicas:
         name = f"Leader, broker {replica.broker_id}" if replica.role == "leader" else f"Broker {replica.broker_id}"
-        found.append(_replica_strip(name, replica, chain))
-    found.append(_remote_strip(judged, chain))
-    outside = [one for one in judged if one.lineage_standing is LineageStanding.OUTSIDE]
-    for number, one in enumerate(outside[:OUTSIDE_ROWS_MAX]):
-        found.append(_outside_strip("Outside lineage" if number == 0 else "", one))
+        drawn.append(_replica_strip(name, replica, chain))
+    drawn.append(_remote_strip(judged, chain))
+    outside = [segment for segment in judged if segment.lineage_standing is LineageStanding.OUTSIDE]
+    for number, segment in enumerate(outside[:OUTSIDE_ROWS_MAX]):
+        drawn.append(_outside_strip("Outside lineage" if number == 0 else "", segment))
     if len(outside) > OUTSIDE_ROWS_MAX:
         more = len(outside) - OUTSIDE_ROWS_MAX
-        found.append(Strip("", (), f"{more} more outside; the ledger below lists them"))
-    return found
+        drawn.append(Strip("", (), f"{more} more outside; the ledger below lists them"))
+    return drawn
 
 
 def divergences(chain: LeaderChain, replicas: Iterable[ReplicaRow]) -> dict[int, int]:
     """Broker → the offset from which on its replica has other epochs than the leader."""
-    found = {}
+    by_broker = {}
     for replica in replicas:
         at = _divergence(replica, chain)
         if at is not None:
-            found[replica.broker_id] = at
-    return found
+            by_broker[replica.broker_id] = at
+    return by_broker
 
 
 def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> str:
@@ -117,7 +117,7 @@ def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged
         pills.append(markup.pill(f"broker {broker} diverges at {fmt.count(at)}", "critical"))
     if seen[LineageStanding.OUTSIDE]:
         pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.OUTSIDE])} outside, retention skips it", "critical"))
-    overlaps = sum(one.overlaps for one in judged)
+    overlaps = sum(segment.overlaps for segment in judged)
     if overlaps:
         pills.append(markup.pill(f"{fmt.count(overlaps)} overlap", "notice", title="Copied again by a later leader"))
     if seen[LineageStanding.NOT_CHECKED]:
@@ -150,7 +150,7 @@ def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
 
 def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
-    found = [
+    lines = [
         {
             "source": strip.name,
             "epochs": block.label,
@@ -160,7 +160,7 @@ def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
         for strip in strips(chain, replicas, judged)
         for block in strip.blocks
     ]
-    return pd.DataFrame(found, columns=["source", "epochs", "range", "note"])
+    return pd.DataFrame(lines, columns=["source", "epochs", "range", "note"])
 
 
 # --- facts to strips ---
@@ -174,9 +174,9 @@ def _epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 def _divergence(replica: ReplicaRow, chain: LeaderChain) -> int | None:
     if replica.role == "leader" or not replica.leader_epochs or replica.log_end_offset is None:
         return None
-    told = replica.evidence.get("disagrees_with_leader_at") if isinstance(replica.evidence, dict) else None
-    if isinstance(told, int):
-        return told
+    reported = replica.evidence.get("disagrees_with_leader_at") if isinstance(replica.evidence, dict) else None
+    if isinstance(reported, int):
+        return reported
     # The chain of a follower below its own log start says nothing of what it holds.
     start = max(chain.log_start, replica.log_start_offset or 0)
     return diverges_at(entries(replica.leader_epochs), chain.entries, start, min(replica.log_end_offset, chain.log_end))
@@ -186,8 +186,8 @@ def _replica_strip(name: str, replica: ReplicaRow, chain: LeaderChain) -> Strip:
     if replica.leader_epochs is None or replica.log_end_offset is None:
         return Strip(name, (), f"? {replica.error or 'its epochs are not known'}")
     blocks = spans(entries(replica.leader_epochs), chain.log_start, replica.log_end_offset)
-    told = replica.evidence.get("epochs") if isinstance(replica.evidence, dict) else None
-    sub = "inferred" if told == "inferred" else ""
+    epochs_source = replica.evidence.get("epochs") if isinstance(replica.evidence, dict) else None
+    sub = "inferred" if epochs_source == "inferred" else ""
     at = _divergence(replica, chain)
     if at is None:
         return Strip(name, tuple(blocks), "" if blocks else "empty", sub)
@@ -198,28 +198,28 @@ def _replica_strip(name: str, replica: ReplicaRow, chain: LeaderChain) -> Strip:
 
 def _remote_strip(judged: Sequence[JudgedSegment], chain: LeaderChain) -> Strip:
     """The epochs of the segments in lineage, joined where one goes on with the epoch of the one before."""
-    found: list[EpochBlock] = []
-    for one in judged:
-        if one.lineage_standing is not LineageStanding.IN_LINEAGE:
+    blocks: list[EpochBlock] = []
+    for verdict in judged:
+        if verdict.lineage_standing is not LineageStanding.IN_LINEAGE:
             continue
-        segment = one.segment
+        segment = verdict.segment
         start = max(segment.start_offset, chain.log_start)
         for block in spans(entries(segment.leader_epochs), start, segment.next_offset):
-            last = found[-1] if found else None
+            last = blocks[-1] if blocks else None
             if last is not None and last.first == block.first and last.end >= block.start:
-                found[-1] = EpochBlock(last.first, last.last, last.start, max(last.end, block.end), "remote")
+                blocks[-1] = EpochBlock(last.first, last.last, last.start, max(last.end, block.end), "remote")
             else:
-                found.append(EpochBlock(block.first, block.last, block.start, block.end, "remote"))
-    return Strip("Remote segments", tuple(found), "" if found else "none in lineage")
+                blocks.append(EpochBlock(block.first, block.last, block.start, block.end, "remote"))
+    return Strip("Remote segments", tuple(blocks), "" if blocks else "none in lineage")
 
 
-def _outside_strip(name: str, one: JudgedSegment) -> Strip:
-    segment = one.segment
+def _outside_strip(name: str, verdict: JudgedSegment) -> Strip:
+    segment = verdict.segment
     epochs = [epoch for epoch, _ in entries(segment.leader_epochs)] or [-1]
     block = EpochBlock(epochs[0], epochs[-1], segment.start_offset, segment.next_offset, "outside")
     offsets = fmt.offset_range(segment.start_offset, segment.next_offset)
     named = f"epoch {epochs[-1]}" if len(epochs) == 1 else f"epochs {epochs[0]}–{epochs[-1]}"
-    return Strip(name, (block,), f"{named}, {offsets}, {fmt.size(segment.segment_size_bytes)}: {one.why}")
+    return Strip(name, (block,), f"{named}, {offsets}, {fmt.size(segment.segment_size_bytes)}: {verdict.why}")
 
 
 # --- strips to markup ---
@@ -227,18 +227,18 @@ def _outside_strip(name: str, one: JudgedSegment) -> Strip:
 
 def _joined(blocks: Sequence[EpochBlock], axis: Axis) -> list[EpochBlock]:
     """Runs of blocks too narrow to see as one block with the epochs' range."""
-    found: list[EpochBlock] = []
+    joined: list[EpochBlock] = []
     narrow_before = False
     for block in blocks:
         span = axis.span(block.start, block.end)
         narrow = span is not None and span[1] < NARROW_PERCENT
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if narrow and narrow_before and last is not None and last.kind == block.kind:
-            found[-1] = EpochBlock(last.first, block.last, last.start, block.end, block.kind)
+            joined[-1] = EpochBlock(last.first, block.last, last.start, block.end, block.kind)
         else:
-            found.append(block)
+            joined.append(block)
         narrow_before = narrow
-    return found
+    return joined
 
 
 def _blocks(strip: Strip, axis: Axis) -> str:
@@ -277,12 +277,12 @@ def _beside(strip: Strip, axis: Axis) -> str:
 
 def _ticks(borders: Sequence[int], axis: Axis) -> list[int]:
     """Beginnings of epochs that are far enough apart to be written, the first always."""
-    found: list[int] = []
+    ticks: list[int] = []
     for at in sorted(set(borders)):
         percent = axis.percent(at)
-        if not found or (percent - axis.percent(found[-1]) >= TICK_GAP_PERCENT and percent < 96):
-            found.append(at)
-    return found
+        if not ticks or (percent - axis.percent(ticks[-1]) >= TICK_GAP_PERCENT and percent < 96):
+            ticks.append(at)
+    return ticks
 
 
 def _spoken(shown: Sequence[Strip]) -> str:

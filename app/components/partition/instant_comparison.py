@@ -36,9 +36,9 @@ def point_at(points: Sequence[PartitionPoint], at_ms: int, interval_ms: int) -> 
     return before[-1]
 
 
-def _facts(one: Instant) -> list[Fact]:
+def _facts(instant: Instant) -> list[Fact]:
     """Name, value, whether it is in bytes. None is unknown, or nothing was there."""
-    remote, point = one.remote, one.point
+    remote, point = instant.remote, instant.point
     return [
         ("Remote segments", remote.segments, False),
         ("Remote bytes", remote.bytes, True),
@@ -50,12 +50,12 @@ def _facts(one: Instant) -> list[Fact]:
     ]
 
 
-def _value(one: Instant, fact: Fact) -> str:
+def _value(instant: Instant, fact: Fact) -> str:
     name, value, in_bytes = fact
     if value is None:
         if "remote offset" in name:
             return "nothing was remote"
-        return NO_SAMPLE if one.point is None else "? not told then"
+        return NO_SAMPLE if instant.point is None else "? not told then"
     return fmt.size(value) if in_bytes else fmt.count(value)
 
 
@@ -71,8 +71,8 @@ def _change(first: Fact, second: Fact) -> str:
 
 def _lines(first: Instant, second: Instant) -> list[tuple[str, str, str, str]]:
     return [
-        (one[0], _value(first, one), _value(second, two), _change(one, two))
-        for one, two in zip(_facts(first), _facts(second), strict=True)
+        (before[0], _value(first, before), _value(second, after), _change(before, after))
+        for before, after in zip(_facts(first), _facts(second), strict=True)
     ]
 
 
@@ -84,6 +84,6 @@ def table_html(first: Instant, second: Instant, clock_first: str, clock_second: 
 
 def rows(first: Instant, second: Instant) -> pd.DataFrame:
     """The same as plain values; bytes and offsets, empty where not known."""
-    found = [(one[0], one[1], two[1]) for one, two in zip(_facts(first), _facts(second), strict=True)]
-    frame = pd.DataFrame(found, columns=["fact", "first", "second"])
+    lines = [(before[0], before[1], after[1]) for before, after in zip(_facts(first), _facts(second), strict=True)]
+    frame = pd.DataFrame(lines, columns=["fact", "first", "second"])
     return frame.astype({"first": "Int64", "second": "Int64"})

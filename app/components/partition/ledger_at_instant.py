@@ -63,8 +63,8 @@ def parse_instant(typed: str, now_ms: int, zone: tzinfo | None) -> int | None:
     try:
         if clock is not None:
             hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
-            wanted = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-            moment = wanted if wanted <= now else wanted - timedelta(days=1)
+            today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            moment = today if today <= now else today - timedelta(days=1)
         else:
             moment = datetime.fromisoformat(words)
             moment = moment.replace(tzinfo=moment.tzinfo or zone or UTC)
@@ -160,20 +160,20 @@ def _started(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None
     )
 
 
-def words(found: Past, clock: str, first: str) -> str:
+def words(ledger: Past, clock: str, first: str) -> str:
     """What the past was computed from, in a sentence; ``clock`` and ``first`` are the instant and the oldest event."""
-    if found.first_ms is None:
+    if ledger.first_ms is None:
         return "No event of this partition is stored."
-    if found.applied == 0:
+    if ledger.applied == 0:
         return f"Nothing was told of this partition until {clock}: its first stored event is of {first}."
-    every = fmt.count(found.applied + found.later + found.refused)
+    every = fmt.count(ledger.applied + ledger.later + ledger.refused)
     said = (
-        f"As of {clock}, computed from {fmt.count(found.applied)} of {every} stored events of __remote_log_metadata "
-        f"partition {found.metadata_partition}, up to offset {fmt.count(found.last_offset)}."
+        f"As of {clock}, computed from {fmt.count(ledger.applied)} of {every} stored events of __remote_log_metadata "
+        f"partition {ledger.metadata_partition}, up to offset {fmt.count(ledger.last_offset)}."
     )
-    if found.exact:
+    if ledger.exact:
         return f"{said} Exact: these are the first events of the log."
     return (
-        f"{said} Not exact: {fmt.count(found.out_of_order)} of them stand in the log after later ones, "
+        f"{said} Not exact: {fmt.count(ledger.out_of_order)} of them stand in the log after later ones, "
         "because the brokers' clocks differ."
     )

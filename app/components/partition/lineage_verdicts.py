@@ -62,30 +62,30 @@ def entries(chain: Sequence[Sequence[int]]) -> tuple[EpochEntry, ...]:
 
 def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[JudgedSegment]:
     """The standing of each segment, in the order given (offset order tells overlaps)."""
-    found, reached = [], -1
+    verdicts, reached = [], -1
     for segment in segments:
         lineage_standing, why = _standing(segment, chain)
         overlaps = lineage_standing is LineageStanding.IN_LINEAGE and segment.start_offset < reached
         if lineage_standing is LineageStanding.IN_LINEAGE:
             reached = max(reached, segment.next_offset)
-        found.append(JudgedSegment(segment, lineage_standing, why, overlaps))
-    return found
+        verdicts.append(JudgedSegment(segment, lineage_standing, why, overlaps))
+    return verdicts
 
 
 def with_orphans(judged: Iterable[JudgedSegment]) -> list[JudgedSegment]:
     """The same segments of one partition, marked where Kafka's index of epochs has a later copy instead."""
-    known = list(judged)
+    listed = list(judged)
     lost = replaced(
         Copy(
-            one.segment.segment_id,
-            entries(one.segment.leader_epochs),
-            one.segment.next_offset,
-            one.segment.copy_finished_ms or 0,
+            verdict.segment.segment_id,
+            entries(verdict.segment.leader_epochs),
+            verdict.segment.next_offset,
+            verdict.segment.copy_finished_ms or 0,
         )
-        for one in known
-        if one.segment.state is SegmentState.COPY_SEGMENT_FINISHED
+        for verdict in listed
+        if verdict.segment.state is SegmentState.COPY_SEGMENT_FINISHED
     )
-    return [replace(one, orphaned=True) if one.segment.segment_id in lost else one for one in known]
+    return [replace(verdict, orphaned=True) if verdict.segment.segment_id in lost else verdict for verdict in listed]
 
 
 def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[LineageStanding, str]:
@@ -120,14 +120,14 @@ def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
 
 def counts(judged: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
     """Segments by standing."""
-    return Counter(one.lineage_standing for one in judged)
+    return Counter(verdict.lineage_standing for verdict in judged)
 
 
 def outside_by_partition(
     segments: Iterable[FinishedSegment], chains: Mapping[tuple[str, int], tuple[Chain, int]]
 ) -> Counter[tuple[str, int]]:
     """How many segments of each partition are outside its leader's chain; partitions without a chain are not judged."""
-    found: Counter[tuple[str, int]] = Counter()
+    outside: Counter[tuple[str, int]] = Counter()
     for segment in segments:
         key = (segment.topic, segment.partition)
         if key not in chains:
@@ -136,5 +136,5 @@ def outside_by_partition(
         verdict = segment_lineage(entries(segment.leader_epochs), segment.end_offset, entries(chain), log_end)
         below_start = bool(chain) and segment.end_offset < chain[0][1]
         if not verdict.within and not below_start:
-            found[key] += 1
-    return found
+            outside[key] += 1
+    return outside

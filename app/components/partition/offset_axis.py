@@ -87,39 +87,47 @@ def tick_text(value: int, step: int) -> str:
 
 def place(markers: Iterable[OffsetMarker], axis: Axis) -> list[Placed]:
     """A place for each label: never on another, not on another's line if there is room, at last on the top level."""
-    found: list[Placed] = []
+    placed: list[Placed] = []
     for marker in markers:
         percent = axis.percent(marker.offset)
         wants_left = marker.left or percent > RIGHT_UNTIL_PERCENT
         places = [
             Placed(marker, percent, level, left) for level in range(LEVELS) for left in (wants_left, not wants_left)
         ]
-        free = [one for one in places if _inside(one) and not any(_covers(one, other) for other in found)]
-        clear = [one for one in free if not any(_crosses(one, other) or _crosses(other, one) for other in found)]
-        found.append(next(iter(clear or free or places[-2:])))
-    return found
+        free = [
+            candidate
+            for candidate in places
+            if _inside(candidate) and not any(_covers(candidate, other) for other in placed)
+        ]
+        clear = [
+            candidate
+            for candidate in free
+            if not any(_crosses(candidate, other) or _crosses(other, candidate) for other in placed)
+        ]
+        placed.append(next(iter(clear or free or places[-2:])))
+    return placed
 
 
-def _line_px(one: Placed) -> float:
-    return one.percent / 100 * PLOT_PX
+def _line_px(label: Placed) -> float:
+    return label.percent / 100 * PLOT_PX
 
 
-def _interval(one: Placed) -> tuple[float, float]:
-    at_px, width = _line_px(one), one.marker.width_px
-    return (at_px - width, at_px) if one.left else (at_px, at_px + width)
+def _interval(label: Placed) -> tuple[float, float]:
+    at_px, width = _line_px(label), label.marker.width_px
+    return (at_px - width, at_px) if label.left else (at_px, at_px + width)
 
 
-def _inside(one: Placed) -> bool:
-    low, high = _interval(one)
+def _inside(label: Placed) -> bool:
+    low, high = _interval(label)
     return low >= 0 and high <= PLOT_PX
 
 
-def _covers(one: Placed, other: Placed) -> bool:
+def _covers(label: Placed, other: Placed) -> bool:
     """Both labels are on one level and too close; at two sides of nearly one line they are not."""
-    if one.level != other.level:
+    if label.level != other.level:
         return False
-    (low, high), (other_low, other_high) = _interval(one), _interval(other)
-    gap = 0 if one.left != other.left and abs(_line_px(one) - _line_px(other)) < LABEL_GAP_PX else LABEL_GAP_PX
+    (low, high), (other_low, other_high) = _interval(label), _interval(other)
+    gap = 0 if label.left != other.left and abs(_line_px(label) - _line_px(other)) < LABEL_GAP_PX else LABEL_GAP_PX
     return low < other_high + gap and other_low < high + gap
 
 

@@ -44,8 +44,8 @@ def figure(
 
     What a reader has zoomed stays while `view` is the same.
     """
-    known = [value for line in lines for _, value in line.points if value is not None]
-    low, high = min(known, default=0), max(known, default=1)
+    offsets = [value for line in lines for _, value in line.points if value is not None]
+    low, high = min(offsets, default=0), max(offsets, default=1)
     room = max(1, (high - low) // 20)
     axis = Axis(max(0, low - room), high + room)
     fig = go.Figure()

@@ -73,12 +73,12 @@ def select(
 ) -> list[PartitionRow]:
     """The rows that match, in rank order. ``outside``: partitions with remote segments outside their lineage."""
     words = chosen.text.lower().split()
-    found = [
+    matching = [
         row
         for row in rows
         if all(word in name_of(row).lower() for word in words) and _in_state(row, chosen.state, outside)
     ]
-    return ranked(found, chosen.rank)
+    return ranked(matching, chosen.rank)
 
 
 def ranked(rows: Iterable[PartitionRow], rank: str) -> list[PartitionRow]:
@@ -87,12 +87,12 @@ def ranked(rows: Iterable[PartitionRow], rank: str) -> list[PartitionRow]:
         return sorted(rows, key=lambda row: (row.topic, row.partition))
 
     def weight(row: PartitionRow) -> int:
-        found = {
+        size = {
             "remote size": remote_bytes(row),
             "local size": row.local_log_bytes,
             "not in sync": len(set(row.replicas) - set(row.isr)),
         }.get(rank, pending_bytes(row))
-        return -1 if found is None else found
+        return -1 if size is None else size
 
     return sorted(rows, key=lambda row: (-weight(row), row.topic, row.partition))
 
@@ -111,7 +111,7 @@ def _in_state(row: PartitionRow, state: str | None, outside: Collection[Partitio
     return True
 
 
-def near_topics(topic: str, known: Sequence[str]) -> list[str]:
+def near_topics(topic: str, topics: Sequence[str]) -> list[str]:
     """At most three known topics whose name has something of this one."""
-    wanted = topic.lower()
-    return [name for name in known if wanted in name.lower() or name.lower() in wanted][:3]
+    lowered = topic.lower()
+    return [name for name in topics if lowered in name.lower() or name.lower() in lowered][:3]

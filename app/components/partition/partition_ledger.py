@@ -44,13 +44,13 @@ class Happened:
 
 def frame(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """The newest segment first. ``clock`` writes a time."""
-    newest = [(one, one.segment) for one in reversed(judged)]
+    newest = [(verdict, verdict.segment) for verdict in reversed(judged)]
     return pd.DataFrame(
         {
             "first offset": [s.start_offset for _, s in newest],
             "next offset": [s.next_offset for _, s in newest],
             "state": [STATE_WORDS[s.state] for _, s in newest],
-            "lineage": [_lineage(one) for one, _ in newest],
+            "lineage": [_lineage(verdict) for verdict, _ in newest],
             "size": [s.segment_size_bytes for _, s in newest],
             "epochs": [_epochs(s.leader_epochs) for _, s in newest],
             "broker": [s.copy_broker_id for _, s in newest],
@@ -84,27 +84,27 @@ def newest_events(
     engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], most: int = 200
 ) -> list[Happened]:
     """Both sources, the newest first. A copy or deletion that both tell is told once, by the engine."""
-    told = list(engine)
-    exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in told}
-    found = [Happened(e.at_ms, "engine", e.broker_id, *engine_words(e.type, e.body)) for e in told]
+    engine_events = list(engine)
+    exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in engine_events}
+    listed = [Happened(e.at_ms, "engine", e.broker_id, *engine_words(e.type, e.body)) for e in engine_events]
     for event in remote:
         kind = "delete" if event.state >= SegmentState.DELETE_SEGMENT_STARTED else "copy"
         outcome = "started" if event.state in (0, 2) else "finished"
         if event.legal and (event.segment_id, outcome, kind) in exact:
             continue
         at_ms, words = event.event_timestamp_ms, _segment_words(event)
-        found.append(Happened(at_ms, "remote log metadata", event.broker_id, words, not event.legal))
-    return sorted(found, key=lambda one: -one.at_ms)[:most]
+        listed.append(Happened(at_ms, "remote log metadata", event.broker_id, words, not event.legal))
+    return sorted(listed, key=lambda happened: -happened.at_ms)[:most]
 
 
-def event_rows(found: Sequence[Happened], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def event_rows(events: Sequence[Happened], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """Events as a table."""
     return pd.DataFrame(
         {
-            "time": [clock(one.at_ms) for one in found],
-            "broker": [one.broker_id for one in found],
-            "what": [one.what for one in found],
-            "told by": [one.source for one in found],
+            "time": [clock(event.at_ms) for event in events],
+            "broker": [event.broker_id for event in events],
+            "what": [event.what for event in events],
+            "told by": [event.source for event in events],
         }
     )
 
@@ -116,9 +116,9 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
     return f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]}–{epochs[-1]}"
 
 
-def _lineage(one: JudgedSegment) -> str:
-    words = one.lineage_standing.value + (", overlaps" if one.overlaps else "")
-    return f"{words}: {one.why}" if one.why else words
+def _lineage(verdict: JudgedSegment) -> str:
+    words = verdict.lineage_standing.value + (", overlaps" if verdict.overlaps else "")
+    return f"{words}: {verdict.why}" if verdict.why else words
 
 
 def _took(started_ms: int, finished_ms: int | None) -> str:
@@ -164,8 +164,8 @@ def _offsets(body: dict[str, Any]) -> str:
 
 def _segment_words(event: SegmentEventRow) -> str:
     if event.kind == _KIND_PARTITION_DELETE:
-        known = {int(state): words for state, words in _DELETE_WORDS.items()}
-        return known.get(event.state, f"deletion of the partition, state {event.state}")
+        words_by_state = {int(state): words for state, words in _DELETE_WORDS.items()}
+        return words_by_state.get(event.state, f"deletion of the partition, state {event.state}")
     offsets = ""
     if event.start_offset is not None and event.end_offset is not None:
         offsets = f" {fmt.offset_range(event.start_offset, event.end_offset + 1)}"

@@ -43,14 +43,16 @@ def record_bytes(row: PartitionRow) -> float | None:
 def rates(row: PartitionRow, points: Sequence[PartitionPoint], now_ms: int) -> PartitionRates:
     """From the first to the last point at which both offsets are known."""
     each = record_bytes(row)
-    known = [p for p in points if p.log_end_offset is not None and p.latest_tiered_offset is not None]
-    if each is None or len(known) < 2 or known[-1].sampled_ms - known[0].sampled_ms < RATE_MS_MIN:
+    complete = [p for p in points if p.log_end_offset is not None and p.latest_tiered_offset is not None]
+    if each is None or len(complete) < 2 or complete[-1].sampled_ms - complete[0].sampled_ms < RATE_MS_MIN:
         return PartitionRates()
-    first, last = known[0], known[-1]
+    first, last = complete[0], complete[-1]
     seconds = (last.sampled_ms - first.sampled_ms) / 1000
     produced = max(0, (last.log_end_offset or 0) - (first.log_end_offset or 0))
     copied = max(0, (last.latest_tiered_offset or 0) - (first.latest_tiered_offset or 0))
-    moved = next((p.sampled_ms for p in reversed(known) if p.latest_tiered_offset != last.latest_tiered_offset), None)
+    moved = next(
+        (p.sampled_ms for p in reversed(complete) if p.latest_tiered_offset != last.latest_tiered_offset), None
+    )
     still_ms = max(0, now_ms - (first.sampled_ms if moved is None else moved))
     return PartitionRates(produced * each / seconds, copied * each / seconds, still_ms, moved is None)
 
@@ -59,22 +61,22 @@ def pills_html(
     row: PartitionRow, open_segments: Sequence[SegmentRow], p99_ms: int | None, now_ms: int, *, outside: int = 0
 ) -> str:
     """What there is to know at a glance, the worst first."""
-    found: list[tuple[str, str]] = []
+    pills: list[tuple[str, str]] = []
     copies = [s for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
     if row.error:
-        found.append((f"? {row.error}", "warning"))
+        pills.append((f"? {row.error}", "warning"))
     if any(alerts.is_hung(segment, p99_ms, now_ms) for segment in copies):
-        found.append(("Copy hung", "critical"))
+        pills.append(("Copy hung", "critical"))
     elif copies:
-        found.append(("Copying", "notice"))
+        pills.append(("Copying", "notice"))
     if gap(row) is not None:
-        found.append(("Gap between tiers", "critical"))
+        pills.append(("Gap between tiers", "critical"))
     if outside:
-        found.append((f"{outside} outside lineage", "critical"))
-    found.append((f"Leader b{row.leader}", "notice") if row.leader >= 0 else ("No leader", "critical"))
+        pills.append((f"{outside} outside lineage", "critical"))
+    pills.append((f"Leader b{row.leader}", "notice") if row.leader >= 0 else ("No leader", "critical"))
     whole = len(row.isr) >= len(row.replicas)
-    found.append((f"In sync {len(row.isr)} of {len(row.replicas)}", "ok" if whole else "warning"))
-    return '<div class="eb-pills">' + "".join(markup.pill(label, status) for label, status in found) + "</div>"
+    pills.append((f"In sync {len(row.isr)} of {len(row.replicas)}", "ok" if whole else "warning"))
+    return '<div class="eb-pills">' + "".join(markup.pill(label, status) for label, status in pills) + "</div>"
 
 
 def facts_html(row: PartitionRow, topic: TopicRow | None, seen: PartitionRates) -> str:

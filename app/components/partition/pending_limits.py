@@ -68,7 +68,7 @@ def number(topic: TopicRow, name: str) -> int | None:
 
 def local_retention(topic: TopicRow) -> tuple[int | None, int | None]:
     """(bytes, ms) that a partition's local log may keep; None: no limit of that kind, or not known."""
-    found = []
+    limits = []
     for local_name, total_name in (
         ("local.retention.bytes", "retention.bytes"),
         ("local.retention.ms", "retention.ms"),
@@ -76,8 +76,8 @@ def local_retention(topic: TopicRow) -> tuple[int | None, int | None]:
         value = number(topic, local_name)
         if value == -2:
             value = number(topic, total_name)
-        found.append(None if value is None or value < 0 else value)
-    return found[0], found[1]
+        limits.append(None if value is None or value < 0 else value)
+    return limits[0], limits[1]
 
 
 def pending_limit_bytes(topic: TopicRow) -> int | None:
@@ -95,8 +95,8 @@ def pending_status(pending: int | None, limit: int | None) -> str | None:
 
 def worst_pending_status(rows: Iterable[PartitionRow], topic_limits: Mapping[str, int | None]) -> str | None:
     """``critical`` when one partition is at its topic's limit, ``warning`` when one is half way there."""
-    found = {pending_status(pending_bytes(row), topic_limits.get(row.topic)) for row in rows}
-    return "critical" if "critical" in found else ("warning" if "warning" in found else None)
+    statuses = {pending_status(pending_bytes(row), topic_limits.get(row.topic)) for row in rows}
+    return "critical" if "critical" in statuses else ("warning" if "warning" in statuses else None)
 
 
 def disk_share(broker: BrokerRow) -> float | None:

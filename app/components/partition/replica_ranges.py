@@ -84,28 +84,28 @@ def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
 
 def markers(row: PartitionRow) -> list[OffsetMarker]:
     """The leader's offsets to mark; what is not known is not marked, -1 is never drawn."""
-    found = []
+    marked = []
     start, end, watermark = row.local_log_start_offset, row.log_end_offset, row.high_watermark
     if start is not None and start != row.log_start_offset:
-        found.append(OffsetMarker("Local start", fmt.count(start), start))
+        marked.append(OffsetMarker("Local start", fmt.count(start), start))
     tiered, pending = row.latest_tiered_offset, row.earliest_pending_upload_offset
     if tiered is not None and tiered >= 0:
-        found.append(OffsetMarker("Latest tiered", f"{fmt.count(tiered)} incl.", tiered + 1, left=True))
+        marked.append(OffsetMarker("Latest tiered", f"{fmt.count(tiered)} incl.", tiered + 1, left=True))
     if pending is not None and pending >= 0:
-        found.append(OffsetMarker("Earliest pending upload", fmt.count(pending), pending))
+        marked.append(OffsetMarker("Earliest pending upload", fmt.count(pending), pending))
     if end is None:
-        return found
+        return marked
     length = max(1, end - (start if start is not None else 0))
     if watermark is not None and watermark != end and (end - watermark) / length < CLOSE_SHARE:
-        found.append(
+        marked.append(
             OffsetMarker("High watermark · Log end", f"{fmt.count(watermark)} · {fmt.count(end)}", end, left=True)
         )
-        return found
+        return marked
     if watermark is not None and watermark == end:
-        return [*found, OffsetMarker("High watermark = Log end", fmt.count(end), end, left=True)]
+        return [*marked, OffsetMarker("High watermark = Log end", fmt.count(end), end, left=True)]
     if watermark is not None:
-        found.append(OffsetMarker("High watermark", fmt.count(watermark), watermark, left=True))
-    return [*found, OffsetMarker("Log end", fmt.count(end), end, left=True)]
+        marked.append(OffsetMarker("High watermark", fmt.count(watermark), watermark, left=True))
+    return [*marked, OffsetMarker("Log end", fmt.count(end), end, left=True)]
 
 
 def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment], axis: Axis) -> str:
@@ -119,16 +119,17 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Jud
     )
     grid = "".join(f'<i class="eb-tick-line" style="left:{axis.percent(at):.3f}%"></i>' for at, _ in ticks(axis))
     labels = "".join(
-        f'<div class="eb-mark-label{" eb-at-left" if one.left else ""}" style="left:{one.percent:.3f}%;'
-        f'bottom:{one.level * 34}px"><span>{markup.text(one.marker.name)}</span>{markup.text(one.marker.value)}</div>'
-        for one in placed
+        f'<div class="eb-mark-label{" eb-at-left" if label.left else ""}" style="left:{label.percent:.3f}%;'
+        f'bottom:{label.level * 34}px"><span>{markup.text(label.marker.name)}</span>'
+        f"{markup.text(label.marker.value)}</div>"
+        for label in placed
     )
     lines = "".join(
-        f'<i class="eb-mark-line eb-mark-{"local" if one.marker.name == "Local start" else "text"}" '
-        f'style="left:{one.percent:.3f}%;top:-{one.level * 34}px"></i>'
-        for one in placed
+        f'<i class="eb-mark-line eb-mark-{"local" if label.marker.name == "Local start" else "text"}" '
+        f'style="left:{label.percent:.3f}%;top:-{label.level * 34}px"></i>'
+        for label in placed
     )
-    levels = 1 + max((one.level for one in placed), default=0)
+    levels = 1 + max((label.level for label in placed), default=0)
     listed = "".join(f"<div><span>{markup.text(m.name)}</span> {markup.text(m.value)}</div>" for m in markers(row))
     body = "".join(f'<div class="eb-lane">{_blocks(lane, axis)}</div>' for lane in shown)
     axis_text = "".join(
@@ -146,12 +147,12 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Jud
 
 def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
-    found = [
+    lines = [
         {"where": f"{lane.name} ({lane.sub})", "what": block.kind, "range": fmt.offset_range(block.start, block.end)}
         for lane in lanes(row, replicas, judged)
         for block in lane.blocks
     ]
-    return pd.DataFrame(found, columns=["where", "what", "range"])
+    return pd.DataFrame(lines, columns=["where", "what", "range"])
 
 
 # --- facts to blocks ---
@@ -164,10 +165,10 @@ def _held(replica: ReplicaRow) -> tuple[int | None, int | None]:
 
 
 def _first_pending(row: PartitionRow) -> int | None:
-    found = pending_limits.pending_start(row)
-    if found is None and row.latest_tiered_offset is not None and row.latest_tiered_offset >= 0:
+    pending = pending_limits.pending_start(row)
+    if pending is None and row.latest_tiered_offset is not None and row.latest_tiered_offset >= 0:
         return row.latest_tiered_offset + 1
-    return found
+    return pending
 
 
 def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaLane:
@@ -175,15 +176,15 @@ def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaL
     kinds = {LineageStanding.COPYING: "copying", LineageStanding.DELETING: "deleting"}
     blocks = [
         Block(
-            "remote" if one.lineage_standing in _IN_REMOTE else kinds[one.lineage_standing],
-            max(one.segment.start_offset, log_start)
-            if one.lineage_standing in _IN_REMOTE
-            else one.segment.start_offset,
-            one.segment.next_offset,
-            "" if one.lineage_standing in _IN_REMOTE else kinds[one.lineage_standing],
+            "remote" if verdict.lineage_standing in _IN_REMOTE else kinds[verdict.lineage_standing],
+            max(verdict.segment.start_offset, log_start)
+            if verdict.lineage_standing in _IN_REMOTE
+            else verdict.segment.start_offset,
+            verdict.segment.next_offset,
+            "" if verdict.lineage_standing in _IN_REMOTE else kinds[verdict.lineage_standing],
         )
-        for one in judged
-        if one.lineage_standing in _IN_REMOTE or one.lineage_standing in kinds
+        for verdict in judged
+        if verdict.lineage_standing in _IN_REMOTE or verdict.lineage_standing in kinds
     ]
     blocks = [block for block in blocks if block.end > block.start]
     copied = sum(block.kind == "remote" for block in blocks)
@@ -197,8 +198,8 @@ def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaL
         )
     tiered = row.latest_tiered_offset
     if not copied and tiered is not None and tiered >= log_start:
-        told = Block("remote", log_start, tiered + 1)
-        return ReplicaLane("Remote tier", "not in the ledger", (told, *blocks))
+        reported = Block("remote", log_start, tiered + 1)
+        return ReplicaLane("Remote tier", "not in the ledger", (reported, *blocks))
     if not copied:
         note = "" if blocks else ("? the leader did not tell" if tiered is None else "nothing copied yet")
         return ReplicaLane("Remote tier", sub if blocks else "empty", tuple(blocks), note)
@@ -210,15 +211,15 @@ def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaL
 
 def _holes(remote: Sequence[Block], first: int, end: int) -> list[Block]:
     """Offsets that the leader calls tiered and the ledger has no segment of."""
-    found: list[Block] = []
+    holes: list[Block] = []
     reached = first
     for block in remote:
         if block.start > reached:
-            found.append(Block("missing", reached, min(block.start, end), "not in the ledger"))
+            holes.append(Block("missing", reached, min(block.start, end), "not in the ledger"))
         reached = max(reached, block.end)
     if end > reached:
-        found.append(Block("missing", reached, end, "not in the ledger yet"))
-    return [block for block in found if block.end > block.start]
+        holes.append(Block("missing", reached, end, "not in the ledger yet"))
+    return [block for block in holes if block.end > block.start]
 
 
 def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
@@ -242,8 +243,8 @@ def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
         first = max(replica.log_end_offset, row.local_log_start_offset or 0)
         behind = replica.in_isr and replica.phase == FollowerPhase.IN_SYNC.value
         blocks.append(Block("to-go", first, leader_end, "" if behind else f"{fmt.count(to_go)} to go"))
-    found = tuple(block for block in blocks if block.end > block.start)
-    return ReplicaLane(name, sub, found, "" if found else "empty")
+    drawn = tuple(block for block in blocks if block.end > block.start)
+    return ReplicaLane(name, sub, drawn, "" if drawn else "empty")
 
 
 # --- blocks to markup ---
@@ -261,14 +262,14 @@ def _merged(blocks: Sequence[Block]) -> list[Block]:
     """Neighbours of one kind joined when there are too many to see."""
     if len(blocks) <= BLOCKS_MAX:
         return list(blocks)
-    found: list[Block] = []
+    joined: list[Block] = []
     for block in blocks:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if last is not None and last.kind == block.kind and last.end == block.start and not block.label:
-            found[-1] = Block(last.kind, last.start, block.end, last.label)
+            joined[-1] = Block(last.kind, last.start, block.end, last.label)
         else:
-            found.append(block)
-    return found[-10 * BLOCKS_MAX :]
+            joined.append(block)
+    return joined[-10 * BLOCKS_MAX :]
 
 
 def _block(block: Block, axis: Axis) -> str:
@@ -306,14 +307,14 @@ def _strip(row: PartitionRow, shown: Sequence[ReplicaLane], axis: Axis) -> str:
 
 def _joined(blocks: Sequence[Block]) -> list[Block]:
     """Neighbours of one kind as one: borders cannot be seen in the strip."""
-    found: list[Block] = []
+    joined: list[Block] = []
     for block in blocks:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if last is not None and last.kind == block.kind and last.end >= block.start:
-            found[-1] = Block(last.kind, last.start, max(last.end, block.end))
+            joined[-1] = Block(last.kind, last.start, max(last.end, block.end))
         else:
-            found.append(Block(block.kind, block.start, block.end))
-    return found
+            joined.append(Block(block.kind, block.start, block.end))
+    return joined
 
 
 def _strip_block(block: Block, axis: Axis) -> str:

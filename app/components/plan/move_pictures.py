@@ -128,10 +128,10 @@ def lists_html(changes: Sequence[Mapping[str, Any]], estimate: Mapping[str, Any]
     """Replica lists now and after, the first of them, with what each partition copies."""
     sizes: dict[str, list[int | None]] = {}
     for row in estimate.get("partitions", []):
-        found = sizes.setdefault(f"{row['topic']}-{row['partition']}", [0, 0])
+        totals = sizes.setdefault(f"{row['topic']}-{row['partition']}", [0, 0])
         for at, name in enumerate(("off_bytes", "on_bytes")):
             value = row[name]
-            found[at] = None if found[at] is None or value is None else int(found[at] or 0) + int(value)
+            totals[at] = None if totals[at] is None or value is None else int(totals[at] or 0) + int(value)
     rows: list[list[Cell | str]] = []
     for change in changes[:ROWS]:
         before, after = _ids(change["before"]), _ids(change["after"])
@@ -156,7 +156,7 @@ def _ids(text: object) -> list[str]:
 
 
 def _chips(brokers: Sequence[str], goes: set[str] | None = None, comes: set[str] | None = None) -> str:
-    found = ""
+    chips = ""
     for at, broker in enumerate(brokers):
         css = "eb-rep" + (" eb-rep-first" if at == 0 else "")
         label = broker
@@ -164,8 +164,8 @@ def _chips(brokers: Sequence[str], goes: set[str] | None = None, comes: set[str]
             css += " eb-rep-goes"
         if comes and broker in comes:
             css, label = css + " eb-rep-comes", f"+ {broker}"
-        found += f'<span class="{css}">{markup.text(label)}</span>'
-    return f'<span class="eb-nowrap">{found}</span>'
+        chips += f'<span class="{css}">{markup.text(label)}</span>'
+    return f'<span class="eb-nowrap">{chips}</span>'
 
 
 def running_html(row: OperationRow) -> str:

@@ -166,8 +166,8 @@ def _question(person: Person, question: PlanControl) -> None:
 def _steer(person: Person, question: PlanControl) -> None:
     body: dict[str, int] = {}
     if question.limit_mb_s is not None:
-        wanted = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
-        body = {"throttle_bytes_per_s": round(wanted * 1_000_000)}
+        limit_mb_s = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
+        body = {"throttle_bytes_per_s": round(limit_mb_s * 1_000_000)}
     st.session_state.pop(PENDING, None)
     steer(person, question.plan_id, question.verb, body)
 
@@ -235,12 +235,12 @@ def outcome_shown() -> bool:
 
 def outcome(page: Page) -> None:
     """The state of the last executed plan as the database has it now, or why nothing was changed. For a live part."""
-    found = st.session_state.get(_OUTCOME)
-    if not isinstance(found, ActionResult):
+    result = st.session_state.get(_OUTCOME)
+    if not isinstance(result, ActionResult):
         return
-    if found.plan_id is None:
-        st.html(markup.alert("critical", "Nothing was changed.", found.problem))
+    if result.plan_id is None:
+        st.html(markup.alert("critical", "Nothing was changed.", result.problem))
         return
-    row = state.read_cached(audit.operation, page.cluster_id, found.plan_id, version=page.view().read_ms)
+    row = state.read_cached(audit.operation, page.cluster_id, result.plan_id, version=page.view().read_ms)
     if row is not None:
         st.html(plan_text.outcome_html(row))

@@ -52,9 +52,9 @@ def of_plan(row: OperationRow) -> PlanView:
     return _changed(view, title=f"Revert plan #{row.reverts_id}", intro=intro, keep="Keep", act="Revert")
 
 
-def of_dry_run(found: DryRun) -> PlanView:
+def of_dry_run(dry_run: DryRun) -> PlanView:
     """The view of a plan that was only tried."""
-    view = _view(None, found.diff, found.checks, found.cli, found.estimate, found.refused)
+    view = _view(None, dry_run.diff, dry_run.checks, dry_run.cli, dry_run.estimate, dry_run.refused)
     intro = f"This was a dry run of “{view.title}”. {view.intro}"
     return _changed(view, title="Nothing has been changed", intro=intro, keep="Close")
 

@@ -52,7 +52,7 @@ def judge(
 ) -> list[OpenCopy]:
     """The oldest first. Dangling: its author does not lead the partition any more, or the partition is gone."""
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in partitions}
-    found = []
+    copies = []
     for segment in segments:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
             continue
@@ -63,16 +63,16 @@ def judge(
             kind, why = DANGLING, "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
         elif is_hung(segment, p99, now_ms):
             kind, why = HUNG, f"open for {fmt.duration(age_ms / 1000)}"
-        found.append(OpenCopy(segment, age_ms, p99, kind, why))
-    return sorted(found, key=lambda one: -one.age_ms)
+        copies.append(OpenCopy(segment, age_ms, p99, kind, why))
+    return sorted(copies, key=lambda copy: -copy.age_ms)
 
 
 def figure(copies: Sequence[OpenCopy], colours: Palette) -> go.Figure:
     """One mark a copy, a row a topic (at most 8, the oldest copies first); the line stands at three times the p99."""
-    drawn = [one for one in copies if one.ratio is not None]
-    topics = list(dict.fromkeys(one.segment.topic for one in drawn))[:TOPICS_MAX]
-    drawn = [one for one in drawn if one.segment.topic in topics]
-    high = max([_HIGH, *(log10(max(one.ratio or 1, 1e-9)) + 0.3 for one in drawn)])
+    drawn = [copy for copy in copies if copy.ratio is not None]
+    topics = list(dict.fromkeys(copy.segment.topic for copy in drawn))[:TOPICS_MAX]
+    drawn = [copy for copy in drawn if copy.segment.topic in topics]
+    high = max([_HIGH, *(log10(max(copy.ratio or 1, 1e-9)) + 0.3 for copy in drawn)])
     fig = go.Figure()
     marks: dict[str, dict[str, Any]] = {
         USUAL: {"symbol": "circle", "size": 7, "color": colours.remote},
@@ -85,14 +85,14 @@ def figure(copies: Sequence[OpenCopy], colours: Palette) -> go.Figure:
         },
     }
     for kind, marker in marks.items():
-        of_kind = [one for one in drawn if one.kind == kind]
+        of_kind = [copy for copy in drawn if copy.kind == kind]
         fig.add_scatter(
-            x=[_place(one, high) for one in of_kind],
-            y=[topics.index(one.segment.topic) for one in of_kind],
+            x=[_place(copy, high) for copy in of_kind],
+            y=[topics.index(copy.segment.topic) for copy in of_kind],
             mode="markers",
             marker=marker,
             name=kind,
-            customdata=[[one.name, fmt.duration(one.age_ms / 1000), one.segment.copy_broker_id] for one in of_kind],
+            customdata=[[copy.name, fmt.duration(copy.age_ms / 1000), copy.segment.copy_broker_id] for copy in of_kind],
             hovertemplate="%{customdata[0]} · %{customdata[1]} · broker %{customdata[2]}<extra>" + kind + "</extra>",
         )
     line = log10(HUNG_FACTOR)
@@ -146,21 +146,21 @@ def rows(copies: Sequence[OpenCopy]) -> pd.DataFrame:
     """All open copies as a table."""
     return pd.DataFrame(
         {
-            "partition": [one.name for one in copies],
-            "offsets": [fmt.offset_range(one.segment.start_offset, one.segment.next_offset) for one in copies],
-            "begun by broker": [one.segment.copy_broker_id for one in copies],
-            "age": [fmt.duration(one.age_ms / 1000) for one in copies],
-            "p99 of its copies": [fmt.duration(None if one.p99_ms is None else one.p99_ms / 1000) for one in copies],
-            "age ÷ p99": [None if one.ratio is None else round(one.ratio, 2) for one in copies],
-            "judged": [f"{one.kind}: {one.why}" if one.why else one.kind for one in copies],
-            "size": [fmt.size(one.segment.segment_size_bytes) for one in copies],
-            "segment id": [one.segment.segment_id for one in copies],
+            "partition": [copy.name for copy in copies],
+            "offsets": [fmt.offset_range(copy.segment.start_offset, copy.segment.next_offset) for copy in copies],
+            "begun by broker": [copy.segment.copy_broker_id for copy in copies],
+            "age": [fmt.duration(copy.age_ms / 1000) for copy in copies],
+            "p99 of its copies": [fmt.duration(None if copy.p99_ms is None else copy.p99_ms / 1000) for copy in copies],
+            "age ÷ p99": [None if copy.ratio is None else round(copy.ratio, 2) for copy in copies],
+            "judged": [f"{copy.kind}: {copy.why}" if copy.why else copy.kind for copy in copies],
+            "size": [fmt.size(copy.segment.segment_size_bytes) for copy in copies],
+            "segment id": [copy.segment.segment_id for copy in copies],
         }
     )
 
 
-def _place(one: OpenCopy, high: float) -> float:
-    return min(high, max(_LOW + 0.1, log10(max(one.ratio or 0, 1e-9))))
+def _place(copy: OpenCopy, high: float) -> float:
+    return min(high, max(_LOW + 0.1, log10(max(copy.ratio or 0, 1e-9))))
 
 
 def _labels(
@@ -168,30 +168,30 @@ def _labels(
 ) -> list[dict[str, Any]]:
     """The line's name, and the oldest suspicious copy of each topic by name."""
     common = {"showarrow": False, "font": {"color": colours.critical, "size": 11.5}}
-    found: list[dict[str, Any]] = [
+    annotations: list[dict[str, Any]] = [
         {**common, "text": f"{HUNG_FACTOR:.0f}× p99", "x": line, "y": 1, "yref": "paper", "yanchor": "bottom"}
     ]
     named: set[str] = set()
-    for one in drawn:
-        if one.kind == USUAL or one.segment.topic in named or len(named) >= _NAMED_MAX:
+    for copy in drawn:
+        if copy.kind == USUAL or copy.segment.topic in named or len(named) >= _NAMED_MAX:
             continue
-        named.add(one.segment.topic)
-        words = f"broker {one.segment.copy_broker_id}: {one.name} {fmt.duration(one.age_ms / 1000)}"
-        if one.kind == DANGLING:
-            words = f"{one.name} · {one.why}"
-        at = _place(one, high)
+        named.add(copy.segment.topic)
+        words = f"broker {copy.segment.copy_broker_id}: {copy.name} {fmt.duration(copy.age_ms / 1000)}"
+        if copy.kind == DANGLING:
+            words = f"{copy.name} · {copy.why}"
+        at = _place(copy, high)
         left = at > (line + _LOW + 1.6)
-        found.append(
+        annotations.append(
             {
                 **common,
                 "text": _escaped(words),
                 "x": at,
-                "y": topics.index(one.segment.topic),
+                "y": topics.index(copy.segment.topic),
                 "xanchor": "right" if left else "left",
                 "xshift": -9 if left else 9,
             }
         )
-    return found
+    return annotations
 
 
 def _tick(decade: int) -> str:

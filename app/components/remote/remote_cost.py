@@ -48,7 +48,9 @@ def requests(copies: FinishedCopies, prices: Prices) -> float:
 
 def outside_bytes(judged: Sequence[JudgedSegment]) -> int:
     """Of the listed segments that retention never sees."""
-    return sum(one.segment.segment_size_bytes for one in judged if one.lineage_standing is LineageStanding.OUTSIDE)
+    return sum(
+        verdict.segment.segment_size_bytes for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE
+    )
 
 
 def pairs(

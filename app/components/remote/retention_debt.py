@@ -48,20 +48,20 @@ class Debt:
 
 def debt(rows: Iterable[PartitionRow], topics: Iterable[TopicRow]) -> Debt:
     """Of tiered partitions."""
-    known = {topic.topic: (topic, pending_limits.local_retention(topic)[0]) for topic in topics}
+    limits = {topic.topic: (topic, pending_limits.local_retention(topic)[0]) for topic in topics}
     sizes: Counter[str] = Counter()
     partitions: Counter[str] = Counter()
     by_time_only = not_told = 0
     for row in rows:
-        topic, limit = known.get(row.topic, (None, None))
+        topic, limit = limits.get(row.topic, (None, None))
         if topic is None or row.local_log_bytes is None:
             not_told += 1
         elif limit is None:
             by_time_only += 1
         elif row.local_log_bytes > limit:
-            found = split(row, topic, row.local_log_bytes - limit)
-            sizes.update(found)
-            partitions.update(found.keys())
+            reasons = split(row, topic, row.local_log_bytes - limit)
+            sizes.update(reasons)
+            partitions.update(reasons.keys())
     return Debt(sizes, partitions, by_time_only, not_told)
 
 
@@ -83,13 +83,13 @@ def split(row: PartitionRow, topic: TopicRow, over: int) -> dict[str, int]:
         (ACTIVE, active - unstable),
         (NOT_STABLE, unstable),
     )
-    found = {}
+    by_reason = {}
     for reason, there in parts:
         taken = min(over, there)
         over -= taken
         if taken > 0:
-            found[reason] = taken
-    return found
+            by_reason[reason] = taken
+    return by_reason
 
 
 def _unstable_bytes(row: PartitionRow, size: int) -> int:
@@ -100,16 +100,16 @@ def _unstable_bytes(row: PartitionRow, size: int) -> int:
     return round(size * min(1.0, max(0, end - watermark) / (end - start)))
 
 
-def html(found: Debt) -> str:
+def html(total: Debt) -> str:
     """One bar a reason, as long as its bytes."""
-    top = max(found.sizes.values(), default=0) or 1
+    top = max(total.sizes.values(), default=0) or 1
     inner = ""
     for reason in REASONS:
-        size = found.sizes.get(reason, 0)
+        size = total.sizes.get(reason, 0)
         if not size and reason not in ALWAYS:
             continue
         css = "eb-debt-bad" if reason in BAD and size else ""
-        many = found.partitions.get(reason, 0)
+        many = total.partitions.get(reason, 0)
         title = f"{fmt.count(many)} partition{'' if many == 1 else 's'}"
         inner += (
             f'<span>{markup.text(reason)}</span><div class="eb-debt-lane" title="{title}">'
@@ -117,20 +117,20 @@ def html(found: Debt) -> str:
             f"<span>{markup.text(fmt.size(size))}</span></div>"
         )
     notes = []
-    if found.by_time_only:
-        notes.append(f"{fmt.count(found.by_time_only)} partitions are limited by time only and not counted.")
-    if found.not_told:
-        notes.append(f"? {fmt.count(found.not_told)} have not told their size.")
+    if total.by_time_only:
+        notes.append(f"{fmt.count(total.by_time_only)} partitions are limited by time only and not counted.")
+    if total.not_told:
+        notes.append(f"? {fmt.count(total.not_told)} have not told their size.")
     note = f'<div class="eb-note">{markup.text(" ".join(notes))}</div>' if notes else ""
     return f'<div class="eb-debt">{inner}</div>{note}'
 
 
-def rows(found: Debt) -> pd.DataFrame:
+def rows(total: Debt) -> pd.DataFrame:
     """The same as a table."""
     return pd.DataFrame(
         {
             "reason": list(REASONS),
-            "bytes": [found.sizes.get(reason, 0) for reason in REASONS],
-            "partitions": [found.partitions.get(reason, 0) for reason in REASONS],
+            "bytes": [total.sizes.get(reason, 0) for reason in REASONS],
+            "partitions": [total.partitions.get(reason, 0) for reason in REASONS],
         }
     )

@@ -42,13 +42,13 @@ class Box:
 
 def totals_of(segments: Sequence[SegmentRow]) -> CycleTotals:
     """The sums over these segments, as the pipeline makes them over a partition's."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for state, name in zip(
         SegmentState, ("copy_started", "copy_finished", "delete_started", "delete_finished"), strict=True
     ):
         there = [row.segment_size_bytes for row in segments if row.state is state]
-        found[f"{name}_segments"], found[f"{name}_bytes"] = len(there), sum(there)
-    return CycleTotals(partitions=len({(r.topic, r.partition) for r in segments}), illegal_events=0, **found)
+        sums[f"{name}_segments"], sums[f"{name}_bytes"] = len(there), sum(there)
+    return CycleTotals(partitions=len({(r.topic, r.partition) for r in segments}), illegal_events=0, **sums)
 
 
 def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
@@ -59,15 +59,17 @@ def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
         "kept": [(row.copy_finished_ms, row.delete_started_ms) for row in rows],
         "delete": [(row.delete_started_ms, row.delete_finished_ms) for row in rows],
     }
-    return {name: _step(found) for name, found in spans.items()}
+    return {name: _step(intervals) for name, intervals in spans.items()}
 
 
 def _step(spans: Iterable[tuple[int | None, int | None]]) -> StepDuration:
     # Two brokers may tell the two ends of a step, and their clocks may differ.
-    known = sorted(max(0, end - start) for start, end in spans if start is not None and end is not None)
-    if not known:
+    durations = sorted(max(0, end - start) for start, end in spans if start is not None and end is not None)
+    if not durations:
         return StepDuration(0, None, None)
-    return StepDuration(len(known), known[(len(known) - 1) // 2], known[-(-99 * len(known) // 100) - 1])
+    return StepDuration(
+        len(durations), durations[(len(durations) - 1) // 2], durations[-(-99 * len(durations) // 100) - 1]
+    )
 
 
 def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: int | None, judging_ms: int) -> list[Box]:
@@ -105,10 +107,10 @@ def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: in
     ]
 
 
-def cycle_html(found: Sequence[Box], taken: dict[str, StepDuration]) -> str:
+def cycle_html(drawn: Sequence[Box], taken: dict[str, StepDuration]) -> str:
     """Four boxes, arrows with the times between them."""
-    parts = [_box_html(found[0])]
-    for box, name in zip(found[1:], STEPS, strict=True):
+    parts = [_box_html(drawn[0])]
+    for box, name in zip(drawn[1:], STEPS, strict=True):
         parts += [_arrow_html(name, taken[name]), _box_html(box)]
     return f'<div class="eb-cycle">{"".join(parts)}</div>'
 
@@ -138,15 +140,15 @@ def _arrow_html(name: str, step: StepDuration) -> str:
     )
 
 
-def rows(found: Sequence[Box], taken: dict[str, StepDuration]) -> pd.DataFrame:
+def rows(drawn: Sequence[Box], taken: dict[str, StepDuration]) -> pd.DataFrame:
     """The same as a table."""
     after: list[StepDuration | None] = [taken[name] for name in STEPS] + [None]
     return pd.DataFrame(
         {
-            "state": [box.title for box in found],
-            "segments": [box.figure for box in found],
-            "bytes or unit": [box.unit for box in found],
-            "note": [box.note for box in found],
+            "state": [box.title for box in drawn],
+            "segments": [box.figure for box in drawn],
+            "bytes or unit": [box.unit for box in drawn],
+            "note": [box.note for box in drawn],
             "time in the step after, median": [_time(step.median_ms if step else None) for step in after],
             "p99": [_time(step.p99_ms if step else None) for step in after],
             "of segments": [None if step is None else step.count for step in after],
@@ -171,33 +173,33 @@ def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[i
     Segments that were not checked count as held.
     """
     held = sorted(
-        (one.segment.start_offset, one.segment.next_offset)
-        for one in judged
-        if one.lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
+        (verdict.segment.start_offset, verdict.segment.next_offset)
+        for verdict in judged
+        if verdict.lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
     )
-    found, reached = [], -1
+    missing, reached = [], -1
     for (_, end), (start, _) in pairwise(held):
         reached = max(reached, end, log_start or 0)
         if start > reached:
-            found.append((reached, start))
-    return found
+            missing.append((reached, start))
+    return missing
 
 
 def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
     """In lineage, overlaps, outside, gaps; ``missing`` None: gaps cannot be told of this selection."""
-    inside = sum(one.lineage_standing is LineageStanding.IN_LINEAGE for one in judged)
-    overlapping = sum(one.overlaps for one in judged)
-    outside = [one for one in judged if one.lineage_standing is LineageStanding.OUTSIDE]
-    unchecked = sum(one.lineage_standing is LineageStanding.NOT_CHECKED for one in judged)
+    inside = sum(verdict.lineage_standing is LineageStanding.IN_LINEAGE for verdict in judged)
+    overlapping = sum(verdict.overlaps for verdict in judged)
+    outside = [verdict for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE]
+    unchecked = sum(verdict.lineage_standing is LineageStanding.NOT_CHECKED for verdict in judged)
     pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
     if unchecked:
         pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))
     if overlapping:
         pills.append(markup.pill(f"{fmt.count(overlapping)} overlap", "notice"))
     if outside:
-        size = fmt.size(sum(one.segment.segment_size_bytes for one in outside))
+        size = fmt.size(sum(verdict.segment.segment_size_bytes for verdict in outside))
         pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "critical"))
-    orphaned = sum(one.orphaned for one in judged)
+    orphaned = sum(verdict.orphaned for verdict in judged)
     if orphaned:
         hint = "A later copy took its place in the index of its epoch: retention never sees it"
         pills.append(markup.pill(f"{fmt.count(orphaned)} orphaned", "critical", title=hint))

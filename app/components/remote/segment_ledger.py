@@ -40,8 +40,8 @@ def select(
 ) -> list[JudgedSegment]:
     """Those in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
     needle = words.strip().lower()
-    found = [one for one in judged if _in_state(one, state) and needle in _haystack(one.segment)]
-    return sorted(found, key=lambda one: _rank(one.segment, hung))
+    matching = [verdict for verdict in judged if _in_state(verdict, state) and needle in _haystack(verdict.segment)]
+    return sorted(matching, key=lambda verdict: _rank(verdict.segment, hung))
 
 
 def _rank(row: SegmentRow, hung: Collection[str]) -> tuple[bool, int, str, int]:
@@ -52,21 +52,21 @@ def _haystack(row: SegmentRow) -> str:
     return f"{row.topic}-{row.partition} {row.segment_id}".lower()
 
 
-def _in_state(one: JudgedSegment, state: str | None) -> bool:
+def _in_state(verdict: JudgedSegment, state: str | None) -> bool:
     if state == OUTSIDE:
-        return one.lineage_standing is LineageStanding.OUTSIDE
+        return verdict.lineage_standing is LineageStanding.OUTSIDE
     if state == OVERLAPS:
-        return one.overlaps
+        return verdict.overlaps
     if state == ORPHANED:
-        return one.orphaned
-    return state not in _BY_STATE or one.segment.state is _BY_STATE[state]
+        return verdict.orphaned
+    return state not in _BY_STATE or verdict.segment.state is _BY_STATE[state]
 
 
 def frame(
-    found: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+    judged: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
 ) -> pd.DataFrame:
     """One row a segment, in the order given. ``hung``: ids of copies that are."""
-    rows = [one.segment for one in found]
+    rows = [verdict.segment for verdict in judged]
     longest = max([_took(r.copy_started_ms, r.copy_finished_ms) or 0 for r in rows], default=0)
     slowest = max([_took(r.delete_started_ms, r.delete_finished_ms) or 0 for r in rows], default=0)
     return pd.DataFrame(
@@ -77,7 +77,7 @@ def frame(
             PICTURE: [picture(row, longest, slowest, colours, hung=row.segment_id in hung) for row in rows],
             "size": [row.segment_size_bytes for row in rows],
             "copy": [_words(row.copy_started_ms, row.copy_finished_ms) for row in rows],
-            "lineage": [_lineage(one) for one in found],
+            "lineage": [_lineage(verdict) for verdict in judged],
             "broker": [row.copy_broker_id for row in rows],
             "epochs": [_epochs(row.leader_epochs) for row in rows],
             "kept": [_words(row.copy_finished_ms, row.delete_started_ms) for row in rows],
@@ -89,16 +89,16 @@ def frame(
 
 
 def shown(
-    found: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+    judged: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
 ) -> Any:
     """:func:`frame` with numbers written as on the rest of the page."""
-    return styled(frame(found, hung, colours, clock), {"size": size, "broker": whole})
+    return styled(frame(judged, hung, colours, clock), {"size": size, "broker": whole})
 
 
-def columns(found: Sequence[JudgedSegment]) -> dict[str, Any]:
+def columns(judged: Sequence[JudgedSegment]) -> dict[str, Any]:
     """How the columns of :func:`shown` are shown, for these rows."""
-    count = len(found)
-    names = {f"{one.segment.topic}-{one.segment.partition}" for one in found}
+    count = len(judged)
+    names = {f"{verdict.segment.topic}-{verdict.segment.partition}" for verdict in judged}
     return {
         "partition": st.column_config.TextColumn("partition", width=name_width(names, 104)),
         "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=196),
@@ -166,9 +166,13 @@ def _words(start_ms: int | None, end_ms: int | None) -> str:
     return "" if took is None else fmt.duration(took / 1000)
 
 
-def _lineage(one: JudgedSegment) -> str:
-    words = one.lineage_standing.value + (", overlaps" if one.overlaps else "") + (", orphaned" if one.orphaned else "")
-    return f"{words}: {one.why}" if one.why else words
+def _lineage(verdict: JudgedSegment) -> str:
+    words = (
+        verdict.lineage_standing.value
+        + (", overlaps" if verdict.overlaps else "")
+        + (", orphaned" if verdict.orphaned else "")
+    )
+    return f"{words}: {verdict.why}" if verdict.why else words
 
 
 def _epochs(chain: Sequence[Sequence[int]]) -> str:
@@ -194,26 +198,26 @@ def event_rows(events: Sequence[StoredEvent], clock: Callable[[int | None], str]
     """Events of a segment as a table, in the order of the metadata topic."""
     return pd.DataFrame(
         {
-            "time": [clock(one.event_timestamp_ms) for one in events],
-            "event": [event_words(one) for one in events],
-            "broker": [one.broker_id for one in events],
-            "metadata partition": [one.metadata_partition for one in events],
-            "offset": [one.metadata_offset for one in events],
+            "time": [clock(event.event_timestamp_ms) for event in events],
+            "event": [event_words(event) for event in events],
+            "broker": [event.broker_id for event in events],
+            "metadata partition": [event.metadata_partition for event in events],
+            "offset": [event.metadata_offset for event in events],
         }
     )
 
 
-def unfollowed_rows(found: Sequence[Unfollowed], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def unfollowed_rows(records: Sequence[Unfollowed], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """Illegal and quarantined records as a table."""
     return pd.DataFrame(
         {
-            "time": [clock(one.at_ms) for one in found],
-            "kind": ["quarantined" if one.quarantined else "not followed" for one in found],
-            "partition": [one.what for one in found],
-            "segment id": [one.segment_id or "" for one in found],
-            "broker": [one.broker_id for one in found],
-            "why": [one.reason for one in found],
-            "metadata partition": [one.metadata_partition for one in found],
-            "offset": [one.metadata_offset for one in found],
+            "time": [clock(record.at_ms) for record in records],
+            "kind": ["quarantined" if record.quarantined else "not followed" for record in records],
+            "partition": [record.what for record in records],
+            "segment id": [record.segment_id or "" for record in records],
+            "broker": [record.broker_id for record in records],
+            "why": [record.reason for record in records],
+            "metadata partition": [record.metadata_partition for record in records],
+            "offset": [record.metadata_offset for record in records],
         }
     )

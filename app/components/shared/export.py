@@ -30,8 +30,8 @@ def frame_of(rows: Any) -> pd.DataFrame:
     """What `st.dataframe` was given, or a function that gives it, as a frame."""
     if callable(rows):
         rows = rows()
-    found = getattr(rows, "data", rows)  # a Styler holds its frame
-    return found if isinstance(found, pd.DataFrame) else pd.DataFrame(found)
+    data = getattr(rows, "data", rows)  # a Styler holds its frame
+    return data if isinstance(data, pd.DataFrame) else pd.DataFrame(data)
 
 
 def csv(rows: Any) -> bytes:
@@ -75,7 +75,7 @@ def report(
 ) -> bytes:
     """One HTML document without scripts and without anything to fetch; it may be mailed and printed."""
     rules = "".join(style.rules(name) for name in ("ranges", *sheets, "report"))
-    body = "".join(_section(one) for one in sections)
+    body = "".join(_section(section) for section in sections)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -86,13 +86,13 @@ def report(
     ).encode()
 
 
-def _section(one: Section) -> str:
+def _section(section: Section) -> str:
     table = ""
-    if one.rows is not None:
-        frame = frame_of(one.rows)
+    if section.rows is not None:
+        frame = frame_of(section.rows)
         names = [(str(name), "left") for name in frame.columns]
         cells = [["" if pd.isna(value) else str(value) for value in row] for row in frame.values]
-        table = markup.table(names, cells[:ROWS_MAX], caption=one.title)
+        table = markup.table(names, cells[:ROWS_MAX], caption=section.title)
         if len(cells) > ROWS_MAX:
             table += f'<p class="eb-note">The first {ROWS_MAX} of {len(cells)} rows.</p>'
-    return f"<section>{markup.card_title(one.title, one.clause)}{one.html}{table}</section>"
+    return f"<section>{markup.card_title(section.title, section.clause)}{section.html}{table}</section>"

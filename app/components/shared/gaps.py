@@ -19,13 +19,13 @@ def gaps(at_ms: Sequence[int], interval_ms: int, spacing_ms: int = 0) -> frozens
     A gap is longer than three sample intervals and than a minute. Samples that are kept at a wider ``spacing_ms``, or
     that retention has thinned with their age, are that far apart without a gap, so it takes two of those.
     """
-    found = set()
+    indexes = set()
     for index in range(1, len(at_ms)):
         age_ms = at_ms[-1] - at_ms[index - 1]
         spacing = max((spacing_ms, *(tier.every_ms for tier in TIERS if age_ms > tier.after_ms)))
         if at_ms[index] - at_ms[index - 1] > max(GAP_INTERVALS * interval_ms, GAP_MS_MIN, 2 * spacing):
-            found.add(index)
-    return frozenset(found)
+            indexes.add(index)
+    return frozenset(indexes)
 
 
 def broken(values: Sequence[T], before: frozenset[int], missing: T) -> list[T]:

@@ -57,11 +57,11 @@ class Page:
 
     def view(self) -> ClusterView:
         """The facts of the head row, read now. Raises DatabaseUnreachable."""
-        found = state.view(self.cluster_id)
-        if found is None:
+        cluster_view = state.view(self.cluster_id)
+        if cluster_view is None:
             raise DatabaseUnreachable("The cluster is not in the database any more.")
-        st.session_state[SEEN] = found
-        return found
+        st.session_state[SEEN] = cluster_view
+        return cluster_view
 
     def clock(self, time_ms: int | None, now_ms: int) -> str:
         return fmt.clock(time_ms, now_ms, self.zone)
@@ -87,17 +87,17 @@ def open_page(
         _sign_in()
         return None
     try:
-        known = state.view(page_header.wanted_cluster())
+        view = state.view(page_header.wanted_cluster())
     except DatabaseUnreachable:
-        known = None
-    if known is None:
+        view = None
+    if view is None:
         page_header.plain_head(name)
         _wait()
         return None
     with st.container(horizontal=True, key="head"):
-        page_header.title(name, fact(known) if callable(fact) else fact, parent)
+        page_header.title(name, fact(view) if callable(fact) else fact, parent)
         live_slot = st.container(key="head-live", width="content")
-        cluster_id = page_header.cluster_picker(known)
+        cluster_id = page_header.cluster_picker(view)
         range_name = page_header.range_picker()
         zone = page_header.person_menu(person)
     page = Page(colours, cluster_id, range_name, zone, person)
@@ -190,11 +190,11 @@ def _wait() -> None:
     @st.fragment(run_every=REFRESH_WAIT_S)
     def wait() -> None:
         try:
-            known = state.view(page_header.wanted_cluster())
+            view = state.view(page_header.wanted_cluster())
         except DatabaseUnreachable as error:
             _database_away(str(error))
             return
-        if known is not None:
+        if view is not None:
             st.rerun()
         st.html(
             markup.empty(

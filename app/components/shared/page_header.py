@@ -41,9 +41,9 @@ def cluster_picker(view: ClusterView) -> str:
     names = {row.cluster_id: row.name for row in view.clusters}
     own = state.environment().cluster_id
     ids = sorted(names, key=lambda cluster_id: (cluster_id != own, names[cluster_id]))
-    wanted = st.query_params.get("cluster")
-    if wanted is not None and wanted not in names:
-        st.toast(f"There is no cluster {wanted!r:.60} here; this is {names[ids[0]]}.")
+    linked = st.query_params.get("cluster")
+    if linked is not None and linked not in names:
+        st.toast(f"There is no cluster {linked!r:.60} here; this is {names[ids[0]]}.")
     chosen = st.selectbox(
         "Cluster",
         ids,
@@ -58,9 +58,9 @@ def cluster_picker(view: ClusterView) -> str:
 
 
 def range_picker() -> str:
-    wanted = st.query_params.get("range")
-    if wanted is not None and wanted not in RANGES:
-        st.toast(f"There is no range {wanted!r:.20}; this is the last hour.")
+    linked = st.query_params.get("range")
+    if linked is not None and linked not in RANGES:
+        st.toast(f"There is no range {linked!r:.20}; this is the last hour.")
     chosen = st.segmented_control(
         "Range of the charts",
         list(RANGES),

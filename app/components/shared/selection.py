@@ -12,11 +12,11 @@ def standing_order(slot: str, names: Sequence[str], question: object) -> list[st
 
     The selection of a table is a row number: rows must not move under it while the page refreshes.
     """
-    asked, before = st.session_state.get(slot, (None, []))
+    last_question, before = st.session_state.get(slot, (None, []))
     present = set(names)
-    order = [name for name in before if name in present] if asked == question else []
-    known = set(order)
-    order += [name for name in names if name not in known]
+    order = [name for name in before if name in present] if last_question == question else []
+    placed = set(order)
+    order += [name for name in names if name not in placed]
     st.session_state[slot] = (question, order)
     return order
 
@@ -39,8 +39,8 @@ def put(slot: str, name: str | None) -> bool:
     return before != name
 
 
-def say_unknown(name: str, known: Sequence[str]) -> None:
+def say_unknown(name: str, options: Sequence[str]) -> None:
     """A notice when the link holds a value that this page does not know; the default is used."""
-    wanted = st.query_params.get(name)
-    if wanted is not None and wanted not in known:
-        st.toast(f"There is no {name} {wanted!r:.40}; this is the default.")
+    linked = st.query_params.get(name)
+    if linked is not None and linked not in options:
+        st.toast(f"There is no {name} {linked!r:.40}; this is the default.")

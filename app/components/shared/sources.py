@@ -34,8 +34,8 @@ def _backend_age_ms(view: ClusterView) -> int | None:
 
 def _eligible_age_ms(view: ClusterView) -> int | None:
     backend = view.processes.get("backend")
-    told = ((backend.detail if backend is not None else None) or {}).get("eligible") or {}
-    seen_ms = told.get("seen_ms")
+    eligible = ((backend.detail if backend is not None else None) or {}).get("eligible") or {}
+    seen_ms = eligible.get("seen_ms")
     return None if seen_ms is None else max(0, view.now_ms - seen_ms)
 
 
@@ -115,10 +115,10 @@ BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
 
 def words(card: str, view: ClusterView) -> str | None:
     """``Source: ListOffsets of the brokers, 4 s old; …``; None for a card without numbers of the cluster."""
-    found = BY_CARD.get(card)
-    if found is None:
+    sources = BY_CARD.get(card)
+    if sources is None:
         return None
-    return "Source: " + "; ".join(f"{one.words}, {_age_words(one.age_ms(view))}" for one in found) + "."
+    return "Source: " + "; ".join(f"{source.words}, {_age_words(source.age_ms(view))}" for source in sources) + "."
 
 
 def _age_words(age_ms: int | None) -> str:
@@ -129,10 +129,10 @@ def _age_words(age_ms: int | None) -> str:
 
 def note_html(card: str, view: ClusterView | None) -> str:
     """The mark; its words come with the pointer, with the keyboard's focus, and to a screen reader."""
-    found = None if view is None else words(card, view)
-    if found is None:
+    line = None if view is None else words(card, view)
+    if line is None:
         return ""
-    label = markup.text(found)
+    label = markup.text(line)
     return (
         f'<span class="eb-source" tabindex="0" role="note" aria-label="{label}">i'
         f'<span class="eb-source-words" aria-hidden="true">{label}</span></span>'

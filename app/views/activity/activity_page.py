@@ -70,9 +70,9 @@ def _entries(page: Page, view: ClusterView) -> list[AuditRow]:
 
 def _events(page: Page, view: ClusterView, since_ms: int) -> list[queries.BrokerEvent]:
     since_ms = since_ms // STEP_MS * STEP_MS
-    found = state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
+    events = state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
     # A passing answer that a follower asks again for is on the Partition and Followers pages only.
-    return [event for event in found if event.type != "phase" or not is_ordinary_retry(event.body)]
+    return [event for event in events if event.type != "phase" or not is_ordinary_retry(event.body)]
 
 
 # --- the timeline ---
@@ -83,8 +83,8 @@ def _timeline(page: Page) -> None:
     now_ms = view.now_ms
     since_ms = now_ms - page.range_ms
     step_since_ms = since_ms // STEP_MS * STEP_MS
-    found = state.read_cached(queries.findings, page.cluster_id, step_since_ms, version=view.version)
-    bars = activity_timeline.bars(found, since_ms, now_ms)
+    findings = state.read_cached(queries.findings, page.cluster_id, step_since_ms, version=view.version)
+    bars = activity_timeline.bars(findings, since_ms, now_ms)
     marks = activity_timeline.ticks(_entries(page, view), _events(page, view, since_ms), since_ms)
 
     def clock(at_ms: int | None) -> str:
@@ -135,15 +135,15 @@ def _controls() -> AuditFilter:
 def _audit(page: Page, question: AuditFilter) -> None:
     view = page.view()
     every = _entries(page, view)
-    found = audit_table.select(every, question.words, question.result)
+    entries = audit_table.select(every, question.words, question.result)
     listed = f"the newest {fmt.count(ROWS_MAX)} entries" if len(every) >= ROWS_MAX else _count(len(every))
-    clause = f"{_count(len(found))} of {listed}" if len(found) < len(every) else f"{listed}, refusals included"
+    clause = f"{_count(len(entries))} of {listed}" if len(entries) < len(every) else f"{listed}, refusals included"
     with st.container(horizontal=True, key="audit-head"):
-        card_head("audit", "Audit", clause, rows=audit_table.rows(found) if found else None)
-        if found:
+        card_head("audit", "Audit", clause, rows=audit_table.rows(entries) if entries else None)
+        if entries:
             st.download_button(
                 "Export CSV",
-                audit_table.csv(found),
+                audit_table.csv(entries),
                 file_name="ebbline-audit.csv",
                 mime="text/csv",
                 key="export",
@@ -155,12 +155,12 @@ def _audit(page: Page, question: AuditFilter) -> None:
         st.html(
             markup.empty("Nobody has planned or changed anything yet.", "Every attempt is kept here, refused ones too.")
         )
-    elif not found:
+    elif not entries:
         st.html(markup.empty("No entry fits.", "Search for another person, object or plan, or choose no result."))
     else:
-        st.html(audit_table.audit_html(found[:SHOWN_MAX], lambda at_ms: page.clock(at_ms, view.now_ms)))
-        if len(found) > SHOWN_MAX:
-            more = fmt.count(len(found) - SHOWN_MAX)
+        st.html(audit_table.audit_html(entries[:SHOWN_MAX], lambda at_ms: page.clock(at_ms, view.now_ms)))
+        if len(entries) > SHOWN_MAX:
+            more = fmt.count(len(entries) - SHOWN_MAX)
             st.html(f'<div class="eb-lines">{more} more in the table and in the file.</div>')
 
 
@@ -188,13 +188,13 @@ def _plans_part(page: Page) -> None:
     """Outside of live parts, because its buttons open a dialog."""
     try:
         view = page.view()
-        found, sign = _operations(page, view), _sign(page, view)
+        operations, sign = _operations(page, view), _sign(page, view)
     except state.DatabaseUnreachable:
         st.html(markup.card_title("Plans") + markup.empty("? The database is away, and this was not read before."))
         return
     block = sign[0]
-    lines = [(row, plan_text.change_line(row)) for row in found]
-    card_head("plans", "Plans", "newest first", rows=_plan_rows(page, view, found) if found else None)
+    lines = [(row, plan_text.change_line(row)) for row in operations]
+    card_head("plans", "Plans", "newest first", rows=_plan_rows(page, view, operations) if operations else None)
     if not lines:
         st.html(markup.empty("Nothing has been planned yet.", "Changes begin on the Config page."))
         st.page_link(links.page("config"), label="Config →")
@@ -230,21 +230,21 @@ def _plan_html(page: Page, row: OperationRow, line: plan_text.ChangeLine, now_ms
     )
 
 
-def _plan_rows(page: Page, view: ClusterView, found: list[OperationRow]) -> pd.DataFrame:
-    lines = [plan_text.change_line(row) for row in found]
+def _plan_rows(page: Page, view: ClusterView, operations: list[OperationRow]) -> pd.DataFrame:
+    lines = [plan_text.change_line(row) for row in operations]
     return pd.DataFrame(
         {
-            "plan": [row.id for row in found],
-            "kind": [row.kind for row in found],
+            "plan": [row.id for row in operations],
+            "kind": [row.kind for row in operations],
             "object": [line.scope for line in lines],
             "change": [line.change for line in lines],
             "state": [line.state for line in lines],
             "who": [line.who for line in lines],
             "when": [page.clock(line.at_ms, view.now_ms) for line in lines],
             "reason": [line.reason for line in lines],
-            "result": [str((row.result or {}).get("sentence") or "") for row in found],
-            "reverts": [row.reverts_id for row in found],
-            "command": [" ; ".join(row.cli or []) for row in found],
+            "result": [str((row.result or {}).get("sentence") or "") for row in operations],
+            "reverts": [row.reverts_id for row in operations],
+            "command": [" ; ".join(row.cli or []) for row in operations],
         }
     )
 
@@ -254,21 +254,23 @@ def _plan_rows(page: Page, view: ClusterView, found: list[OperationRow]) -> pd.D
 
 def _broker_events(page: Page) -> None:
     view = page.view()
-    found = _events(page, view, view.now_ms - page.range_ms)
+    events = _events(page, view, view.now_ms - page.range_ms)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
     clause = f"leader changes and failures, last {page.range_name}"
-    rows = activity_timeline.event_rows(found, clock) if found else None
+    rows = activity_timeline.event_rows(events, clock) if events else None
     card_head("broker-events", "Broker events", clause, rows=rows)
-    if not found:
+    if not events:
         why = "None was told in this time." if view.cluster.kind == "embedded" else "Apache Kafka tells no such events."
         st.html(markup.empty(why))
         return
     with st.container(key=body_key(view, "broker-events")):
-        st.html(activity_timeline.events_html(found[:EVENTS_SHOWN], clock))
-    if len(found) > EVENTS_SHOWN:
-        more = f"{fmt.count(len(found) - EVENTS_SHOWN)} more in the table"
-        full = f"; the newest {queries.BROKER_EVENTS_MAX} are listed" if len(found) >= queries.BROKER_EVENTS_MAX else ""
+        st.html(activity_timeline.events_html(events[:EVENTS_SHOWN], clock))
+    if len(events) > EVENTS_SHOWN:
+        more = f"{fmt.count(len(events) - EVENTS_SHOWN)} more in the table"
+        full = (
+            f"; the newest {queries.BROKER_EVENTS_MAX} are listed" if len(events) >= queries.BROKER_EVENTS_MAX else ""
+        )
         st.html(f'<div class="eb-lines">{more}{full}.</div>')

@@ -30,11 +30,11 @@ def render(page: Page) -> None:
 def _rules(page: Page) -> None:
     view = page.view()
     findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
-    found = alert_rules.rules(runbooks.slugs(), findings)
-    card_head("rules", "Alert rules", alert_rules.clause(found), rows=alert_rules.rows(found, view.now_ms))
-    firing = sum(rule.since_ms is not None for rule in found)
+    rules = alert_rules.rules(runbooks.slugs(), findings)
+    card_head("rules", "Alert rules", alert_rules.clause(rules), rows=alert_rules.rows(rules, view.now_ms))
+    firing = sum(rule.since_ms is not None for rule in rules)
     with st.container(key=body_key(view, "rules")):
-        st.html(alert_rules.rules_html(found, view.now_ms, max(SHOWN, min(firing + 1, 2 * SHOWN))))
+        st.html(alert_rules.rules_html(rules, view.now_ms, max(SHOWN, min(firing + 1, 2 * SHOWN))))
 
 
 def _rules_file(person: Person) -> bytes:

@@ -16,14 +16,14 @@ NONE: Final = "Choose a runbook"
 
 def render() -> None:
     """A choice of all of them, and the page of the chosen one."""
-    known = runbooks.slugs()
-    chosen = _chosen(known)
+    slugs = runbooks.slugs()
+    chosen = _chosen(slugs)
     with st.container(key="card-runbook"):
         st.html(markup.card_title("Runbook", "one page an incident: look, do, over when"))
         st.selectbox(
             "Runbook",
-            known,
-            index=known.index(chosen) if chosen is not None else None,
+            slugs,
+            index=slugs.index(chosen) if chosen is not None else None,
             placeholder=NONE,
             key=_SHOWN,
             label_visibility="collapsed",
@@ -35,17 +35,17 @@ def render() -> None:
             st.markdown("\n".join(f"##{line}" if line.startswith("#") else line for line in text.splitlines()))
 
 
-def _chosen(known: tuple[str, ...]) -> str | None:
+def _chosen(slugs: tuple[str, ...]) -> str | None:
     """That of the control, at first that of the link."""
-    wanted = st.session_state[_SHOWN] if _SHOWN in st.session_state else st.query_params.get(KEY)
-    if wanted is not None and wanted not in known:
-        st.toast(f"There is no runbook {wanted!r:.40}.")
-        wanted = None
-    if wanted is None:
+    slug = st.session_state[_SHOWN] if _SHOWN in st.session_state else st.query_params.get(KEY)
+    if slug is not None and slug not in slugs:
+        st.toast(f"There is no runbook {slug!r:.40}.")
+        slug = None
+    if slug is None:
         st.query_params.pop(KEY, None)
     else:
-        st.query_params[KEY] = wanted
-    return wanted
+        st.query_params[KEY] = slug
+    return slug
 
 
 # Below the card's own title (13.5 px, 600), whatever the theme's sizes of headings are.

@@ -95,7 +95,7 @@ def render(page: Page) -> None:
 
 def _matrix(page: Page) -> None:
     reading = read(page)
-    found = config_matrix.summarize(reading.flags)
+    summary = config_matrix.summarize(reading.flags)
     setters = {
         flag.broker_id: config_matrix.set_by(
             flag, reading.operations, lambda at_ms: page.clock(at_ms, reading.view.now_ms)
@@ -106,7 +106,7 @@ def _matrix(page: Page) -> None:
         "matrix",
         "Where the value comes from",
         "the outlined cell wins; layers read left to right",
-        html=f'<span class="eb-push">{markup.pill(found.label, "warning" if found.mixed else None)}</span>',
+        html=f'<span class="eb-push">{markup.pill(summary.label, "warning" if summary.mixed else None)}</span>',
         rows=config_matrix.rows(reading.flags, setters),
     )
     if not reading.flags:
@@ -177,17 +177,20 @@ def _estimate(page: Page, reading: BootstrapFlagData) -> dict[str, Any]:
 
 def _effect(page: Page) -> None:
     reading = read(page)
-    found = _estimate(page, reading)
+    estimate = _estimate(page, reading)
     counts = state.read_cached(config.follower_counts, page.cluster_id, version=reading.view.version)
-    known = found["tiered_partitions"] - found["unknown"]
+    judged = estimate["tiered_partitions"] - estimate["unknown"]
     thin = Cell(fmt.count(counts.thin_partitions))
     if counts.thin_partitions:
         words = f"{fmt.count(counts.thin_partitions)} partition{'' if counts.thin_partitions == 1 else 's'}"
         thin = Cell(html=f"{markup.mark('warning')} {words}", css="eb-warning")
     pairs: list[tuple[str, str | Cell]] = [
-        ("Partitions that qualify", f"{fmt.count(found['qualifies'])} of {fmt.count(found['tiered_partitions'])}"),
-        ("Copy for one new replica each, off", fmt.size(found["off_bytes"] if known else None)),
-        ("Copy for one new replica each, on", fmt.size(found["on_bytes"] if known else None)),
+        (
+            "Partitions that qualify",
+            f"{fmt.count(estimate['qualifies'])} of {fmt.count(estimate['tiered_partitions'])}",
+        ),
+        ("Copy for one new replica each, off", fmt.size(estimate["off_bytes"] if judged else None)),
+        ("Copy for one new replica each, on", fmt.size(estimate["on_bytes"] if judged else None)),
         ("Empty followers right now", fmt.count(counts.empty)),
         ("Could lead with less than half of the local data", thin),
     ]
@@ -197,13 +200,13 @@ def _effect(page: Page) -> None:
 
 def _matter(page: Page) -> None:
     reading = read(page)
-    found = _estimate(page, reading)
-    chosen = bootstrap_picture.largest(found)
+    estimate = _estimate(page, reading)
+    chosen = bootstrap_picture.largest(estimate)
     keys = tuple((row["topic"], row["partition"]) for row in chosen)
     since_ms = reading.view.read_ms // ESTIMATE_STEP_MS * ESTIMATE_STEP_MS - page.range_ms
     rates = state.read_cached(config.produce_rates, page.cluster_id, keys, since_ms, version=0)
     rows = state.read_cached(partitions.partitions, page.cluster_id, version=reading.view.version)
-    gains = bootstrap_picture.gains(found, {(row.topic, row.partition): row.log_end_offset for row in rows}, rates)
+    gains = bootstrap_picture.gains(estimate, {(row.topic, row.partition): row.log_end_offset for row in rows}, rates)
     card_head(
         "matter",
         "Where it would matter most",
@@ -211,7 +214,7 @@ def _matter(page: Page) -> None:
         rows=bootstrap_picture.rows(gains) if gains else None,
     )
     if not gains:
-        st.html(markup.empty(bootstrap_picture.why_none(found)))
+        st.html(markup.empty(bootstrap_picture.why_none(estimate)))
         return
     with st.container(key=body_key(reading.view, "matter")):
         st.html(bootstrap_picture.dumbbells_html(gains))

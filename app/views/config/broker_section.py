@@ -42,8 +42,8 @@ def render(page: Page) -> None:
             )
             scope = BrokerScope(chosen)
             now = broker_form.in_effect(rows, scope)
-            wanted = {name: _field(name, value, scope) for name, value in now.items()}
-            settings = broker_form.changed(now, wanted)
+            fields = {name: _field(name, value, scope) for name, value in now.items()}
+            settings = broker_form.changed(now, fields)
             problem = broker_form.problem(now, settings) if now else "No broker lists these settings."
             st.button(
                 "Plan it…",

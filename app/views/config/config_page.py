@@ -55,12 +55,12 @@ def render() -> None:
 
 def _section() -> str:
     """The section of the control, at first that of the link. Not bound: a bound control's links hold its labels."""
-    wanted = st.session_state.get(_SHOWN) or st.query_params.get("section") or "bootstrap"
-    if wanted not in SECTIONS:
-        st.toast(f"There is no section {wanted!r:.30}; this is {SECTIONS['bootstrap']}.")
-        wanted = "bootstrap"
-    st.query_params["section"] = wanted
-    return str(wanted)
+    section = st.session_state.get(_SHOWN) or st.query_params.get("section") or "bootstrap"
+    if section not in SECTIONS:
+        st.toast(f"There is no section {section!r:.30}; this is {SECTIONS['bootstrap']}.")
+        section = "bootstrap"
+    st.query_params["section"] = section
+    return str(section)
 
 
 # --- history ---

@@ -24,13 +24,13 @@ CHOSEN: Final = "set-aside-folder"
 
 def render(page: Page) -> None:
     """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
-    view, found = _read(page)
+    view, listing = _read(page)
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
     with st.container(key="card-set-aside"):
         live(page, "set-aside", _table, page)
-        if found.folders:
-            _form(page, view, found, block)
-    live(page, "set-aside-watch", _watch, page, (block, found.folders))
+        if listing.folders:
+            _form(page, view, listing, block)
+    live(page, "set-aside-watch", _watch, page, (block, listing.folders))
 
 
 def _read(page: Page) -> tuple[ClusterView, set_aside_replicas.Listing]:
@@ -39,15 +39,15 @@ def _read(page: Page) -> tuple[ClusterView, set_aside_replicas.Listing]:
 
 
 def _table(page: Page) -> None:
-    view, found = _read(page)
-    rows = set_aside_replicas.rows(found.folders, view.now_ms) if found.folders else None
-    card_head("set-aside", "Set aside", set_aside_replicas.clause(found), rows=rows)
+    view, listing = _read(page)
+    rows = set_aside_replicas.rows(listing.folders, view.now_ms) if listing.folders else None
+    card_head("set-aside", "Set aside", set_aside_replicas.clause(listing), rows=rows)
     with st.container(key=body_key(view, "set-aside")):
-        st.html(set_aside_replicas.html(found, view.now_ms, embedded=view.cluster.kind == "embedded"))
+        st.html(set_aside_replicas.html(listing, view.now_ms, embedded=view.cluster.kind == "embedded"))
 
 
-def _form(page: Page, view: ClusterView, found: set_aside_replicas.Listing, block: str | None) -> None:
-    by_name = {(one.broker_id, one.log_dir, one.name): one for one in found.folders}
+def _form(page: Page, view: ClusterView, listing: set_aside_replicas.Listing, block: str | None) -> None:
+    by_name = {(kept.broker_id, kept.log_dir, kept.name): kept for kept in listing.folders}
     if st.session_state.get(CHOSEN) not in by_name:
         st.session_state.pop(CHOSEN, None)  # it is gone by now
     with st.container(horizontal=True, key="set-aside-form", vertical_alignment="bottom"):
@@ -76,6 +76,6 @@ def _form(page: Page, view: ClusterView, found: set_aside_replicas.Listing, bloc
 
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when the choice or the button no longer fits."""
-    view, found = _read(page)
-    if (health_text.write_block(view, page.person.may_write, READ_ONLY), found.folders) != drawn:
+    view, listing = _read(page)
+    if (health_text.write_block(view, page.person.may_write, READ_ONLY), listing.folders) != drawn:
         st.rerun()

@@ -21,7 +21,7 @@ def brokers(page: Page) -> None:
     broker_section.render(page)
     set_aside_section.render(page)
     with st.container(horizontal=True, key="filters"):
-        wanted = st.text_input(
+        name_part = st.text_input(
             "Setting",
             key="key",
             bind="query-params",
@@ -40,25 +40,25 @@ def brokers(page: Page) -> None:
             label_visibility="collapsed",
         )
     with st.container(key="card-broker-settings"):
-        live(page, "broker-settings", _broker_settings, page, (wanted or "").strip(), only != "All")
+        live(page, "broker-settings", _broker_settings, page, (name_part or "").strip(), only != "All")
 
 
-def _broker_settings(page: Page, wanted: str, tiering_only: bool) -> None:
+def _broker_settings(page: Page, name_part: str, tiering_only: bool) -> None:
     view = page.view()
     rows = state.read_cached(config.config_values, page.cluster_id, "broker", version=view.version)
     count = len({row.resource for row in rows if row.resource})
-    found = config_table.broker_settings(rows, wanted=wanted, tiering_only=tiering_only)
-    differing = sum(setting.differs for setting in found)
-    clause = f"{fmt.count(len(found))} in effect on {count} brokers · {fmt.count(differing)} differ, shown first"
-    card_head("broker-settings", "Brokers", clause, rows=config_table.broker_rows(found) if found else None)
+    settings = config_table.broker_settings(rows, name_part=name_part, tiering_only=tiering_only)
+    differing = sum(setting.differs for setting in settings)
+    clause = f"{fmt.count(len(settings))} in effect on {count} brokers · {fmt.count(differing)} differ, shown first"
+    card_head("broker-settings", "Brokers", clause, rows=config_table.broker_rows(settings) if settings else None)
     if not rows:
         st.html(markup.empty("No broker has told its settings yet.", "They come with the first samples."))
-    elif not found:
+    elif not settings:
         st.html(markup.empty("No setting fits.", "Choose All, or search for another part of the name."))
     else:
         with st.container(key=body_key(view, "broker-settings")):
-            st.html(config_table.broker_html(found, count))
-        _more(len(found), config_table.ROWS_MAX)
+            st.html(config_table.broker_html(settings, count))
+        _more(len(settings), config_table.ROWS_MAX)
 
 
 # --- topics ---
@@ -74,10 +74,10 @@ def topics(page: Page) -> None:
 
 def _topic_table(page: Page) -> None:
     view = page.view()
-    known = state.read_cached(config.topics, page.cluster_id, version=view.version)
+    topics = state.read_cached(config.topics, page.cluster_id, version=view.version)
     rows = state.read_cached(config.config_values, page.cluster_id, "topic", version=view.version)
     sources = {(row.resource, row.name): row.source for row in rows}
-    shown = sorted((t for t in known if t.tiered or not t.internal), key=lambda topic: (not topic.tiered, topic.topic))
+    shown = sorted((t for t in topics if t.tiered or not t.internal), key=lambda topic: (not topic.tiered, topic.topic))
     tiered = sum(topic.tiered for topic in shown)
     card_head(
         "topics",

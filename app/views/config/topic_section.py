@@ -26,8 +26,8 @@ KIND: Final = "topic_config"
 def render(page: Page) -> None:
     """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view = page.view()
-    known = state.read_cached(config.topics, page.cluster_id, version=view.version)
-    topics = {topic.topic: topic for topic in known if not topic.internal}
+    listed = state.read_cached(config.topics, page.cluster_id, version=view.version)
+    topics = {topic.topic: topic for topic in listed if not topic.internal}
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
     with st.container(key="card-topic-form"):
         st.html(markup.card_title("Change a topic", "checked here while you type, and by Kafka before you confirm"))
@@ -63,14 +63,14 @@ def render(page: Page) -> None:
 
 def _fields(topic: TopicRow) -> dict[str, str]:
     """The controls with what is in effect; what differs from it, as Kafka takes it."""
-    wanted = {
+    fields = {
         "remote.storage.enable": _choice(topic, "Tiering", topic_form.TIERING),
         "remote.log.copy.disable": _choice(topic, "Copying", topic_form.COPYING),
     }
     for setting in topic_form.RETENTION:
         now = (topic.config or {}).get(setting) or ""
         label = setting.removesuffix(".bytes").replace(".", " ") + (", bytes" if setting.endswith("bytes") else "")
-        wanted[setting] = st.text_input(
+        fields[setting] = st.text_input(
             label.replace(" ms", ", ms").capitalize(),
             value=now,
             max_chars=20,
@@ -79,7 +79,7 @@ def _fields(topic: TopicRow) -> dict[str, str]:
             # Another topic has other values: a control of its own.
             key=f"{setting}-{topic.topic}",
         )
-    return topic_form.changed(topic, wanted)
+    return topic_form.changed(topic, fields)
 
 
 def _choice(topic: TopicRow, label: str, values: Mapping[str, str]) -> str:

@@ -27,31 +27,31 @@ STEP_MS: Final = 60_000
 def render(page: Page, view: ClusterView, chosen: Follower, listed: Iterable[Follower], now_ms: int) -> None:
     """The chosen partition's replicas, the leader first; then others of the list, each held against its own leader."""
     first = chosen.replica
-    found = _depths(page, view, first.topic, first.partition, now_ms)
+    depths = _depths(page, view, first.topic, first.partition, now_ms)
     others = [
-        one.replica
-        for one in listed
-        if one.tiered and (one.replica.topic, one.replica.partition) != (first.topic, first.partition)
+        follower.replica
+        for follower in listed
+        if follower.tiered and (follower.replica.topic, follower.replica.partition) != (first.topic, first.partition)
     ]
-    for replica in others[: max(0, ROWS_MAX - len(found))]:
+    for replica in others[: max(0, ROWS_MAX - len(depths))]:
         of_partition = _depths(page, view, replica.topic, replica.partition, now_ms)
-        found += [one for one in of_partition if one.broker_id == replica.broker_id]
+        depths += [follower for follower in of_partition if follower.broker_id == replica.broker_id]
     card_head(
-        "depth", "Local depth", "time each replica can serve locally", rows=local_depth.rows(found) if found else None
+        "depth", "Local depth", "time each replica can serve locally", rows=local_depth.rows(depths) if depths else None
     )
-    if not found:
+    if not depths:
         st.html(markup.empty("? No replica has answered yet."))
         return
     with st.container(key=body_key(view, "depth")):
-        st.html(local_depth.html(found))
+        st.html(local_depth.html(depths))
 
 
 def _depths(page: Page, view: ClusterView, topic: str, number: int, now_ms: int) -> list[Depth]:
     """Of all replicas of one partition."""
     replicas = state.read_cached(partitions.replicas, page.cluster_id, topic, number, version=view.version)
-    found = [_depth(page, view, replica, now_ms) for replica in replicas]
-    deepest_ms = max((one.depth_ms or 0 for one in found), default=0)
-    return [replace(one, deepest_ms=deepest_ms) for one in found]
+    depths = [_depth(page, view, replica, now_ms) for replica in replicas]
+    deepest_ms = max((depth.depth_ms or 0 for depth in depths), default=0)
+    return [replace(depth, deepest_ms=deepest_ms) for depth in depths]
 
 
 def _depth(page: Page, view: ClusterView, replica: ReplicaRow, now_ms: int) -> Depth:

@@ -67,7 +67,9 @@ def _fact(view: ClusterView) -> str:
     cluster_id, version = view.cluster.cluster_id, view.version
     counts = state.read_cached(queries.phase_counts, cluster_id, version=version)
     out = state.read_cached(queries.followers, cluster_id, phases=OUT_OF_SYNC, version=version)
-    return follower_table.counts_words(counts, sum(why_stuck(one.replica, _judged_ms(view)) is not None for one in out))
+    return follower_table.counts_words(
+        counts, sum(why_stuck(follower.replica, _judged_ms(view)) is not None for follower in out)
+    )
 
 
 def _judged_ms(view: ClusterView) -> int:
@@ -133,10 +135,10 @@ def read(page: Page, view: ClusterView, question: FollowerFilter) -> list[Follow
 
 def _phases(page: Page, question: FollowerFilter) -> None:
     view = page.view()
-    found = read(page, view, question)[: phase_timeline.ROWS_MAX]
+    followers = read(page, view, question)[: phase_timeline.ROWS_MAX]
     now_ms = _judged_ms(view)
     since_ms = now_ms - TIMELINE_MS
-    rows = [_row(page, view, follower, since_ms, now_ms) for follower in found]
+    rows = [_row(page, view, follower, since_ms, now_ms) for follower in followers]
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
@@ -174,15 +176,15 @@ def _row(page: Page, view: ClusterView, follower: Follower, since_ms: int, now_m
     changes: list[queries.PhaseChange] = []
     if not events:
         changes = state.read_cached(queries.phase_changes, page.cluster_id, *key, version=view.version)
-    found = phase_timeline.stretches(follower, events, changes, since_ms, now_ms)
-    return phase_timeline.row(follower, found, now_ms)
+    stretches = phase_timeline.stretches(follower, events, changes, since_ms, now_ms)
+    return phase_timeline.row(follower, stretches, now_ms)
 
 
 def _plans(page: Page, view: ClusterView, since_ms: int) -> list[tuple[int, str]]:
-    found = state.read_cached(audit.operations, page.cluster_id, limit=PLANS_MAX, version=view.read_ms // STEP_MS)
+    operations = state.read_cached(audit.operations, page.cluster_id, limit=PLANS_MAX, version=view.read_ms // STEP_MS)
     return [
         (row.requested_ms, f"plan #{row.id} started")
-        for row in found
+        for row in operations
         if row.requested_ms is not None and row.requested_ms >= since_ms
     ]
 
@@ -192,8 +194,8 @@ def _flag_pill(page: Page, view: ClusterView) -> str:
         config.config_values, page.cluster_id, "broker", names=config_matrix.NAMES, version=view.version
     )
     brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
-    found = config_matrix.summarize(config_matrix.broker_flags(brokers, rows))
-    return markup.pill(f"Bootstrap from tiered offset: {found.label}", "warning" if found.mixed else None)
+    summary = config_matrix.summarize(config_matrix.broker_flags(brokers, rows))
+    return markup.pill(f"Bootstrap from tiered offset: {summary.label}", "warning" if summary.mixed else None)
 
 
 def _nothing(page: Page, view: ClusterView, question: FollowerFilter) -> None:
@@ -212,9 +214,9 @@ def _nothing(page: Page, view: ClusterView, question: FollowerFilter) -> None:
 
 def _replicas(page: Page, question: FollowerFilter) -> None:
     view = page.view()
-    found = read(page, view, question)
+    followers = read(page, view, question)
     now_ms = _judged_ms(view)
-    by_name = {follower_table.name_of(one): one for one in found}
+    by_name = {follower_table.name_of(listed): listed for listed in followers}
     order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
     ordered = [by_name[name] for name in order]
     # What one comes for first, the list after it: a row that is chosen is told right above.
@@ -264,7 +266,7 @@ def _list(
         )
 
 
-def _clause(question: FollowerFilter, found: Sequence[Follower]) -> str:
+def _clause(question: FollowerFilter, followers: Sequence[Follower]) -> str:
     what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
-    many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(found) >= FOLLOWERS_MAX else fmt.count(len(found))
+    many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(followers) >= FOLLOWERS_MAX else fmt.count(len(followers))
     return f"{many} · {what}"

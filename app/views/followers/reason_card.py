@@ -58,9 +58,9 @@ def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -
     )
     title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
     title_line("why", title, f"{name} on broker {replica.broker_id}")
-    wanted = _wanted()
-    if wanted and follower_table.name_of(follower) != wanted:
-        st.html(f'<div class="eb-note">{markup.text(str(wanted)[:120])} is not in this list; this is another.</div>')
+    linked = _wanted()
+    if linked and follower_table.name_of(follower) != linked:
+        st.html(f'<div class="eb-note">{markup.text(str(linked)[:120])} is not in this list; this is another.</div>')
     with st.container(key=body_key(view, "why")):
         st.html(follower_table.why_html(follower, events, lambda at_ms: page.clock(at_ms, view.now_ms), now_ms))
     with st.container(horizontal=True, key="why-links"):
@@ -76,17 +76,17 @@ def catch_up(page: Page, view: ClusterView, follower: Follower, now_ms: int) -> 
     since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
     mine = state.read_cached(queries.log_ends, page.cluster_id, *key, replica.broker_id, since_ms, version=view.version)
     leader = state.read_cached(partitions.offset_history, page.cluster_id, *key, since_ms, version=view.version)
-    found = picture.lines(mine, leader)
-    enough = any(len(points) > 1 for _, points in found)
+    lines = picture.lines(mine, leader)
+    enough = any(len(points) > 1 for _, points in lines)
     clause = f"{replica.topic}-{replica.partition} on broker {replica.broker_id}, last {TIMELINE_MS // 60_000} min"
-    card_head("catch-up", "Catch-up", clause, rows=picture.rows(found, page.zone) if enough else None)
+    card_head("catch-up", "Catch-up", clause, rows=picture.rows(lines, page.zone) if enough else None)
     if not enough:
         st.html(markup.empty("No history yet: the chart begins with the second sample."))
         return
     with st.container(key=body_key(view, "catch-up")):
         st.plotly_chart(
             picture.figure(
-                found, now_ms - TIMELINE_MS, now_ms, view.cluster.sample_interval_ms, page.colours, page.zone
+                lines, now_ms - TIMELINE_MS, now_ms, view.cluster.sample_interval_ms, page.colours, page.zone
             ),
             theme=None,
             config=CONFIG,

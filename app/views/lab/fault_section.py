@@ -26,22 +26,22 @@ def render(page: Page) -> None:
     with st.container(key="card-faults"):
         card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
         try:
-            found = control_api(page.person).faults()
+            faults = control_api(page.person).faults()
         except ControlApiError as error:
             st.html(markup.empty(f"? What can be broken is not known: {error}"))
             return
-        if found["refusal"]:
-            st.html(markup.empty(str(found["refusal"])))
+        if faults["refusal"]:
+            st.html(markup.empty(str(faults["refusal"])))
             return
-        _choose(page, found)
+        _choose(page, faults)
         if refusal := st.session_state.get(_REFUSAL):
             st.html(markup.alert("warning", "Nothing was changed.", str(refusal)))
-        live(page, "fault", _run, page, {one["slug"]: one["name"] for one in found["scenarios"]})
-        live(page, "fault-watch", _watch, page, _sign(found))
+        live(page, "fault", _run, page, {scenario["slug"]: scenario["name"] for scenario in faults["scenarios"]})
+        live(page, "fault-watch", _watch, page, _sign(faults))
 
 
-def _choose(page: Page, found: Any) -> None:
-    scenarios = {one["slug"]: one for one in found["scenarios"]}
+def _choose(page: Page, faults: Any) -> None:
+    scenarios = {scenario["slug"]: scenario for scenario in faults["scenarios"]}
     chosen = _chosen(list(scenarios))
     st.pills(
         "Scenario",
@@ -52,14 +52,14 @@ def _choose(page: Page, found: Any) -> None:
         key=_SHOWN,
         label_visibility="collapsed",
     )
-    one = scenarios[chosen]
-    st.html(pictures.scenario_html(one))
-    person, running = page.person, pictures.going_on(found["run"])
+    scenario = scenarios[chosen]
+    st.html(pictures.scenario_html(scenario))
+    person, running = page.person, pictures.going_on(faults["run"])
     block = health_text.lab_block(page.view(), person.may_write, READ_ONLY)
     with st.container(horizontal=True, key="fault-buttons"):
         broker = None
-        if one["slug"] in found["takes_broker"]:
-            brokers = found["brokers"]
+        if scenario["slug"] in faults["takes_broker"]:
+            brokers = faults["brokers"]
             broker = st.selectbox(
                 "Broker", brokers, index=len(brokers) - 1 if brokers else None, key="fault-broker", width=120
             )
@@ -70,7 +70,7 @@ def _choose(page: Page, found: Any) -> None:
             disabled=block is not None or running,
             help=block or ("Something is broken already: heal it first." if running else "It stands in the audit."),
             on_click=_break,
-            args=(person, one["slug"], broker),
+            args=(person, scenario["slug"], broker),
         )
         st.button(
             "Heal",
@@ -80,20 +80,20 @@ def _choose(page: Page, found: Any) -> None:
             on_click=_heal,
             args=(person,),
         )
-        st.page_link(links.page(one["watch_page"]), label="Where to watch →")
-        if one["runbook"]:
-            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": one["runbook"]})
+        st.page_link(links.page(scenario["watch_page"]), label="Where to watch →")
+        if scenario["runbook"]:
+            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": scenario["runbook"]})
 
 
-def _chosen(known: list[str]) -> str:
+def _chosen(slugs: list[str]) -> str:
     """The scenario of the control, at first that of the link. Not bound: a bound control's links hold its labels."""
-    wanted = st.session_state.get(_SHOWN) or st.query_params.get(SCENARIO) or known[0]
-    if wanted not in known:
-        st.toast(f"There is no scenario {wanted!r:.40}; this is the first.")
-        wanted = known[0]
-    if SCENARIO in st.query_params or wanted != known[0]:
-        st.query_params[SCENARIO] = wanted
-    return str(wanted)
+    slug = st.session_state.get(_SHOWN) or st.query_params.get(SCENARIO) or slugs[0]
+    if slug not in slugs:
+        st.toast(f"There is no scenario {slug!r:.40}; this is the first.")
+        slug = slugs[0]
+    if SCENARIO in st.query_params or slug != slugs[0]:
+        st.query_params[SCENARIO] = slug
+    return str(slug)
 
 
 # --- callbacks: each does its work once ---
@@ -135,15 +135,15 @@ def _run(page: Page, names: dict[str, str]) -> None:
         st.html(pictures.run_html(run, names, now_ms, lambda at_ms: page.clock(at_ms, now_ms)))
 
 
-def _sign(found: Any) -> tuple[object, ...]:
-    return (pictures.going_on(found["run"]), found["refusal"])
+def _sign(faults: Any) -> tuple[object, ...]:
+    return (pictures.going_on(faults["run"]), faults["refusal"])
 
 
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when its buttons no longer fit what is broken."""
     try:
-        found = control_api(page.person).faults()
+        faults = control_api(page.person).faults()
     except ControlApiError:
         return
-    if _sign(found) != drawn:
+    if _sign(faults) != drawn:
         st.rerun()

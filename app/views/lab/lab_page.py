@@ -199,11 +199,11 @@ def _replay(run: Json, number: int | None) -> None:
 def _step(run: Json) -> int | None:
     """The step that is shown; None: everything."""
     if _SHOWN not in st.session_state:
-        wanted = st.query_params.get(STEP, "")
-        known = wanted.isdecimal() and len(wanted) < 6
-        if wanted and not known:
-            st.toast(f"There is no step {wanted!r:.20}; this is all of the race.")
-        st.session_state[_SHOWN] = int(wanted) if known else None
+        linked = st.query_params.get(STEP, "")
+        valid = linked.isdecimal() and len(linked) < 6
+        if linked and not valid:
+            st.toast(f"There is no step {linked!r:.20}; this is all of the race.")
+        st.session_state[_SHOWN] = int(linked) if valid else None
     number: int | None = st.session_state[_SHOWN]
     return None if number is None else min(number, len(race_replay.steps(run)))
 

@@ -43,8 +43,8 @@ class OverviewData:
     @property
     def cluster_limit(self) -> int | None:
         """Sum over tiered partitions; None when one of them has no limit."""
-        known = self.limits
-        each = [known.get(row.topic) for row in self.facts.partitions]
+        by_topic = self.limits
+        each = [by_topic.get(row.topic) for row in self.facts.partitions]
         return sum(value for value in each if value is not None) if each and None not in each else None
 
     @property
@@ -125,7 +125,7 @@ def copied(page: Page, view: ClusterView) -> list[queries.CopiedBytes]:
 def _tiles(page: Page) -> None:
     reading = read(page)
     facts, view = reading.facts, reading.view
-    found = totals.tiles(
+    tiles = totals.tiles(
         history(page, view),
         facts.ledger,
         facts.open_segments,
@@ -139,7 +139,7 @@ def _tiles(page: Page) -> None:
     )
     ledger_old = reading.ledger_known and not view.processes["pipeline"].alive
     with st.container(key=body_key(view, "tiles")):
-        inner = "".join(_tile(tile, page, old=ledger_old and tile.from_ledger) for tile in found)
+        inner = "".join(_tile(tile, page, old=ledger_old and tile.from_ledger) for tile in tiles)
         st.html(f'<div class="eb-tiles">{inner}</div>')
 
 
@@ -158,20 +158,20 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
 
 def _attention(page: Page) -> None:
     reading = read(page)
-    found = alerts.problems(reading.facts)
-    card_head("attention", "Needs attention", alerts.summary(found))
-    if not found:
+    problems = alerts.problems(reading.facts)
+    card_head("attention", "Needs attention", alerts.summary(problems))
+    if not problems:
         age_ms = reading.view.ages.offsets_ms or 0
         checked = fmt.count(len(reading.facts.partitions))
         age = fmt.duration(max(1, round(age_ms / 1000)))
         st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
         return
     with st.container(key="attention-list"):
-        for number, problem in enumerate(found[: alerts.ROWS_MAX]):
+        for number, problem in enumerate(problems[: alerts.ROWS_MAX]):
             _problem(number, problem)
-    if len(found) > alerts.ROWS_MAX:
-        with st.expander(f"{len(found) - alerts.ROWS_MAX} more"):
-            for number, problem in enumerate(found[alerts.ROWS_MAX : 50], alerts.ROWS_MAX):
+    if len(problems) > alerts.ROWS_MAX:
+        with st.expander(f"{len(problems) - alerts.ROWS_MAX} more"):
+            for number, problem in enumerate(problems[alerts.ROWS_MAX : 50], alerts.ROWS_MAX):
                 _problem(number, problem)
 
 
@@ -223,12 +223,12 @@ def _brokers(page: Page) -> None:
     reading = read(page)
     stale_ms = STALE_AFTER_INTERVALS * reading.view.cluster.sample_interval_ms
     counts = state.read_cached(queries.replica_counts, page.cluster_id, version=reading.view.version)
-    found = broker_grid.checks(reading.facts, counts, stale_ms, reading.view.now_ms)
-    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(found) if found else None)
-    if not found:
+    checks = broker_grid.checks(reading.facts, counts, stale_ms, reading.view.now_ms)
+    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(checks) if checks else None)
+    if not checks:
         st.html(markup.empty("No broker has been seen yet."))
         return
-    st.html(broker_grid.grid_html(found))
+    st.html(broker_grid.grid_html(checks))
 
 
 def _quorum(page: Page) -> None:
@@ -250,12 +250,12 @@ def _quorum(page: Page) -> None:
 def _behind(page: Page) -> None:
     reading = read(page)
     ranked = rank_by_pending(reading.facts.partitions)[:BEHIND_ROWS]
-    known = reading.limits
+    limits = reading.limits
     card_head(
         "behind",
         "Furthest behind",
         "ranked by pending upload · log scale",
-        rows=range_list.rows(ranked, known) if ranked else None,
+        rows=range_list.rows(ranked, limits) if ranked else None,
     )
     if not ranked:
         st.html(
@@ -263,7 +263,7 @@ def _behind(page: Page) -> None:
         )
         return
     st.html(markup.legend())
-    bars = [range_list.bar_of(row, known.get(row.topic)) for row in ranked]
+    bars = [range_list.bar_of(row, limits.get(row.topic)) for row in ranked]
     with st.container(key=body_key(reading.view, "behind")):
         st.plotly_chart(
             range_list.figure(bars, page.colours),

@@ -54,14 +54,14 @@ def events_card(page: Page, view: ClusterView, topic: str, number: int, topic_id
     remote: list[detail_queries.SegmentEventRow] = []
     if topic_id is not None:
         remote = state.read_cached(detail_queries.segment_events, cluster_id, topic_id, number, version=version)
-    found = partition_ledger.newest_events(engine, remote)
+    events = partition_ledger.newest_events(engine, remote)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
-    clause = f"the newest {min(EVENTS_SHOWN, len(found))} of {fmt.count(len(found))}" if found else ""
-    card_head("events", "Last events", clause, rows=partition_ledger.event_rows(found, clock) if found else None)
-    if not found:
+    clause = f"the newest {min(EVENTS_SHOWN, len(events))} of {fmt.count(len(events))}" if events else ""
+    card_head("events", "Last events", clause, rows=partition_ledger.event_rows(events, clock) if events else None)
+    if not events:
         st.html(
             markup.empty(
                 "No event of this partition is stored.",
@@ -71,11 +71,11 @@ def events_card(page: Page, view: ClusterView, topic: str, number: int, topic_id
         return
     body = [
         (
-            markup.Cell(clock(one.at_ms), css="eb-nowrap eb-quiet"),
-            f"{one.broker_id}",
-            markup.Cell(html=(markup.mark("warning") + " " if one.bad else "") + markup.text(one.what[:400])),
+            markup.Cell(clock(event.at_ms), css="eb-nowrap eb-quiet"),
+            f"{event.broker_id}",
+            markup.Cell(html=(markup.mark("warning") + " " if event.bad else "") + markup.text(event.what[:400])),
         )
-        for one in found[:EVENTS_SHOWN]
+        for event in events[:EVENTS_SHOWN]
     ]
     with st.container(key=body_key(view, "events")):
         columns = [("Time", "left"), ("Broker", "left"), ("What", "left")]

@@ -81,5 +81,5 @@ def _has(topic: str, count: int) -> str:
 
 def _instead(page: Page, view: ClusterView, topic: str) -> str:
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
-    near = [name for name in near_topics(topic, [one.topic for one in topics]) if name != topic]
+    near = [name for name in near_topics(topic, [row.topic for row in topics]) if name != topic]
     return f"Topics of a like name: {', '.join(near)}." if near else "Choose one in the list."

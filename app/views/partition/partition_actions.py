@@ -91,7 +91,7 @@ def _safely(page: Page, topic: str, number: int) -> None:
 
 def outside_end(row: PartitionRow, judged: Sequence[JudgedSegment]) -> int | None:
     """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
-    ends = [one.segment.next_offset for one in judged if one.lineage_standing is LineageStanding.OUTSIDE]
+    ends = [verdict.segment.next_offset for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE]
     end = max(ends, default=None)
     return None if end is None or no_removal(row, end) is not None else end
 

@@ -62,7 +62,7 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
     step_ms = max(1000, page.range_ms // 600)
     since_ms = (view.now_ms - max(page.range_ms, DEPTH_MS_MIN)) // step_ms * step_ms
     topics = state.read_cached(config_queries.topics, cluster_id, version=version)
-    known = next((one for one in topics if one.topic == topic), None)
+    topic_row = next((listed for listed in topics if listed.topic == topic), None)
     p99 = state.read_cached(overview_queries.copy_p99_ms, cluster_id, ((topic, number),), version=version)
     ledgers = state.read_cached(detail_queries.ledgers, cluster_id, topic, number, version=version)
     return PartitionData(
@@ -73,8 +73,8 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
         judged=lineage_verdicts.judge(every, chain),
         chain=chain,
         points=state.read_cached(queries.offset_history, cluster_id, topic, number, since_ms, version=version),
-        topic=known,
-        limit_bytes=None if known is None else pending_limits.pending_limit_bytes(known),
+        topic=topic_row,
+        limit_bytes=None if topic_row is None else pending_limits.pending_limit_bytes(topic_row),
         earlier=sum(kept(ledger) for ledger in ledgers if ledger.topic_id != row.topic_id),
         p99_ms=p99.get((topic, number)),
     )

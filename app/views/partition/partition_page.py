@@ -117,10 +117,10 @@ def _compare(page: Page, topic: str, number: int) -> None:
 
 def _reading(page: Page, topic: str, number: int) -> PartitionData | None:
     """What :func:`read` finds; when the partition went away meanwhile the whole page is drawn anew."""
-    found = read(page, topic, number)
-    if found is None:
+    reading = read(page, topic, number)
+    if reading is None:
         st.rerun()
-    return found
+    return reading
 
 
 def _hero(page: Page, topic: str, number: int) -> None:
@@ -169,7 +169,7 @@ def _hero_pills(reading: PartitionData) -> str:
     between = gap(row)
     if between is not None:
         pills.append(markup.pill(f"gap {fmt.offset_range(*between)}", "critical"))
-    thin = sum(one.thin for one in _states(reading))
+    thin = sum(state.thin for state in _states(reading))
     if thin:
         pills.append(markup.pill(f"{thin} thin replica{'' if thin == 1 else 's'}", "warning"))
     if row.adding_replicas or row.removing_replicas:
@@ -237,15 +237,15 @@ def _replicas(page: Page, topic: str, number: int) -> None:
     if reading is None:
         return
     now_ms = reading.view.now_ms
-    found = _states(reading)
-    card_head("replicas", "Replicas", "asked from each replica", rows=replica_phases.rows(found, now_ms))
+    states = _states(reading)
+    card_head("replicas", "Replicas", "asked from each replica", rows=replica_phases.rows(states, now_ms))
     with st.container(key=body_key(reading.view, "replicas")):
-        if not found:
+        if not states:
             st.html(markup.empty("? No replica has answered yet."))
             return
         st.html(
-            replica_phases.table_html(found, reading.row.leader_epoch, now_ms)
-            + replica_phases.evidence_html(found, now_ms)
+            replica_phases.table_html(states, reading.row.leader_epoch, now_ms)
+            + replica_phases.evidence_html(states, now_ms)
         )
     _readers(reading, topic, number)
 
@@ -267,12 +267,12 @@ def _readers(reading: PartitionData, topic: str, number: int) -> None:
     """Under the replicas: who reads what is no more on their disks."""
     view = reading.view
     backend = view.processes.get("backend")
-    found = remote_readers.of(None if backend is None else backend.detail, topic, number)
-    clause = remote_readers.clause(found, view.now_ms)
-    table = remote_readers.rows(found) if found.rows else None
+    readers = remote_readers.of(None if backend is None else backend.detail, topic, number)
+    clause = remote_readers.clause(readers, view.now_ms)
+    table = remote_readers.rows(readers) if readers.rows else None
     card_head("readers", "Groups reading from remote", clause, rows=table)
     with st.container(key=body_key(view, "readers")):
-        st.html(remote_readers.html(found))
+        st.html(remote_readers.html(readers))
 
 
 def _offsets(page: Page, topic: str, number: int) -> None:
@@ -346,13 +346,13 @@ def _command_line(page: Page, topic: str, number: int) -> None:
     except DatabaseUnreachable:
         return
     with st.expander("The same from the command line"):
-        asked = [
+        arguments = [
             f"kafka-get-offsets.sh --bootstrap-server {servers} --topic-partitions {topic}:{number} --time {time}"
             for time in ("earliest", "earliest-local", "latest-tiered", "earliest-pending-upload", "latest")
         ]
         lines = [
             f"kafka-topics.sh --bootstrap-server {servers} --describe --topic {topic}",
-            *asked,
+            *arguments,
             f"kafka-log-dirs.sh --bootstrap-server {servers} --describe --topic-list {topic}",
         ]
         st.code("\n".join(lines), language="bash", wrap_lines=True)

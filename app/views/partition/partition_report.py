@@ -83,7 +83,7 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
     states = replica_phases.states(row, replicas, reading.segments, reading.points, now_ms)
     phases = replica_phases.table_html(states, row.leader_epoch, now_ms) + replica_phases.evidence_html(states, now_ms)
     note = "" if row.pending_reason is None else pending_limits.REASONS.get(row.pending_reason, row.pending_reason)
-    found = _events(page, reading)
+    events = _events(page, reading)
     points = [point for point in reading.points if point.sampled_ms >= now_ms - page.range_ms]
     return [
         Section("Offsets by tier and replica", html=markup.legend() + ranges),
@@ -92,7 +92,7 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
         Section("Offsets", "as each replica tells them", html=replica_phases.offsets_html(row, replicas, note)),
         Section("Offsets over time", f"last {page.range_name}", rows=offset_history.shown(points, page.zone)),
         Section("Ledger", f"{fmt.count(len(judged))} remote segments", rows=partition_ledger.frame(judged, clock)),
-        Section("Last events", rows=partition_ledger.event_rows(found, clock)),
+        Section("Last events", rows=partition_ledger.event_rows(events, clock)),
     ]
 
 

@@ -107,10 +107,10 @@ def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
     return Filter(text or "", chosen_state, rank or RANKS[0]), how or BARS, at_ms
 
 
-def _say_unknown(name: str, known: Sequence[str]) -> None:
-    wanted = st.query_params.get(name)
-    if wanted is not None and wanted.removeprefix("Rank: ") not in known:
-        st.toast(f"There is no {name} {wanted!r:.40}; this is the default.")
+def _say_unknown(name: str, options: Sequence[str]) -> None:
+    linked = st.query_params.get(name)
+    if linked is not None and linked.removeprefix("Rank: ") not in options:
+        st.toast(f"There is no {name} {linked!r:.40}; this is the default.")
 
 
 # --- three views ---
@@ -118,15 +118,15 @@ def _say_unknown(name: str, known: Sequence[str]) -> None:
 
 def _bars(page: Page, chosen: Filter, at_ms: int | None) -> None:
     reading = read(page, chosen, at_ms)
-    found = select(reading.rows, chosen, reading.outside or ())
-    if not found:
+    matching = select(reading.rows, chosen, reading.outside or ())
+    if not matching:
         _nothing(reading, chosen)
         return
-    shown = found[:BARS_MAX]
+    shown = matching[:BARS_MAX]
     selected = selected_card.chosen_of([name_of(row) for row in shown], reading)
     with st.container(key="grid-partitions"):
         with st.container(key="card-ranges"):
-            card_head("ranges", "Ranges", _clause(reading, chosen, found, len(shown)), rows=_twin(shown, reading))
+            card_head("ranges", "Ranges", _clause(reading, chosen, matching, len(shown)), rows=_twin(shown, reading))
             st.html(markup.legend())
             bars = [range_list.bar_of(row, reading.limits.get(row.topic)) for row in shown]
             with st.container(key=body_key(reading.view, "ranges")):
@@ -144,19 +144,19 @@ def _bars(page: Page, chosen: Filter, at_ms: int | None) -> None:
 
 def _table(page: Page, chosen: Filter, at_ms: int | None) -> None:
     reading = read(page, chosen, at_ms)
-    found = select(reading.rows, chosen, reading.outside or ())
-    if not found:
+    matching = select(reading.rows, chosen, reading.outside or ())
+    if not matching:
         _nothing(reading, chosen)
         return
-    names = [name_of(row) for row in found]
+    names = [name_of(row) for row in matching]
     # The selection of a table is a row number: the order stands until the filter changes.
     order = standing_order("table_order", names, (chosen, reading.view.cluster.cluster_id))
-    by_name = dict(zip(names, found, strict=True))
+    by_name = dict(zip(names, matching, strict=True))
     ordered = [by_name[name] for name in order]
     selected = selected_card.chosen_of(order, reading)
     with st.container(key="grid-partitions"):
         with st.container(key="card-table"):
-            clause = _clause(reading, chosen, found, len(found))
+            clause = _clause(reading, chosen, matching, len(matching))
             card_head("table", "Partitions", clause, files=lambda: partition_table.frame(ordered))
             with st.container(key=body_key(reading.view, "table")):
                 st.dataframe(
@@ -176,14 +176,14 @@ def _table(page: Page, chosen: Filter, at_ms: int | None) -> None:
 
 def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
     reading = read(page, chosen, at_ms)
-    found = select(reading.rows, chosen, reading.outside or ())
-    if not found:
+    matching = select(reading.rows, chosen, reading.outside or ())
+    if not matching:
         _nothing(reading, chosen)
         return
-    cells, bands = partition_heatmap.arrange(found, reading.limits)
+    cells, bands = partition_heatmap.arrange(matching, reading.limits)
     with st.container(key="card-heatmap"):
-        clause = f"{_count_words(len(found))} · each cell is one partition, ordered by number"
-        card_head("heatmap", "Pending upload by partition", clause, rows=_twin(found[:HEATMAP_ABOVE], reading))
+        clause = f"{_count_words(len(matching))} · each cell is one partition, ordered by number"
+        card_head("heatmap", "Pending upload by partition", clause, rows=_twin(matching[:HEATMAP_ABOVE], reading))
         st.html(partition_heatmap.legend_html(page.colours))
         with st.container(key=body_key(reading.view, "heatmap")):
             event = st.plotly_chart(
@@ -193,7 +193,7 @@ def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
                 key="cells",
                 on_select="rerun",
                 selection_mode="points",
-                alt=f"Pending upload of {len(found)} partitions by topic",
+                alt=f"Pending upload of {len(matching)} partitions by topic",
             )
         st.html(
             '<div class="eb-note">Select a cell to open the partition. '
@@ -216,11 +216,11 @@ def _count_words(count: int) -> str:
     return f"{fmt.count(count)} partition{'' if count == 1 else 's'}"
 
 
-def _clause(reading: PartitionsData, chosen: Filter, found: Sequence[PartitionRow], shown: int) -> str:
-    every = f"{fmt.count(len(found))} match of {_count_words(len(reading.rows))}" if chosen.active else ""
+def _clause(reading: PartitionsData, chosen: Filter, matching: Sequence[PartitionRow], shown: int) -> str:
+    every = f"{fmt.count(len(matching))} match of {_count_words(len(reading.rows))}" if chosen.active else ""
     what = every or _count_words(len(reading.rows))
-    if shown < len(found):
-        what = f"top {shown} of {fmt.count(len(found))}" + (" that match" if chosen.active else "")
+    if shown < len(matching):
+        what = f"top {shown} of {fmt.count(len(matching))}" + (" that match" if chosen.active else "")
     order = f"by {chosen.rank}"
     if reading.outside is None and chosen.state == GAP_OR_OUTSIDE:
         order += " · gaps only: lineage is not judged " + (

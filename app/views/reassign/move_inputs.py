@@ -58,10 +58,10 @@ class Review:
 def choose(page: Page, view: ClusterView) -> dict[str, Any]:
     """The controls of the first two steps; the inputs as they stand."""
     brokers = [b.broker_id for b in state.read_cached(overview.brokers, page.cluster_id, version=view.version)]
-    known = state.read_cached(config.topics, page.cluster_id, version=view.version)
-    topics = [topic.topic for topic in known]
-    if told := _changed_meanwhile(brokers, known):
-        st.html(markup.alert("warning", "The cluster has changed.", told))
+    listed = state.read_cached(config.topics, page.cluster_id, version=view.version)
+    topics = [topic.topic for topic in listed]
+    if change := _changed_meanwhile(brokers, listed):
+        st.html(markup.alert("warning", "The cluster has changed.", change))
     with st.container(key="card-choose"):
         review = st.session_state.get(REVIEW)
         st.html(move_pictures.steps_html(3 if isinstance(review, Review) else 1))
@@ -103,13 +103,13 @@ def _changed_meanwhile(brokers: Sequence[int], topics: Sequence[TopicRow]) -> st
     st.session_state[_TOPOLOGY] = (tuple(brokers), now)
     if before is None or not (chosen or REVIEW in st.session_state):
         return None
-    told = topology_change(before, (tuple(brokers), now))
-    if told is None:
+    change = topology_change(before, (tuple(brokers), now))
+    if change is None:
         return None
     for name in ("topics", "partitions", "from", "to", REVIEW, *(f"brokers-{action}" for action in TAKES_BROKERS)):
         st.session_state.pop(name, None)
     st.session_state[_TOPOLOGY] = (tuple(brokers), {})
-    return f"{told} The selection was taken away: choose again."
+    return f"{change} The selection was taken away: choose again."
 
 
 def topology_change(before: Topology, now: Topology) -> str | None:
@@ -167,13 +167,13 @@ def _selection(topic: str, numbers: str) -> dict[str, Any]:
     """A topic, or some of its partitions: ``0, 3-5``. What is no number makes the selection unusable."""
     if not numbers.strip():
         return {"topics": [topic]}
-    found: list[int] = []
+    partitions: list[int] = []
     for part in numbers.split(","):
         low, _, high = part.strip().partition("-")
         if not low.isdecimal() or (high and not high.isdecimal()) or int(high or low) - int(low) > 10_000:
             return {"partitions": []}
-        found += range(int(low), int(high or low) + 1)
-    return {"partitions": [{"topic": topic, "partition": number} for number in sorted(set(found))]}
+        partitions += range(int(low), int(high or low) + 1)
+    return {"partitions": [{"topic": topic, "partition": number} for number in sorted(set(partitions))]}
 
 
 def _target(action: str, brokers: list[int]) -> dict[str, Any]:
@@ -211,10 +211,10 @@ def _problem(inputs: Mapping[str, Any]) -> str | None:
 
 def _dry_run(person: Person, inputs: dict[str, Any]) -> None:
     try:
-        found = control_api(person).dry_run(KIND, inputs)
+        dry_run = control_api(person).dry_run(KIND, inputs)
     except ControlApiError as error:
         st.session_state[REVIEW] = str(error)
         return
     st.session_state[REVIEW] = Review(
-        inputs, found.diff, found.checks, found.cli, found.estimate or {}, found.refused, state.now_ms()
+        inputs, dry_run.diff, dry_run.checks, dry_run.cli, dry_run.estimate or {}, dry_run.refused, state.now_ms()
     )

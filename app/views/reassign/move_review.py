@@ -96,12 +96,12 @@ def _total(
     person, name = page.person, view.cluster.name
     act = str(words.get("act", "Move"))
     with st.container(horizontal=True, key="total", vertical_alignment="center"):
-        told = "Refused: the first check says why." if review.refused else effect
+        summary = "Refused: the first check says why." if review.refused else effect
         nothing = (
             markup.pill("Nothing has been changed", "notice") if stored is None or stored.state == "checked" else ""
         )
         title = f"<strong>{markup.text(words.get('title', ''))}</strong>"
-        st.html(f"<div>{title} {markup.text(told)} {nothing} {source('total')}</div>")
+        st.html(f"<div>{title} {markup.text(summary)} {nothing} {source('total')}</div>")
         st.button("Back", key="back", on_click=_back)
         if stored is None:
             st.button(

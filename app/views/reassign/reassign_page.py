@@ -35,8 +35,8 @@ def render() -> None:
 
 
 def _fact(view: ClusterView) -> str:
-    wanted = st.query_params.get("plan")
-    return f"plan #{wanted}" if wanted and wanted.isdecimal() else ""
+    linked = st.query_params.get("plan")
+    return f"plan #{linked}" if linked and linked.isdecimal() else ""
 
 
 def _page(page: Page) -> None:
@@ -72,14 +72,14 @@ def _page(page: Page) -> None:
 
 def _stored(page: Page, view: ClusterView) -> OperationRow | None:
     """The plan of the link."""
-    wanted = st.query_params.get("plan")
-    if wanted is None:
+    linked = st.query_params.get("plan")
+    if linked is None:
         return None
     row = None
-    if wanted.isdecimal() and len(wanted) < 19:
-        row = state.read_cached(audit.operation, page.cluster_id, int(wanted), version=view.read_ms)
+    if linked.isdecimal() and len(linked) < 19:
+        row = state.read_cached(audit.operation, page.cluster_id, int(linked), version=view.read_ms)
     if row is None or row.kind != KIND:
-        st.toast(f"There is no reassignment {wanted!r:.30}; make a new one.")
+        st.toast(f"There is no reassignment {linked!r:.30}; make a new one.")
         st.query_params.pop("plan", None)
         return None
     return row

@@ -87,14 +87,14 @@ def _stop_question(plan_id: int, counts: Mapping[str, int], copied_bytes: int) -
 
 def left_limits(page: Page, view: ClusterView, block: str | None, *, moves: bool) -> None:
     """Limits that no move uses, as the findings name them, and the way to remove them."""
-    found = state.read_cached(
+    left = state.read_cached(
         findings.findings, page.cluster_id, state="open", slug="throttle-left", version=view.version
     )
-    if not found or moves:
+    if not left or moves:
         return
     with st.container(horizontal=True, key="left-limits", vertical_alignment="center"):
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        st.html(markup.alert("warning", "A limit was left behind.", f"{found[0].sentence}{more}"))
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        st.html(markup.alert("warning", "A limit was left behind.", f"{left[0].sentence}{more}"))
         st.button(
             "Clear throttle…",
             key="clear-throttle",

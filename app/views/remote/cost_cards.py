@@ -40,12 +40,12 @@ def _debt(page: Page, question: LedgerQuery) -> None:
     view = page.view()
     rows = state.read_cached(partition_queries.partitions, page.cluster_id, version=view.version)
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
-    found = retention_debt.debt(_within(rows, question), topics)
+    debt = retention_debt.debt(_within(rows, question), topics)
     # Then is not stored: with an instant chosen it must be said that this card stays in the present.
-    clause = fmt.size(found.total_bytes) + ("" if question.at_ms is None else " · as of now")
-    card_head("debt", "Local data past retention", clause, rows=retention_debt.rows(found))
+    clause = fmt.size(debt.total_bytes) + ("" if question.at_ms is None else " · as of now")
+    card_head("debt", "Local data past retention", clause, rows=retention_debt.rows(debt))
     with st.container(key=body_key(view, "debt")):
-        st.html(retention_debt.html(found))
+        st.html(retention_debt.html(debt))
 
 
 def _within(rows: Iterable[PartitionRow], question: LedgerQuery) -> list[PartitionRow]:

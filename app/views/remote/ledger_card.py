@@ -30,9 +30,9 @@ TABLE_ROWS: Final = 8
 
 def render(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
-    found = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
-    clause = _ledger_clause(reading, question, found)
-    if not found:
+    matching = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
+    clause = _ledger_clause(reading, question, matching)
+    if not matching:
         card_head("ledger", "Ledger", clause)
         _nothing(page, reading, question)
         return
@@ -40,7 +40,7 @@ def render(page: Page, question: LedgerQuery) -> None:
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
-    by_name = {_name(one.segment): one for one in found}
+    by_name = {_name(verdict.segment): verdict for verdict in matching}
     order = standing_order("ledger_order", list(by_name), (question, page.cluster_id))
     ordered = [by_name[name] for name in order]
     view = reading.view
@@ -56,7 +56,7 @@ def render(page: Page, question: LedgerQuery) -> None:
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="ledger-rows",
-            on_select=lambda: take_row("ledger-rows", SEGMENT, [one.segment.segment_id for one in ordered]),
+            on_select=lambda: take_row("ledger-rows", SEGMENT, [verdict.segment.segment_id for verdict in ordered]),
             selection_mode="single-row",
             placeholder="",
             alt=f"{len(ordered)} remote segments with offsets, state, durations and lineage",
@@ -68,11 +68,11 @@ def _name(row: SegmentRow) -> str:
     return f"{row.topic_id}/{row.partition}/{row.segment_id}"
 
 
-def _ledger_clause(reading: RemoteData, question: LedgerQuery, found: Sequence[JudgedSegment]) -> str:
+def _ledger_clause(reading: RemoteData, question: LedgerQuery, matching: Sequence[JudgedSegment]) -> str:
     listed = len(reading.judged)
-    what = f"{fmt.count(len(found))} row{'' if len(found) == 1 else 's'}"
-    if len(found) < listed:
-        what = f"{fmt.count(len(found))} match of {fmt.count(listed)}"
+    what = f"{fmt.count(len(matching))} row{'' if len(matching) == 1 else 's'}"
+    if len(matching) < listed:
+        what = f"{fmt.count(len(matching))} match of {fmt.count(listed)}"
     if question.at_ms is not None:
         return f"{what} · {question.name} as of {page_clock(question.at_ms, reading.view)}"
     if question.scope.topic is None:
@@ -112,16 +112,16 @@ def _nothing(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
 
 def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
     """What was told of the segment that the link or the table names."""
-    wanted = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
-    if not wanted:
+    segment_id = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
+    if not segment_id:
         st.html('<div class="eb-note">Select a row to see every event of its segment.</div>')
         return
-    row = next((one.segment for one in reading.judged if one.segment.segment_id == wanted), None)
+    row = next((verdict.segment for verdict in reading.judged if verdict.segment.segment_id == segment_id), None)
     version = reading.view.version
-    if row is None and len(wanted) == SEGMENT_ID_CHARS:
-        row = state.read_cached(queries.find_segment, page.cluster_id, wanted, version=version)
+    if row is None and len(segment_id) == SEGMENT_ID_CHARS:
+        row = state.read_cached(queries.find_segment, page.cluster_id, segment_id, version=version)
     if row is None:
-        st.html(f'<div class="eb-note">There is no segment “{markup.text(wanted[:60])}” in this ledger.</div>')
+        st.html(f'<div class="eb-note">There is no segment “{markup.text(segment_id[:60])}” in this ledger.</div>')
         return
     events = state.read_cached(
         queries.events_of_segment, page.cluster_id, row.topic_id, row.partition, row.segment_id, version=version

@@ -30,7 +30,7 @@ def render_health(page: Page) -> None:
     view = page.view()
     version = view.version
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=version)
-    known = next((one for one in topics if one.topic == alerts.METADATA_TOPIC), None)
+    topic = next((row for row in topics if row.topic == alerts.METADATA_TOPIC), None)
     reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=version)
     totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=version)
     brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=version)
@@ -49,7 +49,7 @@ def render_health(page: Page) -> None:
         ("Transactions, 5 min", _batches(status)),
     ]
     with st.container(key=ledger_key(view, "metadata")):
-        st.html(_metadata_pills(known, len(brokers)) + markup.pairs(pairs))
+        st.html(_metadata_pills(topic, len(brokers)) + markup.pairs(pairs))
 
 
 def _read_words(page: Page, view: ClusterView, reading: queries.MetadataReading) -> str:
@@ -60,8 +60,8 @@ def _read_words(page: Page, view: ClusterView, reading: queries.MetadataReading)
 
 def _each(sizes: Mapping[int, int | None]) -> str:
     """The largest of them: a broker that leads or follows all partitions replays that much."""
-    known = [size for size in sizes.values() if size is not None]
-    return fmt.size(max(known)) if known else fmt.UNKNOWN
+    sizes_known = [size for size in sizes.values() if size is not None]
+    return fmt.size(max(sizes_known)) if sizes_known else fmt.UNKNOWN
 
 
 def _replay_words(records: int, pace: float | None) -> str | markup.Cell:
@@ -91,9 +91,11 @@ def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
     if topic is None:
         return markup.pill("? the topic has not been seen yet", "warning")
     config = topic.config or {}
-    wanted = min(alerts.METADATA_REPLICATION, brokers)
+    replicas_required = min(alerts.METADATA_REPLICATION, brokers)
     pills = [
-        markup.pill(f"RF {topic.replication_factor}", "ok" if topic.replication_factor >= wanted else "critical"),
+        markup.pill(
+            f"RF {topic.replication_factor}", "ok" if topic.replication_factor >= replicas_required else "critical"
+        ),
         markup.pill(f"{topic.partition_count} partitions"),
     ]
     if config.get("min.insync.replicas"):
@@ -110,7 +112,7 @@ def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
 
 def render_unfollowed(page: Page, question: LedgerQuery) -> None:
     view = page.view()
-    found = state.read_cached(queries.unfollowed, page.cluster_id, question.scope, version=view.version)
+    records = state.read_cached(queries.unfollowed, page.cluster_id, question.scope, version=view.version)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
@@ -121,22 +123,22 @@ def render_unfollowed(page: Page, question: LedgerQuery) -> None:
     if question.scope.topic is not None:
         clause += f" · those of {question.name}"
     card_head(
-        "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(found, clock) if found else None
+        "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(records, clock) if records else None
     )
-    if not found:
+    if not records:
         every = "Every event was followed: each fits the life cycle of its segment."
         st.html(markup.empty(every if reading.partitions or totals.partitions else "No event has been read yet."))
         return
     lines = "".join(
-        f'<div class="eb-unfollowed"><span>{markup.text(clock(one.at_ms))}</span>'
-        f"<div>{markup.mark('warning')} {markup.text('quarantined' if one.quarantined else one.what)}"
-        f'<span class="eb-clause"> {markup.text(one.reason[:200])}</span></div></div>'
-        for one in found[:UNFOLLOWED_SHOWN]
+        f'<div class="eb-unfollowed"><span>{markup.text(clock(record.at_ms))}</span>'
+        f"<div>{markup.mark('warning')} {markup.text('quarantined' if record.quarantined else record.what)}"
+        f'<span class="eb-clause"> {markup.text(record.reason[:200])}</span></div></div>'
+        for record in records[:UNFOLLOWED_SHOWN]
     )
     with st.container(key=ledger_key(view, "unfollowed")):
         st.html(lines)
-        if len(found) > UNFOLLOWED_SHOWN:
-            more = fmt.count(len(found) - UNFOLLOWED_SHOWN)
+        if len(records) > UNFOLLOWED_SHOWN:
+            more = fmt.count(len(records) - UNFOLLOWED_SHOWN)
             st.html(
                 f'<div class="eb-note">{more} more in the table; the newest {queries.UNFOLLOWED_MAX} are listed.</div>'
             )

@@ -62,7 +62,7 @@ class RemoteData:
 
     @property
     def hung(self) -> frozenset[str]:
-        return frozenset(one.segment.segment_id for one in self.copies if one.kind != open_copies.USUAL)
+        return frozenset(copy.segment.segment_id for copy in self.copies if copy.kind != open_copies.USUAL)
 
 
 def read(page: Page, question: LedgerQuery) -> RemoteData:
@@ -104,16 +104,16 @@ def _read_past(page: Page, view: ClusterView, question: LedgerQuery, at_ms: int)
         events = state.read_cached(
             queries.past_events, page.cluster_id, ledgers[0].topic_id, number, version=view.version
         )
-    found = ledger_at_instant.past(events or [], at_ms)
+    past = ledger_at_instant.past(events or [], at_ms)
     return RemoteData(
         view=view,
-        totals=segment_cycle.totals_of(found.segments),
+        totals=segment_cycle.totals_of(past.segments),
         # The leader's epochs of then are not stored, so nothing of the past is judged by them.
-        judged=[replace(one, why="") for one in lineage_verdicts.judge(found.segments, None)],
-        copies=_copies(page, view, found.segments, None, at_ms),
-        timed=found.segments,
+        judged=[replace(verdict, why="") for verdict in lineage_verdicts.judge(past.segments, None)],
+        copies=_copies(page, view, past.segments, None, at_ms),
+        timed=past.segments,
         log_start=None,
-        past=found if events is not None else None,
+        past=past if events is not None else None,
         judging_ms=at_ms,
     )
 
@@ -127,12 +127,12 @@ def _copies(
     p99 = state.read_cached(overview_queries.copy_p99_ms, page.cluster_id, keys, version=view.version)
     if rows is not None:
         return open_copies.judge(started, rows, p99, now_ms)
-    found = []
+    copies = []
     for row in started:
         took = p99.get((row.topic, row.partition))
         kind = open_copies.HUNG if alerts.is_hung(row, took, now_ms) else open_copies.USUAL
-        found.append(OpenCopy(row, max(0, now_ms - row.copy_started_ms), took, kind))
-    return sorted(found, key=lambda one: -one.age_ms)
+        copies.append(OpenCopy(row, max(0, now_ms - row.copy_started_ms), took, kind))
+    return sorted(copies, key=lambda copy: -copy.age_ms)
 
 
 def _judge(
@@ -152,8 +152,8 @@ def _judge(
             )
             chain = lineage_verdicts.leader_chain(replicas)
         log_start = None if chain is None else chain.log_start
-        found = lineage_verdicts.judge(group, chain)
-        judged += lineage_verdicts.with_orphans(found) if kafka_rules else found
+        verdicts = lineage_verdicts.judge(group, chain)
+        judged += lineage_verdicts.with_orphans(verdicts) if kafka_rules else verdicts
     return judged, log_start
 
 

@@ -121,10 +121,10 @@ def _scope(page: Page, typed: str) -> tuple[Scope, str]:
     if _known(page, Scope(typed)):
         return Scope(typed), ""
     if len(typed) == ledger_card.SEGMENT_ID_CHARS:
-        found = state.read_cached(queries.find_segment, cluster_id, typed, version=version)
-        if found is not None:
+        segment = state.read_cached(queries.find_segment, cluster_id, typed, version=version)
+        if segment is not None:
             st.session_state[ledger_card.SEGMENT] = typed
-            return Scope(found.topic, found.partition), ""
+            return Scope(segment.topic, segment.partition), ""
     return Scope(), typed
 
 
@@ -138,10 +138,10 @@ def _known(page: Page, scope: Scope) -> bool:
 
 def _cycle(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
-    found = segment_cycle.boxes(
+    boxes = segment_cycle.boxes(
         reading.totals,
-        hung=sum(one.kind == open_copies.HUNG for one in reading.copies),
-        dangling=sum(one.kind == open_copies.DANGLING for one in reading.copies),
+        hung=sum(copy.kind == open_copies.HUNG for copy in reading.copies),
+        dangling=sum(copy.kind == open_copies.DANGLING for copy in reading.copies),
         oldest_delete_ms=_oldest_delete_ms(reading),
         judging_ms=reading.judging_ms,
     )
@@ -153,12 +153,12 @@ def _cycle(page: Page, question: LedgerQuery) -> None:
         "Segment life cycle",
         clause,
         html=segment_cycle.verdict_pills(reading.judged, missing),
-        rows=segment_cycle.rows(found, taken),
+        rows=segment_cycle.rows(boxes, taken),
     )
     if question.at_ms is not None:
         _say_past(page, reading, question.at_ms)
     with st.container(key=ledger_key(reading.view, "cycle")):
-        st.html(segment_cycle.cycle_html(found, taken))
+        st.html(segment_cycle.cycle_html(boxes, taken))
 
 
 def _compare(page: Page, topic: str, number: int) -> None:
@@ -173,9 +173,10 @@ def _compare(page: Page, topic: str, number: int) -> None:
 
 def _oldest_delete_ms(reading: RemoteData) -> int | None:
     begun = [
-        one.segment.delete_started_ms
-        for one in reading.judged
-        if one.segment.state is SegmentState.DELETE_SEGMENT_STARTED and one.segment.delete_started_ms is not None
+        verdict.segment.delete_started_ms
+        for verdict in reading.judged
+        if verdict.segment.state is SegmentState.DELETE_SEGMENT_STARTED
+        and verdict.segment.delete_started_ms is not None
     ]
     return min(begun, default=None)
 
@@ -196,13 +197,13 @@ def _say_past(page: Page, reading: RemoteData, at_ms: int) -> None:
 
 def _open(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
-    unknown = sum(one.ratio is None for one in reading.copies)
+    unknown = sum(copy.ratio is None for copy in reading.copies)
     clause = "age against the p99 of the partition's own copies; right of the line is suspicious"
     if unknown:
         clause += f" · {fmt.count(unknown)} without a p99 yet: in the table"
     rows = open_copies.rows(reading.copies) if reading.copies else None
     card_head("open", "Open copies", clause, rows=rows)
-    drawn = [one for one in reading.copies if one.ratio is not None]
+    drawn = [copy for copy in reading.copies if copy.ratio is not None]
     if not drawn:
         many = f"{fmt.count(unknown)} copies are open; none of their partitions has finished one to compare with."
         st.html(markup.empty("No copy is open now." if not unknown else many))

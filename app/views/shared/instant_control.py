@@ -38,10 +38,10 @@ def parsed(page: Page, typed: str, instead: str = "") -> int | None:
     """What was typed, as epoch ms; None when it is nothing, or no time in the past, which is said."""
     if not typed.strip():
         return None
-    found = ledger_at_instant.parse_instant(typed, state.now_ms(), page.zone)
-    if found is None:
+    instant = ledger_at_instant.parse_instant(typed, state.now_ms(), page.zone)
+    if instant is None:
         st.toast(f"{typed!r:.44} is no time in the past{instead}. Use {ledger_at_instant.HINT}.")
-    return found
+    return instant
 
 
 def fix(page: Page, name: str) -> None:

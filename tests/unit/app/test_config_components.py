@@ -149,19 +149,19 @@ def test_where_nothing_qualifies_the_reason_is_told(values: dict[str, Any], word
 
 def test_the_same_value_from_another_source_is_no_difference() -> None:
     rows = [config_row("1", "log.retention.ms", "5", FILE), config_row("2", "log.retention.ms", "5", BROKER)]
-    found = config_table.broker_settings(rows, wanted="", tiering_only=True)
+    found = config_table.broker_settings(rows, name_part="", tiering_only=True)
     assert (found[0].differs, len(found[0].variants)) == (False, 2)
 
 
 def test_a_secret_is_never_shown() -> None:
     rows = [config_row("1", "ssl.key.password", None, FILE, is_sensitive=True)]
-    found = config_table.broker_settings(rows, wanted="", tiering_only=False)
+    found = config_table.broker_settings(rows, name_part="", tiering_only=False)
     assert "hidden by the broker" in config_table.broker_html(found, 1)
 
 
 def test_the_cluster_default_is_a_source_and_not_a_broker() -> None:
     rows = [config_row("", "log.retention.ms", "5", CLUSTER)]
-    assert config_table.broker_settings(rows, wanted="", tiering_only=False) == []
+    assert config_table.broker_settings(rows, name_part="", tiering_only=False) == []
 
 
 def topic(**config: str) -> TopicRow:
