@@ -1,7 +1,7 @@
 """Files that a page has made for the browser, such as a table as CSV, stay until it has had time to fetch them.
 
-Streamlit makes such a file when its button is pressed, tells the browser its address, and removes it at the end of the
-second run of any page after that: nobody counts as its user. Pages with live parts run many times in a few seconds, so
+Streamlit makes such a file when its button is pressed, sends the browser its address, and removes it at the end of the
+second run of any page after that: no session counts as its user. Pages with live parts run many times in a few seconds;
 where the browser or the machine is slow, the file would be gone before it is asked for (404). The same with the button
 itself: each run makes another one, and a press of the former one, still on the screen, would be answered "not found".
 """

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def config_folder() -> Path:
-    """Where `.streamlit` lies: beside the package in a checkout, inside it in an installed wheel."""
+    """The folder that holds `.streamlit`: beside the package in a checkout, inside it in an installed wheel."""
     return next((folder for folder in (PACKAGE.parent, PACKAGE) if (folder / ".streamlit").is_dir()), PACKAGE.parent)
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     # Streamlit looks for its settings and theme in the working directory.
     os.chdir(config_folder())
-    # With an address that is set, Streamlit asks no service outside for the machine's own, whatever Origin it is told.
+    # With an address that is set, Streamlit asks no external service for the machine's own, for any Origin.
     server = {"server.port": options.port, "browser.serverAddress": _name_in(public_url)}
     application(login, Addresses.of(options.port, public_url)).run(config=server)
 

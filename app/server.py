@@ -1,7 +1,7 @@
 """The server of the dashboard: Streamlit's own behind a gate, and its first document says where that server is.
 
-Streamlit's script in the browser otherwise asks below every deep link first (`/lab/_stcore/health`), is told 404, and
-the browser's console calls that an error. The pages' paths are of one level, as the paths of the script's own files.
+Streamlit's script in the browser otherwise asks below every deep link first (`/lab/_stcore/health`), gets 404, and the
+browser's console calls that an error. The pages' paths are of one level, as the paths of the script's own files.
 """
 
 from __future__ import annotations

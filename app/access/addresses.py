@@ -1,7 +1,7 @@
 """The names by which a browser may reach the dashboard, and which pages may ask it. Pure.
 
 A page of another site can make a browser of this machine open the dashboard: its own name may point to 127.0.0.1 (DNS
-rebinding), and any page may open a WebSocket anywhere. Both tell whose page it is, in Host and Origin.
+rebinding), and any page may open a WebSocket anywhere. The headers Host and Origin show whose page it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Addresses:
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    shown: str  # the address that a person is told
+    shown: str  # the dashboard's address in texts for people
     secure_hosts: frozenset[str]  # reached over https only
     # Of the session. Browsers keep cookies by the name of the host, whatever its port: each dashboard has its own.
     cookie: str
@@ -81,7 +81,7 @@ def refusal(headers: Sequence[tuple[bytes, bytes]], addresses: Addresses) -> Ref
 
 
 def _add(hosts: set[str], origins: set[str], scheme: str, name: str, port: int) -> None:
-    """Name and port as a browser tells them."""
+    """Adds name and port as a browser sends them in Host and Origin."""
     hosts.add(f"{name}:{port}")
     if port == _PORTS[scheme]:
         hosts.add(name)

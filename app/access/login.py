@@ -27,8 +27,8 @@ from backend.dashboard_login import LOGIN_PATH, SESSION_S, DashboardLogin
 BODY_BYTES_MAX: Final = 8_192
 NOT_TAKEN: Final = "This key was used before, has expired, or does not exist. Have a new one made with `ebbline login`."
 _log = logging.getLogger(__name__)
-# A browser that comes from another site's link shows no cookie at first (SameSite=Strict). It asks once more, as this
-# page; the time keeps it from going round.
+# A browser that comes from another site's link shows no cookie at first (SameSite=Strict). The page asks a second time,
+# as this page; the time keeps it from going round.
 _ASK_AGAIN: Final = (
     "try{const k='ebbline-asked',t=Date.now();"
     "if(t-(+sessionStorage.getItem(k)||0)>5000){sessionStorage.setItem(k,t);location.replace(location.href)}}catch{}"

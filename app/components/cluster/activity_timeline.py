@@ -1,4 +1,4 @@
-"""What was wrong, what brokers told and what people did, on one time axis. Rows → figure."""
+"""Incidents, events of brokers and actions of people on one time axis. Rows → figure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def action_words(row: AuditRow) -> str:
 
 
 def told_words(event: BrokerEvent) -> tuple[str, bool]:
-    """What a broker's event says of which partition, and whether it is bad news."""
+    """The text of a broker's event with its partition, and whether the event is bad news."""
     words, bad = engine_words(event.type, event.body)
     where = f"{event.topic}-{event.partition}: " if event.topic is not None else ""
     return where + words, bad
@@ -96,7 +96,7 @@ def figure(
     colours: Palette,
     zone: tzinfo | None,
 ) -> go.Figure:
-    """Incidents on top, at most 5 kinds; below them what brokers told and what people did, always there."""
+    """Incidents on top, at most 5 kinds; below them, always there, events of brokers and actions of people."""
     incidents = list(
         dict.fromkeys(bar.row for bar in sorted(incident_bars, key=lambda b: SEVERITIES.index(b.severity)))
     )

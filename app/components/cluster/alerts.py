@@ -59,10 +59,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class AlertFacts:
-    """What the rules look at. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known.
+    """The facts that the rules judge. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known.
 
-    The world is judged as of ``now_ms``, the newest sample, and the ledger as of ``ledger_ms``: what has happened since
-    nobody here knows, so nothing may look older for it.
+    The cluster is judged as of ``now_ms``, the newest sample, and the ledger as of ``ledger_ms``: later changes are not
+    known here, so no age may count the time since.
     """
 
     now_ms: int
@@ -80,7 +80,7 @@ class AlertFacts:
 
 def problems(facts: AlertFacts) -> list[Alert]:
     """All that needs attention, our own blindness first, then by severity."""
-    # Each silent broker has a line of its own below.
+    # Each silent broker has a separate line below.
     own = [
         Alert(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
         for b in facts.blindness

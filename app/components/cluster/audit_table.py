@@ -1,4 +1,4 @@
-"""Who did what, refusals included, as people read it. Rows of the audit → HTML."""
+"""Entries of the audit, refusals included, as a table for people. Rows of the audit → HTML."""
 
 from __future__ import annotations
 

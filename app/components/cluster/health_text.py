@@ -112,7 +112,7 @@ def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo |
 
 
 def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
-    """What of our own is down or behind, the worst first."""
+    """Parts of Ebbline itself that are down or behind, the worst first."""
     if view.away is not None:
         return [_database_away(view, zone)]
     blind_spots = [*_backend_down(view, zone), *_pipeline_down(view, zone), *_partial(view, brokers)]

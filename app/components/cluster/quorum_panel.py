@@ -61,7 +61,7 @@ def _level_pill(name: str, feature: Json) -> str:
 
 
 def note(quorum: Json) -> str:
-    """What is not known, with its cause; empty when all is."""
+    """Names the facts that are not known, with the cause; empty when all are known."""
     snapshot = quorum.get("snapshot") or {}
     causes = [quorum.get("cause"), snapshot.get("cause") and f"Snapshot: {snapshot['cause']}"]
     return " ".join(str(cause) for cause in causes if cause)

@@ -31,7 +31,7 @@ class Tile:
     sub: str
     status: str | None
     series: tuple[float | None, ...]
-    from_ledger: bool = False  # told by the pipeline, not by the observer
+    from_ledger: bool = False  # computed from the pipeline's ledger, not from the observer's samples
 
 
 def tiles(
@@ -71,7 +71,7 @@ def tiles(
 
 
 def _covered(history: Sequence[ClusterSample], range_ms: int) -> str:
-    """How long the history reaches back: the range, or less in a cluster that is not watched for that long yet."""
+    """The length of the history: the range, or less in a cluster that is not watched for that long yet."""
     span_ms = history[-1].sampled_ms - history[0].sampled_ms if history else 0
     if not history or span_ms >= 0.9 * range_ms:
         return fmt.duration(range_ms / 1000)
@@ -168,7 +168,7 @@ def rate_window_ms(range_ms: int) -> int:
 
 
 def copied_step_ms(range_ms: int) -> int:
-    """How fine the ledger must be asked: a window is some sixty steps."""
+    """The step of the query to the ledger: a window is some sixty steps."""
     return rate_window_ms(range_ms) // 60
 
 

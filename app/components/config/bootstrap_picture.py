@@ -1,4 +1,4 @@
-"""Where a new, empty follower starts with the flag off and on: a sketch, and what it would copy. Values → HTML.
+"""The start offset of a new, empty follower with the flag off and on: a sketch, and the bytes to copy. Values → HTML.
 
 HTML and not a chart: both are a handful of positions, must fit any width and follow the theme by themselves.
 """
@@ -52,7 +52,7 @@ def sketch_html() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the flag saves one new replica of a partition; depths are None where the rate is not known."""
+    """The bytes that the flag saves one new replica of a partition; depths are None where the rate is not known."""
 
     partition: str
     off_bytes: int
@@ -82,7 +82,7 @@ def gains(
 
 
 def largest(estimate: Mapping[str, Any]) -> list[Any]:
-    """Where it matters most: at most :data:`ROWS` partitions of the estimate."""
+    """The partitions that the flag saves most for: at most :data:`ROWS` of the estimate."""
     return [row for row in estimate["partitions"] if row["verdict"] == "qualifies"][:ROWS]
 
 

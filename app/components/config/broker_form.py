@@ -1,4 +1,4 @@
-"""What a person asks of the brokers' copy limits and pools: what differs, what Kafka would refuse, in words. Pure."""
+"""The form for the brokers' copy limits and pools: which values differ, which Kafka would refuse, as text. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def in_effect(rows: Iterable[ConfigRow], scope: BrokerScope) -> dict[str, str]:
 
 
 def changed(now: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, str]:
-    """What differs from what is in effect, as Kafka takes it."""
+    """The fields that differ from the values in effect, written as Kafka reads them."""
     typed = {name: "".join(value.split()) for name, value in fields.items()}
     return {name: value for name, value in typed.items() if value != now.get(name)}
 

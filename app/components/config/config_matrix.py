@@ -1,4 +1,4 @@
-"""Where the value of `follower.fetch.last.tiered.offset.enable` comes from, broker by broker. Rows → verdicts → HTML.
+"""The source of `follower.fetch.last.tiered.offset.enable` on each broker. Rows → verdicts → HTML.
 
 Kafka reads the levels from right to left: this broker, cluster default, the broker's file, Kafka's default; the first
 that is set wins (KIP-226). The setting counts on the broker that gets the new replica.
@@ -20,7 +20,7 @@ from backend.store.queries.overview import BrokerRow
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 KIND: Final = "toggle_bootstrap"
-# A broker that tells this one and not the flag is older than Kafka 4.3.
+# A broker that reports this config and not the flag is older than Kafka 4.3.
 TIERING_SWITCH: Final = "remote.log.storage.system.enable"
 # The embedded engine's own: it starts followers as KIP-1023 says unless this is "kafka".
 COMPAT: Final = "follower.fetch.tiered.compat"
@@ -69,7 +69,7 @@ def broker_flags(brokers: Iterable[BrokerRow], configs: Iterable[ConfigRow]) -> 
 
 
 def cluster_default(flags: Iterable[BrokerFlag]) -> str | None:
-    """What is set for all brokers; None: nothing."""
+    """The value that is set for all brokers; None: none is."""
     return next((flag.levels[CLUSTER] for flag in flags if flag.levels.get(CLUSTER) is not None), None)
 
 
@@ -100,7 +100,7 @@ def summarize(flags: Sequence[BrokerFlag]) -> Summary:
 
 
 def set_by(flag: BrokerFlag, operations: Sequence[OperationRow], clock: Callable[[int], str]) -> str:
-    """Who set the value in effect; ``operations`` newest first."""
+    """The person who set the value in effect; ``operations`` newest first."""
     if flag.source not in (BROKER, CLUSTER):
         return ""
     broker_id = flag.broker_id if flag.source == BROKER else None
@@ -111,7 +111,7 @@ def set_by(flag: BrokerFlag, operations: Sequence[OperationRow], clock: Callable
 
 
 def executed_by(operation: OperationRow) -> str:
-    """Who confirmed a plan; its author before that."""
+    """The person who confirmed a plan; its author before that."""
     return str((operation.result or {}).get("executed_by") or operation.author)
 
 

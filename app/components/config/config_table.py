@@ -24,7 +24,7 @@ SOURCES: Final = {
     "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
     "DYNAMIC_GROUP_CONFIG": "group",
 }
-# What of a broker decides about the remote tier and how long anything stays.
+# Prefixes of the broker configs that decide about the remote tier and about retention.
 TIERING_PREFIXES: Final = ("remote.", "follower.fetch.", "log.local.", "log.retention", "log.segment", "log.roll")
 TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
 FOLLOWS_TOTAL: Final = -2
@@ -154,7 +154,7 @@ def _broker_words(brokers: Sequence[int], count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What Kafka's rules, or the arithmetic of retention, say of a topic."""
+    """A violation of Kafka's rules, or a consequence of the retention settings, for one topic."""
 
     status: str
     sentence: str

@@ -1,6 +1,6 @@
 """Replica folders that brokers keep although nobody uses them: strays, and damaged ones that were copied again. Pure.
 
-Brokers of other makers do not tell of theirs; each broker's list is cut to the first ones, with how many there are.
+Brokers of other vendors do not report theirs; each broker's list is cut to the first ones, with the full count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person asks of a topic's tiering settings: what differs, what Kafka would refuse, in words. Pure."""
+"""The form for a topic's tiering settings: which values differ, which Kafka would refuse, as text. Pure."""
 
 from __future__ import annotations
 

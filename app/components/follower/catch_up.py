@@ -1,4 +1,4 @@
-"""How a follower comes up to its leader: both log ends over time, and where it could start. Rows → figure."""
+"""A follower's catch-up with its leader: both log ends over time, and its possible start offsets. Rows → figure."""
 
 from __future__ import annotations
 

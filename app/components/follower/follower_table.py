@@ -19,7 +19,7 @@ from backend.store.queries.followers import Follower, FollowerPhaseEvent
 from backend.tiering.follower_phase import FollowerPhase
 
 NOT_KNOWN: Final = "not known"
-# What the URL holds, and the phase it stands for.
+# The value of the link's parameter → the phase that it selects.
 PHASES: Final[Mapping[str, str | None]] = {
     **{PHASE_WORDS[phase.value].capitalize(): phase.value for phase in FollowerPhase if phase.name != "DELAYED"},
     "Delayed": FollowerPhase.DELAYED.value,
@@ -71,7 +71,7 @@ def shown(followers: Sequence[Follower], clock: Callable[[int | None], str], now
 
 
 def columns(followers: Sequence[Follower]) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for these rows."""
+    """The column configuration for the table of :func:`shown`, for these rows."""
     count = len(followers)
     names = [f"{follower.replica.topic}-{follower.replica.partition}" for follower in followers]
     offset = number_format(count, "localized")
@@ -103,7 +103,7 @@ def counts_words(counts: Mapping[str | None, int], stuck: int) -> str:
 
 
 def pills_html(counts: Mapping[str | None, int]) -> str:
-    """How many followers are in each phase; phases without one are left out."""
+    """The count of followers in each phase; phases without a follower are left out."""
     merged: Counter[str | None] = Counter(dict(counts))
     pills = [
         markup.pill(f"{fmt.count(merged[phase.value])} {_plain(phase.value)}", STATUS.get(phase.value))

@@ -1,4 +1,4 @@
-"""How far back each replica can serve from its own disk: one bar a replica. Values → HTML."""
+"""The age of the oldest record that each replica can serve from its own disk: one bar a replica. Values → HTML."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def stretches(
     since_ms: int,
     now_ms: int,
 ) -> tuple[Stretch, ...]:
-    """From what its broker told, else from samples; the newest sample has the last word. Clipped to the window."""
+    """From its broker's events, else from samples; the newest sample decides the last one. Clipped to the window."""
     in_order = _event_stretches(events, now_ms) if events else _sampled(changes, now_ms)
     replica = follower.replica
     phase = replica.phase or UNKNOWN_PHASE
@@ -101,7 +101,7 @@ def _event_stretches(events: Sequence[FollowerPhaseEvent], now_ms: int) -> list[
 def _sampled(changes: Sequence[PhaseChange], now_ms: int) -> list[Stretch]:
     in_order: list[Stretch] = []
     for change in changes:
-        # A phase began after the last sample that did not have it, whatever the sample says of its own since.
+        # A phase began after the last sample that did not have it, even when the sample's own start time is earlier.
         earliest = change.before_ms + 1 if change.before_ms is not None else 0
         start_ms = max(earliest, change.phase_since_ms or change.sampled_ms)
         start_ms = min(start_ms, change.sampled_ms)
@@ -136,7 +136,7 @@ def _outcome(follower: Follower, in_order: Sequence[Stretch], stuck: bool) -> st
 
 
 def _took_ms(in_order: Sequence[Stretch]) -> int | None:
-    """How long the last way into the ISR took, when the window holds it."""
+    """The duration of the last catch-up into the ISR, when the window holds all of it."""
     if len(in_order) < 2 or in_order[-1].phase != FollowerPhase.IN_SYNC.value:
         return None
     first = len(in_order) - 1

@@ -31,7 +31,7 @@ _NOT_FACTS: Final = frozenset({"rule", "sentence", "confidence", "epochs", "epoc
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSummary:
-    """What the table says of one replica; None: not known."""
+    """The cells of one replica in the table; None: not known."""
 
     replica: ReplicaRow
     words: str
@@ -69,7 +69,7 @@ def states(
 def local_depth_ms(
     replica: ReplicaRow, segments: Sequence[SegmentRow], points: Sequence[PartitionPoint], now_ms: int
 ) -> int | None:
-    """How long ago the first record on the replica's disk was written; None: not known.
+    """The age of the first record on the replica's disk; None: not known.
 
     From the history of the leader's log end where that reaches back so far, else from the newest timestamps of the
     remote segment that holds the offset and of the one before, in proportion.
@@ -154,7 +154,7 @@ def rows(summaries: Sequence[ReplicaSummary], now_ms: int) -> pd.DataFrame:
 
 
 def offsets_html(row: PartitionRow, replicas: Sequence[ReplicaRow], pending_note: str) -> str:
-    """Every offset by name, of each replica; what only the leader can tell is told once."""
+    """Every offset by name, of each replica; offsets that only the leader knows stand there once."""
     columns = [("Offset", "left"), *((_column(replica), "right") for replica in replicas), ("ListOffsets", "right")]
     each: tuple[tuple[str, str, str], ...] = (
         ("Log start", "log_start_offset", "-2"),

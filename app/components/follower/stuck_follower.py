@@ -10,7 +10,7 @@ from backend.tiering.follower_phase import FollowerPhase
 
 # One failed attempt is a hiccup, two a restart of the leader; the third fails for a reason that stays.
 STUCK_ATTEMPTS: Final = 3
-# Where nobody tells attempts (Kafka does not), and for a wait that should take seconds.
+# The limit where no broker reports attempts (Kafka does not), and for a wait that should take seconds.
 STUCK_MS: Final = 30_000
 
 # Answers that come while a topic's creation, deletion or a leader change spreads to all brokers; the fetcher asks again
@@ -30,7 +30,7 @@ NEWER_EPOCH: Final = "the leader has a newer epoch than"
 
 
 def is_ordinary_retry(body: Mapping[str, Any]) -> bool:
-    """What a broker told of a phase is a passing answer that it asks again for: no failure until it stays."""
+    """Whether the broker reported a transient error that it retries: no failure until it stays."""
     evidence = body.get("evidence")
     reason = str((evidence if isinstance(evidence, dict) else {}).get("reason") or "")
     tried = body.get("attempts")
@@ -42,7 +42,7 @@ def is_ordinary_retry(body: Mapping[str, Any]) -> bool:
 
 
 def attempts(replica: ReplicaRow) -> int | None:
-    """Attempts that failed one after the other, as its broker told; None: it did not."""
+    """Attempts that failed one after the other, as its broker reported; None: it did not report them."""
     evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
     count = evidence.get("attempts")
     return count if isinstance(count, int) and not isinstance(count, bool) else None

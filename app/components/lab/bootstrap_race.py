@@ -37,7 +37,7 @@ def _on_its_way(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
 
 
 def progress_words(run: RaceRun) -> str:
-    """What a race is about, or how it ended."""
+    """The subject of a race, or how it ended."""
     if run["state"] == RUNNING:
         text = f"Running: {run['step']}"
         if str(run["step"]).startswith("produce"):
@@ -161,7 +161,7 @@ def lag_figure(run: RaceRun, colours: Palette) -> go.Figure:
         line = {"color": colours.local, "width": 2, "dash": dash, "shape": "hv"}
         seconds, behind = part["seconds"].tolist(), part["offsets behind"].tolist()
         if behind and behind[-1] == 0 and seconds[-1] < last_s:
-            # Who is there stays there while the other one still runs.
+            # The line of a replica that has arrived goes on at 0 while the other one still runs.
             seconds, behind = [*seconds, last_s], [*behind, 0]
         figure.add_scatter(x=seconds, y=behind, mode="lines", line=line, name=NAMES[flag])
         if behind:

@@ -1,4 +1,4 @@
-"""What the lab can break and has broken, in words. Pure: the API's answer → HTML and rows."""
+"""The faults that the lab can inject and has injected, as text. Pure: the API's answer → HTML and rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNNING: Final = ("breaking", "broken", "healing")
 
 
 def scenario_html(scenario: Json) -> str:
-    """What it does, what to watch, how it heals."""
+    """The effect of a fault, what to watch, how it is cleared."""
     minutes = fmt.duration(scenario["heals_after_s"])
     facts = (
         ("Does", scenario["does"]),
@@ -48,7 +48,7 @@ def run_words(run: Json, names: Mapping[str, str], now_ms: int) -> str:
 
 
 def run_html(run: Json, names: Mapping[str, str], now_ms: int, clock: Callable[[int], str]) -> str:
-    """How the scenario stands, and each thing that was done."""
+    """The state of the scenario, and each step that was carried out."""
     status, state = STATES.get(run["state"], ("notice", str(run["state"])))
     box = markup.alert(status, f"{state}.", run_words(run, names, now_ms), str(run["message"] or ""))
     log: Sequence[Json] = run["told"]

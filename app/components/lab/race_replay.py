@@ -1,6 +1,7 @@
 """The recorded trace of a bootstrap race, one step after the other. Pure: the run as the API gives it → steps, runs.
 
-The engine runs on whatever is shown here: a step is something that both replicas' brokers told, with its time.
+The engine runs on independently of the step shown here: a step is an event that a replica's broker reported, with its
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ReplayStep:
 
 
 def sides(run: RaceRun) -> list[Mapping[str, Any]]:
-    """Both replicas as far as they are told of: those that have joined, and the one that is on its way."""
+    """Both replicas as far as they are known: those that have joined, and the one that is on its way."""
     racing = run.get("racing")
     if racing is None:
         return list(run["races"])
@@ -41,7 +42,7 @@ def sides(run: RaceRun) -> list[Mapping[str, Any]]:
 
 
 def steps(run: RaceRun) -> list[ReplayStep]:
-    """Everything that was recorded of both replicas, in the order of their own clocks."""
+    """All recorded steps of both replicas, in the order of the seconds since each one's start."""
     in_order = [step for race in sides(run) for step in (*_phases(race), *_positions(race))]
     # Of one moment: what the broker decided before where that put its log.
     return sorted(in_order, key=lambda step: (step.seconds, step.kind == _POSITION, step.flag))

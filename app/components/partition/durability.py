@@ -71,7 +71,7 @@ def of_topic(view: ClusterView, topic: TopicRow) -> str:
 
 
 def levels(view: ClusterView) -> Mapping[str, int] | None:
-    """The cluster's feature levels by name, as the backend tells them with the quorum; None: it has not."""
+    """The cluster's feature levels by name, as the backend reports them with the quorum; None: it has not."""
     backend = view.processes.get("backend")
     quorum = ((backend.detail if backend else None) or {}).get("quorum") or {}
     features = quorum.get("features")

@@ -20,7 +20,7 @@ from backend.store.queries.partitions import ReplicaRow
 from backend.tiering.epoch_lineage import EpochEntry, without_empty_epochs
 
 OUTSIDE_ROWS_MAX: Final = 3
-# A block narrower than this share of the log is joined with its neighbours.
+# A block narrower than this share of the log is joined with the blocks beside it.
 NARROW_PERCENT: Final = 0.6
 TICK_GAP_PERCENT: Final = 11.0
 
@@ -263,7 +263,7 @@ def _blocks(strip: Strip, axis: Axis) -> str:
 
 
 def _beside(strip: Strip, axis: Axis) -> str:
-    """What is said of a block: at its right, or before it when there is more room."""
+    """The note of a block: at its right, or before it when there is more room."""
     marked = [block for block in strip.blocks if block.kind in ("outside", "diverged")]
     if not marked:
         return ""

@@ -13,7 +13,7 @@ from app.components.shared import markup
 from backend.store.queries.partitions import PartitionPoint
 from backend.store.queries.time_travel import RemoteTotalsThen
 
-# A sample tells where the leader stood at an instant for so many intervals after it.
+# A sample stands for the leader's offsets during this many sampling intervals after it.
 SAMPLE_VALID_INTERVALS: Final = 15
 NO_SAMPLE: Final = "? no sample of then"
 Fact = tuple[str, int | None, bool]
@@ -21,7 +21,7 @@ Fact = tuple[str, int | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """What is known of the partition then. ``point`` None: no sample of that time is kept."""
+    """The known facts of the partition at an instant. ``point`` None: no sample of that time is kept."""
 
     at_ms: int
     remote: RemoteTotalsThen
@@ -29,7 +29,7 @@ class Instant:
 
 
 def point_at(points: Sequence[PartitionPoint], at_ms: int, interval_ms: int) -> PartitionPoint | None:
-    """The last sample before an instant, if it is not too old to tell. ``points``: the oldest first."""
+    """The last sample before an instant, if it is not too old to stand for it. ``points``: the oldest first."""
     before = [point for point in points if point.sampled_ms <= at_ms]
     if not before or at_ms - before[-1].sampled_ms > SAMPLE_VALID_INTERVALS * interval_ms:
         return None

@@ -1,7 +1,7 @@
 """The ledger of one partition as it stood at an instant, folded from the stored events of its segments. Pure.
 
-Exact means: what is shown is what stood in the metadata topic up to one of its offsets. That holds when the events told
-until then are the first ones of the log; where brokers' clocks differ it may not, and then it is said.
+Exact means: the segments shown are the state of the metadata topic up to one of its offsets. That holds when the events
+with a timestamp until then are the first ones of the log; where brokers' clocks differ it may not; the text says so.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ HINT: Final = "18:40:00, 2026-11-21 18:40, or 10m for ten minutes ago"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Segments at ``at_ms``; of the stored events ``applied`` were told until then and ``later`` after it.
+    """Segments at ``at_ms``; of the stored events ``applied`` have a timestamp until then and ``later`` after it.
 
-    ``out_of_order``: events told until then that stand in the log after later ones. ``first_ms``: the oldest event.
+    ``out_of_order``: events until then that stand in the log after later ones. ``first_ms``: the oldest event.
     """
 
     at_ms: int
@@ -117,7 +117,7 @@ def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
 
 
 def _after(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None:
-    """The segment after an event; None when it cannot follow, because the one before it is told later."""
+    """The segment after an event; None when it cannot follow, because the one before it has a later timestamp."""
     state = SegmentState(event.state)
     if not is_legal(None if before is None else before.state, state):
         return None
@@ -161,7 +161,7 @@ def _started(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None
 
 
 def words(ledger: Past, clock: str, first: str) -> str:
-    """What the past was computed from, in a sentence; ``clock`` and ``first`` are the instant and the oldest event."""
+    """One sentence on the events that were used; ``clock``: the instant as text, ``first``: the oldest event."""
     if ledger.first_ms is None:
         return "No event of this partition is stored."
     if ledger.applied == 0:

@@ -1,4 +1,4 @@
-"""Which remote segments belong to the leader's chain of epochs: retention counts and deletes only those. Pure."""
+"""Verdicts on remote segments: retention counts and deletes only those of the leader's chain of epochs. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.tiering.segment_state import SegmentState
 
 
 class LineageStanding(StrEnum):
-    """What a segment of the ledger is to the leader."""
+    """The relation of a segment of the ledger to the leader's chain of epochs."""
 
     IN_LINEAGE = "in lineage"
     BELOW_LOG_START = "below log start"
@@ -38,7 +38,7 @@ class JudgedSegment:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChain:
-    """What segments are compared with; ``cut``: the older end of the chain is not known."""
+    """The epochs and offsets that segments are compared with; ``cut``: the older end of the chain is not known."""
 
     entries: tuple[EpochEntry, ...]
     log_start: int
@@ -47,7 +47,7 @@ class LeaderChain:
 
 
 def leader_chain(replicas: Iterable[ReplicaRow]) -> LeaderChain | None:
-    """The leader's chain; None when it has not told it."""
+    """The leader's chain; None when it has not reported it."""
     leader = next((replica for replica in replicas if replica.role == "leader"), None)
     if leader is None or not leader.leader_epochs or leader.log_end_offset is None or leader.log_start_offset is None:
         return None
@@ -61,7 +61,7 @@ def entries(chain: Sequence[Sequence[int]]) -> tuple[EpochEntry, ...]:
 
 
 def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[JudgedSegment]:
-    """The standing of each segment, in the order given (offset order tells overlaps)."""
+    """The standing of each segment, in the order given (offset order is needed to see overlaps)."""
     verdicts, reached = [], -1
     for segment in segments:
         lineage_standing, why = _standing(segment, chain)
@@ -126,7 +126,7 @@ def counts(judged: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
 def outside_by_partition(
     segments: Iterable[FinishedSegment], chains: Mapping[tuple[str, int], tuple[Chain, int]]
 ) -> Counter[tuple[str, int]]:
-    """How many segments of each partition are outside its leader's chain; partitions without a chain are not judged."""
+    """The count of segments outside their leader's chain by partition; partitions without a chain are not judged."""
     outside: Counter[tuple[str, int]] = Counter()
     for segment in segments:
         key = (segment.topic, segment.partition)

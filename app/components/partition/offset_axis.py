@@ -10,7 +10,7 @@ from typing import Final
 from app.components.shared import format as fmt
 
 TICKS_MAX: Final = 7
-# As many as a partition has offsets to mark: at worst each label has a level of its own.
+# As many as a partition has offsets to mark: at worst each label needs a separate level.
 LEVELS: Final = 5
 RIGHT_UNTIL_PERCENT: Final = 85.0
 # Labels are placed for a plot of this width; below the width of a tablet they become a list.
@@ -59,7 +59,7 @@ class OffsetMarker:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a marker's label goes; level 0 is next to the plot."""
+    """The place of a marker's label; level 0 is next to the plot."""
 
     marker: OffsetMarker
     percent: float

@@ -1,4 +1,4 @@
-"""How a partition's offsets moved: log end, latest tiered, local start. Rows → figure."""
+"""A partition's offsets over time: log end, latest tiered, local start. Rows → figure."""
 
 from __future__ import annotations
 

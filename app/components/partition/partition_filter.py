@@ -1,4 +1,4 @@
-"""Which partitions a list shows, in which order: what was typed, one state, one rank. Pure."""
+"""Selection and order of the partitions in a list: by typed text, one state, one rank. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PartitionKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a person chose; the defaults show everything, the furthest behind first."""
+    """The filter that a person chose; the defaults show everything, the furthest behind first."""
 
     text: str = ""
     state: str | None = None
@@ -63,7 +63,7 @@ def gap(row: PartitionRow) -> tuple[int, int] | None:
 
 
 def unknown(row: PartitionRow) -> bool:
-    """Something that the leader should tell is not known."""
+    """Whether an offset or size that the leader reports is not known."""
     facts = (row.log_start_offset, row.local_log_start_offset, row.log_end_offset, row.local_log_bytes)
     return row.error is not None or None in facts or pending_bytes(row) is None
 

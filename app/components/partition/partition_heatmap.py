@@ -29,7 +29,7 @@ _DARK: Final = ("#1B2634", "#26405F", "#3F74AB", "#5C4A1C", "#9A7420", "#D08A2E"
 
 @dataclass(frozen=True, slots=True)
 class HeatmapCell:
-    """Where a partition is drawn; ``step`` 0 to 6, None: not known."""
+    """The place of a partition in the map; ``step``: its colour, 0 to 6, None: not known."""
 
     row: int
     column: int
@@ -54,7 +54,7 @@ def colours_of(colours: Palette) -> tuple[str, ...]:
 
 
 def step(pending: int | None, limit: int | None) -> int | None:
-    """Which of the seven colours; None when pending is not known. Without a limit only the size counts."""
+    """The number of the colour, 0 to 6; None when pending is not known. Without a limit only the size counts."""
     if pending is None:
         return None
     if limit is not None and pending >= SHARES[0] * limit:

@@ -33,7 +33,7 @@ _KIND_PARTITION_DELETE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One event: when, where it was told, on which broker, what."""
+    """One event: its time, the source that reported it, its broker, its text."""
 
     at_ms: int
     source: str
@@ -68,7 +68,7 @@ def shown(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -
 
 
 def columns(count: int) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for that many rows."""
+    """The column configuration for the table of :func:`shown`, for that many rows."""
     offset, size_format = number_format(count, "localized"), number_format(count, "bytes")
     return {
         "first offset": st.column_config.NumberColumn("first offset", format=offset),
@@ -83,7 +83,7 @@ def columns(count: int) -> dict[str, Any]:
 def newest_events(
     engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], most: int = 200
 ) -> list[Happened]:
-    """Both sources, the newest first. A copy or deletion that both tell is told once, by the engine."""
+    """Both sources, the newest first. A copy or deletion that both report is listed once, as the engine's."""
     engine_events = list(engine)
     exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in engine_events}
     listed = [Happened(e.at_ms, "engine", e.broker_id, *engine_words(e.type, e.body)) for e in engine_events]
@@ -126,7 +126,7 @@ def _took(started_ms: int, finished_ms: int | None) -> str:
 
 
 def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
-    """What an event of the engine says, and whether it is bad news."""
+    """The text of an event of the engine, and whether the event is bad news."""
     error = f": {body['error']}" if body.get("error") else ""
     if kind == "phase":
         phase = str(body.get("phase"))

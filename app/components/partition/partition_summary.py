@@ -60,7 +60,7 @@ def rates(row: PartitionRow, points: Sequence[PartitionPoint], now_ms: int) -> P
 def pills_html(
     row: PartitionRow, open_segments: Sequence[SegmentRow], p99_ms: int | None, now_ms: int, *, outside: int = 0
 ) -> str:
-    """What there is to know at a glance, the worst first."""
+    """The state of a partition at a glance, the worst first."""
     pills: list[tuple[str, str]] = []
     copies = [s for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
     if row.error:

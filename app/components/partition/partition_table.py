@@ -56,7 +56,7 @@ def note(row: PartitionRow) -> str:
 
 
 def columns(count: int) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for that many rows."""
+    """The column configuration for the table of :func:`shown`, for that many rows."""
     offset, size_format = number_format(count, "localized"), number_format(count, "bytes")
     sizes = {name: st.column_config.NumberColumn(name, format=size_format) for name in ("pending", "remote", "local")}
     offsets = {name: st.column_config.NumberColumn(name, format=offset, help=hint) for name, hint in _OFFSETS.items()}

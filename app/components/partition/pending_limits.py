@@ -1,4 +1,4 @@
-"""How much of a partition is pending, and how much may be. Pure.
+"""Pending upload of a partition, and its limit. Pure.
 
 Local data that is not uploaded cannot be deleted. So pending bytes beyond a topic's local retention keep the local log
 above what was asked for; that is the limit: amber from half of it, red at it. Source: KIP-405, `local.retention.bytes`

@@ -33,7 +33,7 @@ class RangeBar:
 
     @property
     def reach(self) -> int:
-        """How far behind the log end its oldest byte is."""
+        """The bytes from its oldest record to the log end."""
         behind = (self.pending_bytes or 0) + (self.remote_bytes or 0)
         return max(self.local_bytes or 0, behind)
 

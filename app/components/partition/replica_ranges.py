@@ -1,6 +1,6 @@
-"""Which offsets are where: the remote tier at its segments' borders, then each replica, the leader first.
+"""The offsets that each tier holds: the remote tier at its segments' borders, then each replica, the leader first.
 
-Facts → lanes of blocks (pure, tested) → markup. Drawn as elements, so that it fits any width and repaints quietly.
+Rows → lanes of blocks (pure, tested) → markup. Drawn as elements, so that it fits any width and repaints quietly.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _blocks(lane: ReplicaLane, axis: Axis) -> str:
 
 
 def _merged(blocks: Sequence[Block]) -> list[Block]:
-    """Neighbours of one kind joined when there are too many to see."""
+    """Joins adjacent blocks of one kind when there are too many to see."""
     if len(blocks) <= BLOCKS_MAX:
         return list(blocks)
     joined: list[Block] = []
@@ -306,7 +306,7 @@ def _strip(row: PartitionRow, shown: Sequence[ReplicaLane], axis: Axis) -> str:
 
 
 def _joined(blocks: Sequence[Block]) -> list[Block]:
-    """Neighbours of one kind as one: borders cannot be seen in the strip."""
+    """Joins adjacent blocks of one kind: borders cannot be seen in the strip."""
     joined: list[Block] = []
     for block in blocks:
         last = joined[-1] if joined else None

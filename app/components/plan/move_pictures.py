@@ -21,7 +21,7 @@ STEPS: Final = ("Select partitions", "Assign brokers", "Review and execute")
 
 
 def steps_html(at: int) -> str:
-    """Where the person is, `at` from 1."""
+    """The steps of a reassignment with the current one marked, `at` from 1."""
     parts = []
     for number, name in enumerate(STEPS, 1):
         sign = "✓" if number < at else str(number)
@@ -169,7 +169,7 @@ def _chips(brokers: Sequence[str], goes: set[str] | None = None, comes: set[str]
 
 
 def running_html(row: OperationRow) -> str:
-    """How far a plan is: bar, counts, bytes, who owns the limit."""
+    """The progress of a plan: bar, counts, bytes, the owner of the limit."""
     progress: Mapping[str, Any] = row.progress or {}
     total = int((row.estimate or {}).get("in_effect_bytes") or 0)
     copied = min(int(progress.get("copied_bytes") or 0), total) if total else 0

@@ -39,7 +39,7 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanControl:
-    """What is asked of a running plan: `verb` as the API has it. ``limit_mb_s``: a new limit is asked for with it."""
+    """A request to a running plan: `verb` as the API has it. ``limit_mb_s``: the dialog asks for a new limit."""
 
     plan_id: int
     verb: str
@@ -52,7 +52,7 @@ class PlanControl:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What the last action came to: a plan to follow, or why there was none."""
+    """The result of the last action: a plan to follow, or why there was none."""
 
     plan_id: int | None
     problem: str = ""
@@ -131,9 +131,9 @@ def _execute(person: Person, pending: OpenPlan) -> None:
 
 
 def host(page: Page) -> None:
-    """The dialog of a page with changes, and above the rest a place for what the last one came to.
+    """The dialog of a page with changes, and above the rest a container for the result of the last one.
 
-    A place of its own, taken or not: the cards below keep theirs, and are not drawn twice for a moment.
+    The container is always there, empty or not: the cards below keep their positions and are not drawn twice.
     """
     show(page)
     place = st.empty()
@@ -173,7 +173,7 @@ def _steer(person: Person, question: PlanControl) -> None:
 
 
 def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
-    """Asks it once; a refusal is told on the page."""
+    """Sends the request once; a refusal is shown on the page."""
     # Not by the verb: the second press may find Resume where Pause was.
     with debounce(f"steer {plan_id}") as first:
         if not first:

@@ -15,7 +15,7 @@ from backend.store.queries.audit import OperationRow
 DONE_STATES: Final = ("requested", "accepted", "running", "paused", "verified", "stopped", "failed", "reverted")
 OPEN_STATES: Final = ("requested", "accepted", "running", "paused")
 REVERTIBLE: Final = ("verified", "stopped", "failed")
-# What the others do cannot be put back.
+# The kinds of plans that can be reverted; the effects of the others cannot.
 REVERTIBLE_KINDS: Final = ("toggle_bootstrap", "reassign", "topic_config", "broker_config")
 OUTCOME_STATUS: Final = {"ok": "ok", "warning": "warning", "refused": "critical"}
 OUTCOME_WORDS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
@@ -25,7 +25,7 @@ STATE_STATUS: Final = {"verified": "ok", "failed": "critical", "stopped": "warni
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """What the dialog shows. ``plan_id`` None: a dry run, nothing was stored."""
+    """The content of the dialog. ``plan_id`` None: a dry run, nothing was stored."""
 
     plan_id: int | None
     title: str
@@ -96,7 +96,7 @@ def intro_html(view: PlanView, cluster_name: str) -> str:
 
 
 def diff_html(view: PlanView) -> str:
-    """What goes and what comes."""
+    """The values before and after the change."""
     signs = {"−": "eb-minus", "+": "eb-plus"}
     inner = "".join(f'<div class="{signs.get(line[:1], "eb-both")}">{markup.text(line)}</div>' for line in view.lines)
     return f'<div class="eb-diff" role="group" aria-label="What changes">{inner}</div>'
@@ -168,7 +168,7 @@ def state_html(state: str) -> str:
 
 
 def outcome_html(row: OperationRow) -> str:
-    """How an execution ended, or that it goes on, as a box."""
+    """The outcome of an execution, or that it still runs, as a box."""
     text = str((row.result or {}).get("sentence") or (row.result or {}).get("refused") or "")
     line = change_line(row)
     what = f"Plan #{row.id}, {line.scope}: {line.change}."

@@ -1,4 +1,4 @@
-"""What the remote tier costs a month at the prices that a person gives. Pure."""
+"""The monthly cost of the remote tier at the prices that a person gives. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pairs(
     fetched_bytes: int | None,
     prices: Prices,
 ) -> list[tuple[str, str]]:
-    """Lines of the card; ``fetched_bytes`` None: no broker tells it."""
+    """Lines of the card; ``fetched_bytes`` None: no broker reports it."""
     outside = outside_bytes(judged) / 1e9 * prices.storage_gb_month
     fetched = "? no broker tells it" if fetched_bytes is None else fmt.size(fetched_bytes)
     if fetched_bytes is not None and prices.egress_gb:

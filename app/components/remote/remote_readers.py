@@ -1,4 +1,4 @@
-"""Groups that read a partition from the remote tier, as the backend's heartbeat tells them. Pure: JSON → HTML, rows."""
+"""Groups that read a partition from the remote tier, as the backend's heartbeat has them. Pure: JSON → HTML, rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """``seen_ms`` None: nobody has looked; ``cause``: why there is no newer look; ``cut``: only the most are told."""
+    """``seen_ms`` None: never read; ``cause``: why there is no newer reading; ``cut``: only the largest are here."""
 
     rows: tuple[Reads, ...]
     seen_ms: int | None
@@ -38,7 +38,7 @@ class Readers:
 
 
 def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
-    """What the backend tells of this partition, the most to read first."""
+    """The groups that the backend reports for this partition, the most to read first."""
     reported: Mapping[str, Any] = (detail or {}).get("readers") or {}
     every: Sequence[Mapping[str, Any]] = reported.get("rows") or []
     mine = tuple(

@@ -26,7 +26,7 @@ PAUSED: Final = "Copying is paused"
 NEXT: Final = "Next retention check"
 UNKNOWN: Final = "Unknown"
 REASONS: Final = (NOT_COPIED, PAUSED, ACTIVE, NOT_STABLE, NEXT, UNKNOWN)
-# What does not go by itself.
+# Reasons that do not pass by themselves.
 BAD: Final = frozenset({NOT_COPIED, PAUSED, UNKNOWN})
 # Always listed, so that the card keeps its shape.
 ALWAYS: Final = (NOT_COPIED, ACTIVE, NOT_STABLE, UNKNOWN)

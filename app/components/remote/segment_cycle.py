@@ -52,7 +52,7 @@ def totals_of(segments: Sequence[SegmentRow]) -> CycleTotals:
 
 
 def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
-    """How long the copy took, how long the segment was kept, how long its deletion took."""
+    """The durations of the copy, of the time in the remote tier, and of the deletion."""
     rows = list(segments)
     spans: dict[str, list[tuple[int | None, int | None]]] = {
         "copy": [(row.copy_started_ms, row.copy_finished_ms) for row in rows],
@@ -63,7 +63,7 @@ def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
 
 
 def _step(spans: Iterable[tuple[int | None, int | None]]) -> StepDuration:
-    # Two brokers may tell the two ends of a step, and their clocks may differ.
+    # Two brokers may report the two ends of a step, and their clocks may differ.
     durations = sorted(max(0, end - start) for start, end in spans if start is not None and end is not None)
     if not durations:
         return StepDuration(0, None, None)
@@ -186,7 +186,7 @@ def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[i
 
 
 def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
-    """In lineage, overlaps, outside, gaps; ``missing`` None: gaps cannot be told of this selection."""
+    """In lineage, overlaps, outside, gaps; ``missing`` None: gaps are not computed for this selection."""
     inside = sum(verdict.lineage_standing is LineageStanding.IN_LINEAGE for verdict in judged)
     overlapping = sum(verdict.overlaps for verdict in judged)
     outside = [verdict for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE]

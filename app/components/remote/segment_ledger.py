@@ -38,7 +38,7 @@ _PARTITION_DELETE: Final = 2
 def select(
     judged: Sequence[JudgedSegment], state: str | None, words: str = "", hung: Collection[str] = frozenset()
 ) -> list[JudgedSegment]:
-    """Those in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
+    """Segments in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
     needle = words.strip().lower()
     matching = [verdict for verdict in judged if _in_state(verdict, state) and needle in _haystack(verdict.segment)]
     return sorted(matching, key=lambda verdict: _rank(verdict.segment, hung))
@@ -96,7 +96,7 @@ def shown(
 
 
 def columns(judged: Sequence[JudgedSegment]) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for these rows."""
+    """The column configuration for the table of :func:`shown`, for these rows."""
     count = len(judged)
     names = {f"{verdict.segment.topic}-{verdict.segment.partition}" for verdict in judged}
     return {
@@ -186,7 +186,7 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
 
 
 def event_words(event: StoredEvent) -> str:
-    """What an event says, and why the ledger did not follow it."""
+    """The text of an event, and why the ledger did not apply it."""
     if event.kind == _PARTITION_DELETE:
         what = PartitionDeleteState(event.state).name.lower().replace("_", " ")
     else:

@@ -1,4 +1,4 @@
-"""What a page shows, as a file: CSV and Parquet of a table, and a page of HTML that stands alone. Pure."""
+"""Content of a page as a file: CSV and Parquet of a table, and a self-contained page of HTML. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 from app.components.shared import markup, style
 from app.theme import Palette
 
-# What file systems and mail programs take everywhere; a topic's name may have 249 characters.
+# Characters that not all file systems and mail programs accept; a topic's name may have 249 characters.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_CHARS_MAX: Final = 120
 # Spreadsheets take a cell that begins so for a formula, and a topic or a reason may begin with anything.
@@ -27,7 +27,7 @@ def file_name(name: str, suffix: str) -> str:
 
 
 def frame_of(rows: Any) -> pd.DataFrame:
-    """What `st.dataframe` was given, or a function that gives it, as a frame."""
+    """The argument of `st.dataframe`, a Styler too, as a frame."""
     if callable(rows):
         rows = rows()
     data = getattr(rows, "data", rows)  # a Styler holds its frame

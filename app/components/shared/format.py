@@ -1,4 +1,4 @@
-"""How numbers, sizes, durations and times read. Groups of three by a narrow no-break space; sizes decimal."""
+"""Text of numbers, sizes, durations and times. Groups of three by a narrow no-break space; sizes decimal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a line must break: between samples that are farther apart than they would be, had nothing been missed."""
+"""Breaks of a line: between samples so far apart that some must have been missed."""
 
 from __future__ import annotations
 

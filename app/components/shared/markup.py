@@ -109,7 +109,7 @@ def words(sentence: str) -> str:
 
 
 def empty(meaning: str, next_step: str = "") -> str:
-    """What an empty card says: what that means, then what to do."""
+    """The text of an empty card: what that means, then what to do."""
     then = f"<p>{words(next_step)}</p>" if next_step else ""
     return f'<div class="eb-empty"><p>{words(meaning)}</p>{then}</div>'
 

@@ -1,4 +1,4 @@
-"""What all pages share: the style sheet, the head row with the data's age, alerts about our own blindness, live parts.
+"""The frame of all pages: the style sheet, the head row with the data's age, alerts about stale data, live parts.
 
 A page calls :func:`open_page` first. It returns None when there is nothing to show yet (no database, no cluster);
 then the reason is already on the screen.
@@ -38,7 +38,7 @@ _PAUSED: Final = "paused"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the parts of one page need in common."""
+    """The values that the parts of one page need in common."""
 
     colours: Palette
     cluster_id: str
@@ -76,7 +76,7 @@ def open_page(
 ) -> Page | None:
     """Draws style, head row and alerts.
 
-    ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself tells our own blindness.
+    ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself shows which data is stale.
     """
     colours = palette(st.context.theme.type)
     st.html(style.base(colours))

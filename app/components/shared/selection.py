@@ -1,4 +1,4 @@
-"""What is chosen on a page: rows that stand still while it refreshes, and values of the link."""
+"""The selection on a page: rows whose order is stable while it refreshes, and values of the link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the numbers of a card come from, and how old they are: one line behind a mark beside the card's title. Pure.
+"""The sources of a card's numbers, and how old they are: one line behind a mark beside the card's title. Pure.
 
 A card that is not named here shows no numbers of the cluster.
 """

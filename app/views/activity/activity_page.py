@@ -1,4 +1,4 @@
-"""Activity: who did what, what was wrong, what brokers told; plans with the way back."""
+"""Activity: the audit, incidents, events of brokers, and plans with their reverts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEP_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries of the audit."""
+    """Selects entries of the audit."""
 
     words: str = ""
     result: str | None = None
@@ -249,7 +249,7 @@ def _plan_rows(page: Page, view: ClusterView, operations: list[OperationRow]) ->
     )
 
 
-# --- what brokers told ---
+# --- events of brokers ---
 
 
 def _broker_events(page: Page) -> None:

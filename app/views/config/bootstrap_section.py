@@ -30,7 +30,7 @@ VALUES: Final = {"on": True, "off": False, "not set": None}
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFlagData:
-    """What this section shows and what its buttons depend on."""
+    """The facts that this section shows and that its buttons depend on."""
 
     view: ClusterView
     flags: list[config_matrix.BrokerFlag]

@@ -68,6 +68,6 @@ def _field(name: str, now: str, scope: BrokerScope) -> str:
         live=True,
         width=190 if name in broker_form.LIMITS else 140,
         help=name,
-        # Another broker has other values: a control of its own.
+        # Another broker has other values, so its field is another widget.
         key=f"{name}-{scope.broker_id}",
     )

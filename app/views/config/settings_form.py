@@ -1,4 +1,4 @@
-"""What the forms that plan a change of settings share: what stands under the fields, and when the button changes."""
+"""The shared part of the forms that plan a change of settings: the text under the fields, and the button's state."""
 
 from __future__ import annotations
 

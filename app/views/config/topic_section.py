@@ -76,7 +76,7 @@ def _fields(topic: TopicRow) -> dict[str, str]:
             max_chars=20,
             live=True,
             width=150,
-            # Another topic has other values: a control of its own.
+            # Another topic has other values, so its field is another widget.
             key=f"{setting}-{topic.topic}",
         )
     return topic_form.changed(topic, fields)

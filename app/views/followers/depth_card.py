@@ -70,7 +70,7 @@ def _facts(
     """The remote segments and the samples around the first record on its disk; both by index."""
     key = (page.cluster_id, replica.topic, replica.partition)
     since_ms = (view.now_ms - DEPTH_MS_MIN) // STEP_MS * STEP_MS
-    # Where the local log starts, and so when that was written, changes seldom: the step is version enough.
+    # The local log start, and so the time it was written, changes seldom: the time step is version enough.
     points = state.read_cached(partitions.log_end_passed, *key, start, since_ms, version=since_ms)
     row = state.read_cached(partitions.partition, *key, version=view.version)
     if points or row is None:

@@ -37,7 +37,7 @@ KAFKA_TELLS: Final = "Kafka tells who is in sync; every other phase is inferred 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFilter:
-    """Which followers: part of the partition's name, a phase (None: those that matter now), a broker."""
+    """Selects followers: part of the partition's name, a phase (None: those that matter now), a broker."""
 
     name: str = ""
     phase: str | None = None
@@ -219,7 +219,7 @@ def _replicas(page: Page, question: FollowerFilter) -> None:
     by_name = {follower_table.name_of(listed): listed for listed in followers}
     order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
     ordered = [by_name[name] for name in order]
-    # What one comes for first, the list after it: a row that is chosen is told right above.
+    # The details of the chosen row come first, the list below them.
     with st.container(key="grid-followers"):
         follower = reason_card.chosen(by_name, order, now_ms)
         if follower is not None:

@@ -40,7 +40,7 @@ def _wanted() -> str | None:
 
 
 def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -> None:
-    """What says that it is as it is; None: nobody waits."""
+    """The evidence for the follower's phase; ``follower`` None: none is waiting."""
     if follower is None:
         st.html(markup.card_title("Why") + markup.empty("Nobody waits."))
         return

@@ -1,6 +1,6 @@
 """Lab: show me, on the embedded cluster, what the flag of KIP-1023 saves when an empty replica joins.
 
-A race lives in the backend, not in the database: this page asks the control API for it while it is drawn.
+A race is kept by the backend, not in the database: this page asks the control API for it while it is drawn.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _race(page: Page) -> None:
 
 
 def _trace(page: Page, run: Json, shown: Json, number: int | None) -> None:
-    """How far both were behind, and what they did."""
+    """The lag of both replicas over time, and their steps."""
     with st.container(key="card-race-lag"):
         clause = "both replicas start empty; dashed: flag off, solid: flag on"
         card_head("race-lag", "Offsets behind the leader", clause, rows=pictures.lag_rows(shown))

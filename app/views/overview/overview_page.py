@@ -31,7 +31,7 @@ HOW_COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class OverviewData:
-    """What the parts of the page share, read once per data version."""
+    """The facts that the parts of the page share, read once per data version."""
 
     view: ClusterView
     facts: alerts.AlertFacts
@@ -114,7 +114,7 @@ def history(page: Page, view: ClusterView) -> list[queries.ClusterSample]:
 
 
 def copied(page: Page, view: ClusterView) -> list[queries.CopiedBytes]:
-    """What was copied over the chosen range and the window of a rate before it. Raises DatabaseUnreachable."""
+    """The bytes copied over the chosen range and the window of a rate before it. Raises DatabaseUnreachable."""
     step_ms = totals.copied_step_ms(page.range_ms)
     since_ms = view.read_ms - page.range_ms - totals.rate_window_ms(page.range_ms)
     return state.read_cached(

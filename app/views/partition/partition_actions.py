@@ -71,7 +71,7 @@ def render(page: Page, topic: str, number: int) -> None:
 
 
 def _safely(page: Page, topic: str, number: int) -> None:
-    """Where segments lie outside the lineage: up to where records must go, so that these go with them."""
+    """Offers the offset below which records must be deleted to remove the segments outside the lineage, if any."""
     reading = read(page, topic, number)
     end = None if reading is None else outside_end(reading.row, reading.judged)
     if end is None:

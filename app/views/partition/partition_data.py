@@ -17,7 +17,7 @@ from backend.store.queries.config import TopicRow
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.segment_state import SegmentState
 
-# How far back depth is told by history; older local data is dated by its remote segments.
+# The depth that is read from history; older local data is dated by its remote segments.
 DEPTH_MS_MIN = 6 * 3_600_000
 _LIVE_STATES = (
     SegmentState.COPY_SEGMENT_STARTED,

@@ -116,7 +116,7 @@ def _compare(page: Page, topic: str, number: int) -> None:
 
 
 def _reading(page: Page, topic: str, number: int) -> PartitionData | None:
-    """What :func:`read` finds; when the partition went away meanwhile the whole page is drawn anew."""
+    """The result of :func:`read`; when the partition is gone by now, the whole page is run again."""
     reading = read(page, topic, number)
     if reading is None:
         st.rerun()
@@ -285,7 +285,7 @@ def _offsets(page: Page, topic: str, number: int) -> None:
 
 
 def _pending_note(row: PartitionRow) -> str:
-    """What stands for an earliest pending upload of -1, or of a leader that does not know."""
+    """The note in place of an earliest pending upload of -1, or of a leader that does not know."""
     if row.pending_reason is not None:
         return pending_limits.REASONS.get(row.pending_reason, row.pending_reason)
     return "" if row.earliest_pending_upload_offset != -1 else "? not told"

@@ -1,4 +1,4 @@
-"""What the Partitions page shows, read once per data version."""
+"""The facts that the Partitions page shows, read once per data version."""
 
 from __future__ import annotations
 

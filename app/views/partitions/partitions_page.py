@@ -44,7 +44,7 @@ def _count(page: Page) -> int:
 
 
 def _say_past(page: Page, at_ms: int) -> None:
-    """What the list of an instant is made of."""
+    """Says which stored facts the list of an instant is made of."""
     view = page.view()
     rows = partition_rows(page, view, at_ms)
     missing = sum(row.error is not None for row in rows)

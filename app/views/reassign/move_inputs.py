@@ -1,4 +1,4 @@
-"""What is to move: the controls of a new reassignment, and its dry run."""
+"""The controls that choose the replicas of a new reassignment, and its dry run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Topology = tuple[tuple[int, ...], Mapping[str, tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a plan would be, or is. ``plan_id`` None: a dry run that nothing was stored of."""
+    """A plan as it would be, or is. ``plan_id`` None: a dry run that nothing was stored of."""
 
     inputs: Mapping[str, Any]
     diff: Mapping[str, Any]
@@ -113,7 +113,7 @@ def _changed_meanwhile(brokers: Sequence[int], topics: Sequence[TopicRow]) -> st
 
 
 def topology_change(before: Topology, now: Topology) -> str | None:
-    """What is no longer as it was when one began to choose; None: nothing that was chosen from. Pure."""
+    """The change of brokers or partitions since the choice began; None: none that matters to it. Pure."""
     gone, come = sorted(set(before[0]) - set(now[0])), sorted(set(now[0]) - set(before[0]))
     if gone or come:
         parts = [
@@ -196,7 +196,7 @@ def _target(action: str, brokers: list[int]) -> dict[str, Any]:
 
 
 def _problem(inputs: Mapping[str, Any]) -> str | None:
-    """What is missing before a plan can be tried."""
+    """The input that is missing before a dry run; None: none is."""
     action = inputs["action"]
     if inputs.get("partitions") == []:
         return "Name partitions as numbers: 0, 3-5."

@@ -1,4 +1,4 @@
-"""What a reassignment would copy and change, its checks, and the buttons that save or begin it."""
+"""The review of a reassignment: its copies and changes, its checks, and the buttons that save or begin it."""
 
 from __future__ import annotations
 

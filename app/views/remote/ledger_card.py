@@ -111,7 +111,7 @@ def _nothing(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
 
 
 def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
-    """What was told of the segment that the link or the table names."""
+    """The stored events of the segment that the link or the table names."""
     segment_id = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
     if not segment_id:
         st.html('<div class="eb-note">Select a row to see every event of its segment.</div>')

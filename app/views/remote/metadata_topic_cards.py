@@ -65,7 +65,7 @@ def _each(sizes: Mapping[int, int | None]) -> str:
 
 
 def _replay_words(records: int, pace: float | None) -> str | markup.Cell:
-    """As long as the pipeline would take at the pace of its quickest batch: nobody tells a broker's own."""
+    """The time that the pipeline would take at the pace of its quickest batch: no source has a broker's own time."""
     if not records:
         return "? no record read yet"
     if pace is None:

@@ -1,4 +1,4 @@
-"""What the parts of the remote log's page share: a question, and one consistent set of facts that answers it."""
+"""The data of the remote log's page: a query, and one consistent set of facts that answers it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OVERLAP_SETTING: Final = "remote.log.metadata.overlap"
 
 @dataclass(frozen=True, slots=True)
 class LedgerQuery:
-    """What was asked for: a part of the log, words that rows must have, a segment, an instant of the past."""
+    """A query to the ledger: a part of the log, words that rows must have, a segment, an instant of the past."""
 
     scope: Scope
     words: str = ""
@@ -49,7 +49,7 @@ class LedgerQuery:
 
 @dataclass(frozen=True, slots=True)
 class RemoteData:
-    """What the parts of the page share, read once per data version."""
+    """The facts that the parts of the page share, read once per data version."""
 
     view: ClusterView
     totals: CycleTotals
@@ -58,7 +58,7 @@ class RemoteData:
     timed: list[SegmentRow]  # whose steps give the medians
     log_start: int | None
     past: Past | None
-    judging_ms: int  # as of when ages are told
+    judging_ms: int  # the time that ages are counted to
 
     @property
     def hung(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from backend.store.queries import time_travel
 FIRST: Final = instant_control.AT
 SECOND: Final = "vs"
 TITLE: Final = "Then and now"
-# Where the leader stood is asked of the samples around each instant only: a quarter of an hour of them.
+# The leader's offsets are read from the samples around each instant only: a quarter of an hour of them.
 SAMPLES_MS: Final = 15 * 60_000
 
 

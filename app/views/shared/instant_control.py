@@ -35,7 +35,7 @@ def control(page: Page, what: str, *, width: int = 216) -> int | None:
 
 
 def parsed(page: Page, typed: str, instead: str = "") -> int | None:
-    """What was typed, as epoch ms; None when it is nothing, or no time in the past, which is said."""
+    """The typed text as epoch ms; None when it is empty, or no time in the past, which the page then says."""
     if not typed.strip():
         return None
     instant = ledger_at_instant.parse_instant(typed, state.now_ms(), page.zone)
@@ -45,7 +45,7 @@ def parsed(page: Page, typed: str, instead: str = "") -> int | None:
 
 
 def fix(page: Page, name: str) -> None:
-    """What was typed becomes a time that a link can carry and that does not move on."""
+    """Replaces a typed time by an absolute one, which a link can carry."""
     at_ms = ledger_at_instant.parse_instant(st.session_state.get(name) or "", state.now_ms(), page.zone)
     if at_ms is not None:
         st.session_state[name] = link(at_ms)
