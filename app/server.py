@@ -21,7 +21,7 @@ from app import links
 from app.access.addresses import Addresses
 from app.access.gate import Gate
 from app.access.login import login_endpoint
-from app.access.oidc_errors import ProviderTrouble
+from app.access.oidc_errors import ProviderErrors
 from app.media_files import keep_downloads
 from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
@@ -70,7 +70,7 @@ def application(login: DashboardLogin, addresses: Addresses) -> st.App:
         ],
         middleware=[
             Middleware(Gate, addresses=addresses, login=login, has_provider=has_provider),
-            Middleware(ProviderTrouble),
+            Middleware(ProviderErrors),
         ],
     )
 

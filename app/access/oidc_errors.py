@@ -22,7 +22,7 @@ NOT_BEGUN: Final = (
 _STREAMLIT: Final = "streamlit.web.server.starlette.starlette_auth_routes"
 
 
-class ProviderTrouble:
+class ProviderErrors:
     """Answers in place of Streamlit where that could not begin a sign-in."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -131,7 +131,7 @@ class ControlApi:
             _checked(answer)
         return answer.content
 
-    def steer(self, plan_id: int, verb: str, body: Json) -> OperationRow:
+    def send_control(self, plan_id: int, verb: str, body: Json) -> OperationRow:
         """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ControlApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/{verb}", dict(body), PLAN_TIMEOUT_S))
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.partition.ledger_at_instant import link_words
+from app.components.partition.ledger_at_instant import link_text
 from backend.store import tables as t
 from backend.store.engine import writing
 from backend.store.queries.lineage import FINISHED_MAX
@@ -223,7 +223,7 @@ def test_a_name_from_outside_cannot_become_markup(trouble: Database) -> None:
 def test_the_list_of_an_instant_shows_the_samples_of_then(trouble: Database) -> None:
     now = text_of(open_page("partitions", q="telemetry-143"))
     then_ms = now_ms() - 30 * 60_000
-    page = open_page("partitions", q="telemetry", at=link_words(then_ms))
+    page = open_page("partitions", q="telemetry", at=link_text(then_ms))
     assert not page.exception
     shown = text_of(page).replace("\u202f", " ")
     assert "Time travel. As of " in shown
@@ -233,7 +233,7 @@ def test_the_list_of_an_instant_shows_the_samples_of_then(trouble: Database) -> 
     assert len(pending) == 2
     assert 0 < pending[1] < pending[0]
     assert "Copy hung" not in shown, "open copies of then are not known"
-    table = open_page("partitions", q="telemetry-1", view="Table", at=link_words(then_ms)).dataframe[0].value
+    table = open_page("partitions", q="telemetry-1", view="Table", at=link_text(then_ms)).dataframe[0].value
     assert len(table) > 50
     assert page.button(key="now").label == "Now"
     page.button(key="now").click().run()

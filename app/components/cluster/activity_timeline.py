@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.components.cluster.alerts import SEVERITIES
-from app.components.partition.partition_ledger import engine_words
+from app.components.partition.partition_ledger import engine_event_text
 from app.components.shared import markup
 from app.theme import Palette, layout, status_colour
 from backend.store.queries.activity import BrokerEvent
@@ -61,14 +61,14 @@ def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: in
     """The newest 500 of each kind."""
     acted = [
         TimelineTick(
-            ACTIONS, row.at_ms, RESULT_STATUS.get(row.result), f"{row.actor}: {action_words(row)}, {row.result}"
+            ACTIONS, row.at_ms, RESULT_STATUS.get(row.result), f"{row.actor}: {action_text(row)}, {row.result}"
         )
         for row in audit[:TICKS_MAX]
         if row.at_ms >= since_ms
     ]
     events_drawn = []
     for event in events[:TICKS_MAX]:
-        words, bad = told_words(event)
+        words, bad = broker_event_text(event)
         if event.type == "leader" or bad:
             events_drawn.append(
                 TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words)
@@ -76,14 +76,14 @@ def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: in
     return [*events_drawn, *acted]
 
 
-def action_words(row: AuditRow) -> str:
+def action_text(row: AuditRow) -> str:
     """``execute toggle bootstrap on broker 3``."""
     return f"{row.action.replace('_', ' ')} on {row.object}"
 
 
-def told_words(event: BrokerEvent) -> tuple[str, bool]:
+def broker_event_text(event: BrokerEvent) -> tuple[str, bool]:
     """The text of a broker's event with its partition, and whether the event is bad news."""
-    words, bad = engine_words(event.type, event.body)
+    words, bad = engine_event_text(event.type, event.body)
     where = f"{event.topic}-{event.partition}: " if event.topic is not None else ""
     return where + words, bad
 
@@ -187,7 +187,7 @@ def events_html(events: Sequence[BrokerEvent], clock: Callable[[int | None], str
     """Broker events as a table."""
     body = []
     for event in events:
-        words, bad = told_words(event)
+        words, bad = broker_event_text(event)
         sign = markup.mark("warning") + " " if bad else ""
         body.append(
             (
@@ -206,7 +206,7 @@ def event_rows(events: Sequence[BrokerEvent], clock: Callable[[int | None], str]
             "time": [clock(event.at_ms) for event in events],
             "broker": [event.broker_id for event in events],
             "kind": [event.type for event in events],
-            "what": [told_words(event)[0] for event in events],
+            "what": [broker_event_text(event)[0] for event in events],
         }
     )
 

@@ -32,7 +32,7 @@ def audit_html(entries: Sequence[AuditRow], clock: Callable[[int], str]) -> str:
             Cell(row.actor if row.actor.endswith(row.role) else f"{row.actor} ({row.role})"),
             Cell(row.action.replace("_", " ")),
             Cell(row.object),
-            Cell(html=f"<code>{markup.text(_change_words(row))}</code>", css="eb-nowrap"),
+            Cell(html=f"<code>{markup.text(_change_text(row))}</code>", css="eb-nowrap"),
             Cell(html=_result_html(row.result)),
             Cell("" if row.operation_id is None else f"#{row.operation_id}"),
             Cell(html=_detail_html(row)),
@@ -53,7 +53,7 @@ def _detail_html(row: AuditRow) -> str:
     return " · ".join(part for part in (markup.text(row.reason) if row.reason else "", detail) if part)
 
 
-def _change_words(row: AuditRow) -> str:
+def _change_text(row: AuditRow) -> str:
     changes = (row.diff or {}).get("changes", [])
     return "; ".join(f"{change.get('before') or 'not set'} → {change.get('after') or 'not set'}" for change in changes)
 
@@ -68,7 +68,7 @@ def rows(entries: Sequence[AuditRow]) -> pd.DataFrame:
                 "role": row.role,
                 "action": row.action,
                 "object": row.object,
-                "change": _change_words(row),
+                "change": _change_text(row),
                 "result": row.result,
                 "plan": row.operation_id,
                 "reason": row.reason,

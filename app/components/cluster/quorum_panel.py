@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 # Nodes fetch every half second; a voter gives its leader up after 2 s (controller.quorum.fetch.timeout.ms).
 SILENT_MS: Final = 10_000
 ROWS_MAX: Final = 9
-NOT_LOOKED: Final = "The backend has not looked at the quorum yet, or does not run."
+NOT_READ: Final = "The backend has not looked at the quorum yet, or does not run."
 
 
 def status(replica: Json, leader_id: int, now_ms: int) -> str | None:

@@ -104,7 +104,7 @@ def dumbbells_html(rows: Sequence[Gain]) -> str:
     top, ticks = _axis(max(row.off_bytes for row in rows))
     body = "".join(
         f'<div class="eb-name">{markup.text(row.partition)}</div>{_track_html(row, top)}'
-        f'<div class="eb-depth"{_NO_RATE if row.off_depth_s is None else ""}>{depth_words(row)}</div>'
+        f'<div class="eb-depth"{_NO_RATE if row.off_depth_s is None else ""}>{depth_text(row)}</div>'
         for row in rows
     )
     marks = "".join(f'<span style="left:{_percent(tick, top)}">{markup.text(_tick(tick))}</span>' for tick in ticks)
@@ -114,7 +114,7 @@ def dumbbells_html(rows: Sequence[Gain]) -> str:
     return f'<div class="eb-dumbbells" role="group" aria-label="{alt}">{head}{body}{axis}</div>'
 
 
-def depth_words(gain: Gain) -> str:
+def depth_text(gain: Gain) -> str:
     """``4 h 10 m → 52 m``."""
     return f"{fmt.duration(gain.off_depth_s)} → {fmt.duration(gain.on_depth_s)}"
 

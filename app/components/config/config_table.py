@@ -95,7 +95,7 @@ def broker_html(settings: Sequence[BrokerSetting], broker_count: int) -> str:
             Cell(html=_name_html(setting) if number == 0 else ""),
             Cell(html=_value_html(variant, setting.differs)),
             Cell(SOURCES.get(variant.source, variant.source), css="eb-nowrap" + _quiet(variant)),
-            Cell(_broker_words(variant.brokers, broker_count), css="eb-quiet"),
+            Cell(_broker_text(variant.brokers, broker_count), css="eb-quiet"),
             Cell(("with a restart" if setting.read_only else "at once") if number == 0 else "", css="eb-quiet"),
         ]
         for setting in settings[:ROWS_MAX]
@@ -143,7 +143,7 @@ def _quiet(variant: Variant) -> str:
     return " eb-quiet" if variant.source == "DEFAULT_CONFIG" else ""
 
 
-def _broker_words(brokers: Sequence[int], count: int) -> str:
+def _broker_text(brokers: Sequence[int], count: int) -> str:
     if len(brokers) == count:
         return "every broker" if count > 1 else f"broker {brokers[0]}"
     return ("broker " if len(brokers) == 1 else "brokers ") + ", ".join(str(broker) for broker in brokers)
@@ -214,7 +214,7 @@ def topic_html(topics: Sequence[TopicRow], sources: Mapping[tuple[str, str], str
         rows.append(
             [
                 Cell(topic.topic),
-                cell(_tiering_words(topic), "remote.storage.enable", "remote.log.copy.disable"),
+                cell(_tiering_text(topic), "remote.storage.enable", "remote.log.copy.disable"),
                 cell(local, "local.retention.ms", "local.retention.bytes"),
                 cell(_retention(config, ""), "retention.ms", "retention.bytes"),
                 cell(fmt.size(_integer(config.get("segment.bytes"))), "segment.bytes"),
@@ -241,7 +241,7 @@ def topic_rows(topics: Sequence[TopicRow], sources: Mapping[tuple[str, str], str
     )
 
 
-def _tiering_words(topic: TopicRow) -> str:
+def _tiering_text(topic: TopicRow) -> str:
     if not topic.tiered:
         return "off"
     return "on, paused" if (topic.config or {}).get("remote.log.copy.disable") == "true" else "on"

@@ -42,7 +42,7 @@ def frame(followers: Sequence[Follower], clock: Callable[[int | None], str], now
         {
             "partition": [f"{r.topic}-{r.partition}" for r in replicas],
             "broker": [r.broker_id for r in replicas],
-            "phase": [_phase_words(follower, now_ms) for follower in followers],
+            "phase": [_phase_text(follower, now_ms) for follower in followers],
             "for": [_lasting(follower, now_ms) for follower in followers],
             "target": pd.array([_target(follower) for follower in followers], dtype="Int64"),
             "behind": pd.array([follower.behind for follower in followers], dtype="Int64"),
@@ -90,7 +90,7 @@ def columns(followers: Sequence[Follower]) -> dict[str, Any]:
     }
 
 
-def counts_words(counts: Mapping[str | None, int], stuck: int) -> str:
+def counts_text(counts: Mapping[str | None, int], stuck: int) -> str:
     """``2 replicas not in sync · 1 stuck``."""
     total = sum(counts.values())
     out = total - counts.get(FollowerPhase.IN_SYNC.value, 0)
@@ -125,7 +125,7 @@ def why_html(
     listed = "".join(f"<li>{markup.text(step)}</li>" for step in dict.fromkeys(steps))
     rule = str(evidence.get("rule") or "")
     pairs: list[tuple[str, str | markup.Cell]] = [
-        ("Phase", markup.Cell(html=markup.pill(_phase_words(follower, now_ms), _status(follower, now_ms)))),
+        ("Phase", markup.Cell(html=markup.pill(_phase_text(follower, now_ms), _status(follower, now_ms)))),
         ("Since", f"{clock(replica.phase_since_ms)} · {_lasting(follower, now_ms)}"),
         ("Known", known_from(replica, evidence) or fmt.UNKNOWN),
     ]
@@ -180,7 +180,7 @@ def _plain(phase: str) -> str:
     return "delayed" if phase == FollowerPhase.DELAYED.value else PHASE_WORDS[phase]
 
 
-def _phase_words(follower: Follower, now_ms: int) -> str:
+def _phase_text(follower: Follower, now_ms: int) -> str:
     phase = follower.replica.phase
     if phase is None:
         return "? not known"

@@ -36,7 +36,7 @@ def _on_its_way(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
     return None if side is None or side.get("joined", True) or not side["positions"] else side["positions"][-1]
 
 
-def progress_words(run: RaceRun) -> str:
+def progress_text(run: RaceRun) -> str:
     """The subject of a race, or how it ended."""
     if run["state"] == RUNNING:
         text = f"Running: {run['step']}"
@@ -111,11 +111,11 @@ def lanes_html(run: RaceRun, flag: bool) -> str:
     )
     starts = "is not there yet" if start is None else f"starts at {start}"
     alt = f"{NAMES[flag]}: the leader is local from {local}, tiered below {pending}; the new replica {starts}."
-    head = f'<span></span><div class="eb-start">{_start_words(start, end, local, pending)}</div>'
+    head = f'<span></span><div class="eb-start">{_start_text(start, end, local, pending)}</div>'
     return f'<div class="eb-race" role="img" aria-label="{markup.text(alt)}">{head}{rows}{_axis_html(end)}</div>'
 
 
-def _start_words(start: int | None, end: int, local: int, pending: int) -> str:
+def _start_text(start: int | None, end: int, local: int, pending: int) -> str:
     """Over the dotted line where the new replica begins; at its left when there is no room at the right."""
     if start is None:
         return ""

@@ -31,11 +31,11 @@ def scenario_html(scenario: Json) -> str:
     return f'<dl class="eb-scenario">{inner}</dl>'
 
 
-def going_on(run: Json | None) -> bool:
+def is_running(run: Json | None) -> bool:
     return run is not None and run["state"] in RUNNING
 
 
-def run_words(run: Json, names: Mapping[str, str], now_ms: int) -> str:
+def run_text(run: Json, names: Mapping[str, str], now_ms: int) -> str:
     """``Broken: Broker kill on broker 3, by ann; mended by itself in 9 m``."""
     name = names.get(run["slug"], run["slug"])
     where = "" if run["broker"] is None else f" on broker {run['broker']}"
@@ -50,7 +50,7 @@ def run_words(run: Json, names: Mapping[str, str], now_ms: int) -> str:
 def run_html(run: Json, names: Mapping[str, str], now_ms: int, clock: Callable[[int], str]) -> str:
     """The state of the scenario, and each step that was carried out."""
     status, state = STATES.get(run["state"], ("notice", str(run["state"])))
-    box = markup.alert(status, f"{state}.", run_words(run, names, now_ms), str(run["message"] or ""))
+    box = markup.alert(status, f"{state}.", run_text(run, names, now_ms), str(run["message"] or ""))
     log: Sequence[Json] = run["told"]
     if not log:
         return box

@@ -93,7 +93,7 @@ def _cut(race: Mapping[str, Any], shown: Sequence[ReplayStep]) -> dict[str, Any]
     return {**race, **{kind: race[kind][:count] for kind, count in counts.items()}, "joined": joined}
 
 
-def words(run: RaceRun, number: int | None) -> str:
+def step_text(run: RaceRun, number: int | None) -> str:
     """``step 14 of 22 · 3.1 s``; without a number the whole trace."""
     recorded = steps(run)
     if number is None:

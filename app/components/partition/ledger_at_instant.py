@@ -73,7 +73,7 @@ def parse_instant(typed: str, now_ms: int, zone: tzinfo | None) -> int | None:
         return None
 
 
-def link_words(at_ms: int) -> str:
+def link_text(at_ms: int) -> str:
     """An instant as a link carries it: the same for everybody, whatever their time zone."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
 
@@ -160,7 +160,7 @@ def _started(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None
     )
 
 
-def words(ledger: Past, clock: str, first: str) -> str:
+def origin_text(ledger: Past, clock: str, first: str) -> str:
     """One sentence on the events that were used; ``clock``: the instant as text, ``first``: the oldest event."""
     if ledger.first_ms is None:
         return "No event of this partition is stored."

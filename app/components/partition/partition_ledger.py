@@ -32,7 +32,7 @@ _KIND_PARTITION_DELETE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ListedEvent:
     """One event: its time, the source that reported it, its broker, its text."""
 
     at_ms: int
@@ -82,22 +82,22 @@ def columns(count: int) -> dict[str, Any]:
 
 def newest_events(
     engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], most: int = 200
-) -> list[Happened]:
+) -> list[ListedEvent]:
     """Both sources, the newest first. A copy or deletion that both report is listed once, as the engine's."""
     engine_events = list(engine)
     exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in engine_events}
-    listed = [Happened(e.at_ms, "engine", e.broker_id, *engine_words(e.type, e.body)) for e in engine_events]
+    listed = [ListedEvent(e.at_ms, "engine", e.broker_id, *engine_event_text(e.type, e.body)) for e in engine_events]
     for event in remote:
         kind = "delete" if event.state >= SegmentState.DELETE_SEGMENT_STARTED else "copy"
         outcome = "started" if event.state in (0, 2) else "finished"
         if event.legal and (event.segment_id, outcome, kind) in exact:
             continue
-        at_ms, words = event.event_timestamp_ms, _segment_words(event)
-        listed.append(Happened(at_ms, "remote log metadata", event.broker_id, words, not event.legal))
+        at_ms, words = event.event_timestamp_ms, _segment_event_text(event)
+        listed.append(ListedEvent(at_ms, "remote log metadata", event.broker_id, words, not event.legal))
     return sorted(listed, key=lambda happened: -happened.at_ms)[:most]
 
 
-def event_rows(events: Sequence[Happened], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def event_rows(events: Sequence[ListedEvent], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """Events as a table."""
     return pd.DataFrame(
         {
@@ -125,7 +125,7 @@ def _took(started_ms: int, finished_ms: int | None) -> str:
     return "" if finished_ms is None else fmt.duration(max(0, finished_ms - started_ms) / 1000)
 
 
-def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
+def engine_event_text(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
     """The text of an event of the engine, and whether the event is bad news."""
     error = f": {body['error']}" if body.get("error") else ""
     if kind == "phase":
@@ -162,7 +162,7 @@ def _offsets(body: dict[str, Any]) -> str:
     return f" {fmt.offset_range(start, end + 1)}" + (f", {fmt.size(size)}" if size is not None else "")
 
 
-def _segment_words(event: SegmentEventRow) -> str:
+def _segment_event_text(event: SegmentEventRow) -> str:
     if event.kind == _KIND_PARTITION_DELETE:
         words_by_state = {int(state): words for state, words in _DELETE_WORDS.items()}
         return words_by_state.get(event.state, f"deletion of the partition, state {event.state}")

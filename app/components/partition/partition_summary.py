@@ -97,12 +97,12 @@ def facts_html(row: PartitionRow, topic: TopicRow | None, seen: PartitionRates) 
             ("Pending", _pending(row, pending, status)),
             ("Produce rate", "? no history yet" if produced is None else f"{fmt.size(produced)}/s"),
             ("Copy rate", Cell(copy_words, css="eb-critical" if stopped and status == "critical" else "")),
-            ("Local retention", retention_words(row, topic)),
+            ("Local retention", retention_text(row, topic)),
         ]
     )
 
 
-def retention_words(row: PartitionRow, topic: TopicRow | None) -> str:
+def retention_text(row: PartitionRow, topic: TopicRow | None) -> str:
     """``12.0 GB · exceeded by 58.0 GB``, or the time when only that is limited."""
     if topic is None or topic.config is None:
         return "? settings not read yet"

@@ -51,10 +51,10 @@ def estimate_html(estimate: Mapping[str, Any]) -> str:
             f'<div class="eb-amount"><strong>{fmt.size(size)}</strong><small>{_time(time_ms, estimate)}</small></div>'
             f"{sooner}</div>"
         )
-    return f'<div class="eb-copy" role="img" aria-label="{markup.text(words(estimate))}">{inner}</div>'
+    return f'<div class="eb-copy" role="img" aria-label="{markup.text(estimate_text(estimate))}">{inner}</div>'
 
 
-def words(estimate: Mapping[str, Any]) -> str:
+def estimate_text(estimate: Mapping[str, Any]) -> str:
     """The picture in one sentence."""
     return (
         f"{fmt.count(estimate['replicas'])} replicas copy {fmt.size(estimate['off_bytes'])} with the flag off and "

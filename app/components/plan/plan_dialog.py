@@ -159,27 +159,27 @@ def _question(person: Person, question: PlanControl) -> None:
     with st.container(horizontal=True, key="dialog-buttons"):
         if st.button(question.keep, on_click=_cancel, key="keep"):
             st.rerun()
-        if st.button(question.act, type="primary", key="act", on_click=_steer, args=(person, question)):
+        if st.button(question.act, type="primary", key="act", on_click=_send_control, args=(person, question)):
             st.rerun()
 
 
-def _steer(person: Person, question: PlanControl) -> None:
+def _send_control(person: Person, question: PlanControl) -> None:
     body: dict[str, int] = {}
     if question.limit_mb_s is not None:
         limit_mb_s = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
         body = {"throttle_bytes_per_s": round(limit_mb_s * 1_000_000)}
     st.session_state.pop(PENDING, None)
-    steer(person, question.plan_id, question.verb, body)
+    send_control(person, question.plan_id, question.verb, body)
 
 
-def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
+def send_control(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
     """Sends the request once; a refusal is shown on the page."""
     # Not by the verb: the second press may find Resume where Pause was.
     with debounce(f"steer {plan_id}") as first:
         if not first:
             return
         try:
-            control_api(person).steer(plan_id, verb, body)
+            control_api(person).send_control(plan_id, verb, body)
         except ControlApiError as error:
             st.session_state[_OUTCOME] = ActionResult(None, str(error))
 

@@ -20,7 +20,7 @@ TOPICS_MAX: Final = 8
 ROW_PX: Final = 28
 # A chart of one row would be lower than its axis and its labels need.
 ROWS_MIN: Final = 2
-HUNG, DANGLING, USUAL = "hung", "dangling", "usual"
+HUNG, DANGLING, NORMAL = "hung", "dangling", "usual"
 _LOW, _HIGH = -2.0, 3.2  # decades of age ÷ p99 that the axis shows at least
 _NAMED_MAX: Final = 4
 
@@ -58,7 +58,7 @@ def judge(
             continue
         key = (segment.topic, segment.partition)
         age_ms, p99, leader = max(0, now_ms - segment.copy_started_ms), p99_ms.get(key), leaders.get(key)
-        kind, why = USUAL, ""
+        kind, why = NORMAL, ""
         if leader != (segment.copy_broker_id, segment.topic_id) and age_ms > HUNG_MS_MIN:
             kind, why = DANGLING, "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
         elif is_hung(segment, p99, now_ms):
@@ -75,7 +75,7 @@ def figure(copies: Sequence[OpenCopy], colours: Palette) -> go.Figure:
     high = max([_HIGH, *(log10(max(copy.ratio or 1, 1e-9)) + 0.3 for copy in drawn)])
     fig = go.Figure()
     marks: dict[str, dict[str, Any]] = {
-        USUAL: {"symbol": "circle", "size": 7, "color": colours.remote},
+        NORMAL: {"symbol": "circle", "size": 7, "color": colours.remote},
         HUNG: {"symbol": "triangle-up", "size": 11, "color": colours.critical},
         DANGLING: {
             "symbol": "diamond-open",
@@ -173,7 +173,7 @@ def _labels(
     ]
     named: set[str] = set()
     for copy in drawn:
-        if copy.kind == USUAL or copy.segment.topic in named or len(named) >= _NAMED_MAX:
+        if copy.kind == NORMAL or copy.segment.topic in named or len(named) >= _NAMED_MAX:
             continue
         named.add(copy.segment.topic)
         words = f"broker {copy.segment.copy_broker_id}: {copy.name} {fmt.duration(copy.age_ms / 1000)}"

@@ -12,7 +12,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.markup import Cell
 
-NOT_LOOKED: Final = "The groups have not been looked at yet; the backend does so every 15 s."
+NOT_READ: Final = "The groups have not been looked at yet; the backend does so every 15 s."
 SHOWN: Final = 5
 
 
@@ -58,7 +58,7 @@ def clause(readers: Readers, now_ms: int) -> str:
 def html(readers: Readers) -> str:
     """The groups, or what it means that there is none."""
     if readers.seen_ms is None:
-        return markup.empty(f"? {readers.cause or NOT_LOOKED}")
+        return markup.empty(f"? {readers.cause or NOT_READ}")
     note = f'<div class="eb-note">? {markup.text(readers.cause)}</div>' if readers.cause else ""
     if not readers.rows:
         more = " Of those that read the most; others may." if readers.cut else ""

@@ -39,7 +39,7 @@ class Debt:
     sizes: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
     by_time_only: int = 0  # partitions without a limit in bytes
-    not_told: int = 0  # partitions whose local size is not known
+    size_unknown: int = 0  # partitions whose local size is not known
 
     @property
     def total_bytes(self) -> int:
@@ -51,18 +51,18 @@ def debt(rows: Iterable[PartitionRow], topics: Iterable[TopicRow]) -> Debt:
     limits = {topic.topic: (topic, pending_limits.local_retention(topic)[0]) for topic in topics}
     sizes: Counter[str] = Counter()
     partitions: Counter[str] = Counter()
-    by_time_only = not_told = 0
+    by_time_only = size_unknown = 0
     for row in rows:
         topic, limit = limits.get(row.topic, (None, None))
         if topic is None or row.local_log_bytes is None:
-            not_told += 1
+            size_unknown += 1
         elif limit is None:
             by_time_only += 1
         elif row.local_log_bytes > limit:
             reasons = split(row, topic, row.local_log_bytes - limit)
             sizes.update(reasons)
             partitions.update(reasons.keys())
-    return Debt(sizes, partitions, by_time_only, not_told)
+    return Debt(sizes, partitions, by_time_only, size_unknown)
 
 
 def split(row: PartitionRow, topic: TopicRow, over: int) -> dict[str, int]:
@@ -119,8 +119,8 @@ def html(total: Debt) -> str:
     notes = []
     if total.by_time_only:
         notes.append(f"{fmt.count(total.by_time_only)} partitions are limited by time only and not counted.")
-    if total.not_told:
-        notes.append(f"? {fmt.count(total.not_told)} have not told their size.")
+    if total.size_unknown:
+        notes.append(f"? {fmt.count(total.size_unknown)} have not told their size.")
     note = f'<div class="eb-note">{markup.text(" ".join(notes))}</div>' if notes else ""
     return f'<div class="eb-debt">{inner}</div>{note}'
 

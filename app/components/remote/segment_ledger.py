@@ -76,12 +76,12 @@ def frame(
             "state": [STATE_WORDS[row.state] for row in rows],
             PICTURE: [picture(row, longest, slowest, colours, hung=row.segment_id in hung) for row in rows],
             "size": [row.segment_size_bytes for row in rows],
-            "copy": [_words(row.copy_started_ms, row.copy_finished_ms) for row in rows],
+            "copy": [_duration_text(row.copy_started_ms, row.copy_finished_ms) for row in rows],
             "lineage": [_lineage(verdict) for verdict in judged],
             "broker": [row.copy_broker_id for row in rows],
             "epochs": [_epochs(row.leader_epochs) for row in rows],
-            "kept": [_words(row.copy_finished_ms, row.delete_started_ms) for row in rows],
-            "delete": [_words(row.delete_started_ms, row.delete_finished_ms) for row in rows],
+            "kept": [_duration_text(row.copy_finished_ms, row.delete_started_ms) for row in rows],
+            "delete": [_duration_text(row.delete_started_ms, row.delete_finished_ms) for row in rows],
             "copy started": [clock(row.copy_started_ms) for row in rows],
             "segment id": [row.segment_id for row in rows],
         }
@@ -161,7 +161,7 @@ def _took(start_ms: int | None, end_ms: int | None) -> int | None:
     return None if start_ms is None or end_ms is None else max(0, end_ms - start_ms)
 
 
-def _words(start_ms: int | None, end_ms: int | None) -> str:
+def _duration_text(start_ms: int | None, end_ms: int | None) -> str:
     took = _took(start_ms, end_ms)
     return "" if took is None else fmt.duration(took / 1000)
 
@@ -185,7 +185,7 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
 # --- events ---
 
 
-def event_words(event: StoredEvent) -> str:
+def event_text(event: StoredEvent) -> str:
     """The text of an event, and why the ledger did not apply it."""
     if event.kind == _PARTITION_DELETE:
         what = PartitionDeleteState(event.state).name.lower().replace("_", " ")
@@ -199,7 +199,7 @@ def event_rows(events: Sequence[StoredEvent], clock: Callable[[int | None], str]
     return pd.DataFrame(
         {
             "time": [clock(event.event_timestamp_ms) for event in events],
-            "event": [event_words(event) for event in events],
+            "event": [event_text(event) for event in events],
             "broker": [event.broker_id for event in events],
             "metadata partition": [event.metadata_partition for event in events],
             "offset": [event.metadata_offset for event in events],

@@ -103,15 +103,15 @@ def pairs(rows: Iterable[tuple[str, str | Cell]]) -> str:
     return f'<dl class="eb-pairs">{inner}</dl>'
 
 
-def words(sentence: str) -> str:
+def with_commands(sentence: str) -> str:
     """A sentence as text, its `commands` in the type of commands."""
     return re.sub(r"`([^`]+)`", r'<code class="eb-code">\1</code>', text(sentence))
 
 
 def empty(meaning: str, next_step: str = "") -> str:
     """The text of an empty card: what that means, then what to do."""
-    then = f"<p>{words(next_step)}</p>" if next_step else ""
-    return f'<div class="eb-empty"><p>{words(meaning)}</p>{then}</div>'
+    then = f"<p>{with_commands(next_step)}</p>" if next_step else ""
+    return f'<div class="eb-empty"><p>{with_commands(meaning)}</p>{then}</div>'
 
 
 def alert(status: str, title: str, sentence: str, note: str = "") -> str:
@@ -119,5 +119,5 @@ def alert(status: str, title: str, sentence: str, note: str = "") -> str:
     more = f'<span class="eb-clause">{text(note)}</span>' if note else ""
     return (
         f'<div class="eb-alert eb-alert-{status}" role="alert">{status_word(status)}'
-        f"<div><strong>{text(title)}</strong> {words(sentence)} {more}</div></div>"
+        f"<div><strong>{text(title)}</strong> {with_commands(sentence)} {more}</div></div>"
     )

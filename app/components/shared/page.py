@@ -51,7 +51,7 @@ class Page:
         return page_header.RANGES[self.range_name] * 60_000
 
     @property
-    def range_words(self) -> str:
+    def range_text(self) -> str:
         """``hour``, ``15 minutes``: after "last"."""
         return RANGE_WORDS[self.range_name]
 
@@ -83,7 +83,7 @@ def open_page(
     _touch()
     person = current_person()
     if person.must_sign_in:
-        page_header.plain_head(name)
+        page_header.title_only(name)
         _sign_in()
         return None
     try:
@@ -91,7 +91,7 @@ def open_page(
     except DatabaseUnreachable:
         view = None
     if view is None:
-        page_header.plain_head(name)
+        page_header.title_only(name)
         _wait()
         return None
     with st.container(horizontal=True, key="head"):

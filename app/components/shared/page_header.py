@@ -16,7 +16,7 @@ from app.state import ClusterView
 RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
 
 
-def plain_head(name: str) -> None:
+def title_only(name: str) -> None:
     st.html(f'<div class="eb-title"><h1>{markup.text(name)}</h1></div>')
 
 

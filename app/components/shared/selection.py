@@ -21,7 +21,7 @@ def standing_order(slot: str, names: Sequence[str], question: object) -> list[st
     return order
 
 
-def take_row(table: str, slot: str, names: Sequence[str]) -> None:
+def select_row(table: str, slot: str, names: Sequence[str]) -> None:
     """Puts the name of the row that is selected in ``table`` into the session and the link, as ``slot``."""
     rows = st.session_state[table].selection.rows
     put(slot, names[rows[0]] if rows and rows[0] < len(names) else None)
@@ -39,7 +39,7 @@ def put(slot: str, name: str | None) -> bool:
     return before != name
 
 
-def say_unknown(name: str, options: Sequence[str]) -> None:
+def warn_unknown(name: str, options: Sequence[str]) -> None:
     """A notice when the link holds a value that this page does not know; the default is used."""
     linked = st.query_params.get(name)
     if linked is not None and linked not in options:

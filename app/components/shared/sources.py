@@ -113,15 +113,15 @@ BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
 }
 
 
-def words(card: str, view: ClusterView) -> str | None:
+def source_line(card: str, view: ClusterView) -> str | None:
     """``Source: ListOffsets of the brokers, 4 s old; …``; None for a card without numbers of the cluster."""
     sources = BY_CARD.get(card)
     if sources is None:
         return None
-    return "Source: " + "; ".join(f"{source.words}, {_age_words(source.age_ms(view))}" for source in sources) + "."
+    return "Source: " + "; ".join(f"{source.words}, {_age_text(source.age_ms(view))}" for source in sources) + "."
 
 
-def _age_words(age_ms: int | None) -> str:
+def _age_text(age_ms: int | None) -> str:
     if age_ms is None:
         return "? of unknown age"
     return f"{fmt.duration(max(1, round(age_ms / 1000)))} old"
@@ -129,7 +129,7 @@ def _age_words(age_ms: int | None) -> str:
 
 def note_html(card: str, view: ClusterView | None) -> str:
     """The mark; its words come with the pointer, with the keyboard's focus, and to a screen reader."""
-    line = None if view is None else words(card, view)
+    line = None if view is None else source_line(card, view)
     if line is None:
         return ""
     label = markup.text(line)

@@ -17,7 +17,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
-from app.components.shared.selection import say_unknown
+from app.components.shared.selection import warn_unknown
 from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.activity import activity_rules, runbook_view
@@ -90,7 +90,7 @@ def _timeline(page: Page) -> None:
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, now_ms)
 
-    clause = f"last {page.range_words} · bars are incidents, ticks are moments"
+    clause = f"last {page.range_text} · bars are incidents, ticks are moments"
     table = activity_timeline.rows(bars, marks, clock) if bars or marks else None
     card_head("timeline", "Incidents and changes", clause, rows=table)
     with st.container(key=body_key(view, "timeline")):
@@ -99,7 +99,7 @@ def _timeline(page: Page) -> None:
             theme=None,
             config=CONFIG,
             key="activity-timeline",
-            alt=f"{len(bars)} incidents and {len(marks)} moments over the last {page.range_words}",
+            alt=f"{len(bars)} incidents and {len(marks)} moments over the last {page.range_text}",
         )
 
 
@@ -119,7 +119,7 @@ def _controls() -> AuditFilter:
             width=220,
             live=True,
         )
-        say_unknown("kind", list(RESULTS))
+        warn_unknown("kind", list(RESULTS))
         result = st.pills(
             "Result",
             list(RESULTS),

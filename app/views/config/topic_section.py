@@ -15,7 +15,7 @@ from app.components.partition import durability
 from app.components.plan import plan_dialog
 from app.components.shared import markup
 from app.components.shared.page import Page, live
-from app.components.shared.selection import say_unknown
+from app.components.shared.selection import warn_unknown
 from app.views.config import settings_form
 from backend.store.queries import config
 from backend.store.queries.config import TopicRow
@@ -32,7 +32,7 @@ def render(page: Page) -> None:
     with st.container(key="card-topic-form"):
         st.html(markup.card_title("Change a topic", "checked here while you type, and by Kafka before you confirm"))
         with st.container(horizontal=True, key="topic-form", vertical_alignment="bottom"):
-            say_unknown("topic", list(topics))
+            warn_unknown("topic", list(topics))
             name = st.selectbox(
                 "Topic",
                 list(topics),

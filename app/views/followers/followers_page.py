@@ -17,7 +17,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, live, open_page
-from app.components.shared.selection import say_unknown, standing_order, take_row
+from app.components.shared.selection import select_row, standing_order, warn_unknown
 from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.followers import depth_card, reason_card
@@ -67,7 +67,7 @@ def _fact(view: ClusterView) -> str:
     cluster_id, version = view.cluster.cluster_id, view.version
     counts = state.read_cached(queries.phase_counts, cluster_id, version=version)
     out = state.read_cached(queries.followers, cluster_id, phases=OUT_OF_SYNC, version=version)
-    return follower_table.counts_words(
+    return follower_table.counts_text(
         counts, sum(why_stuck(follower.replica, _judged_ms(view)) is not None for follower in out)
     )
 
@@ -93,7 +93,7 @@ def _controls(page: Page) -> FollowerFilter:
             live=True,
         )
         options = [follower_table.ALL, *follower_table.PHASES]
-        say_unknown("phase", options)
+        warn_unknown("phase", options)
         phase = st.pills(
             "Phase",
             options,
@@ -103,7 +103,7 @@ def _controls(page: Page) -> FollowerFilter:
             width="content",
             wrap=True,
         )
-        say_unknown("broker", names)
+        warn_unknown("broker", names)
         broker = st.selectbox(
             "Broker", names, key="broker", bind="query-params", label_visibility="collapsed", width=130
         )
@@ -259,7 +259,7 @@ def _list(
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="follower-rows",
-            on_select=lambda: take_row("follower-rows", SELECTED, order),
+            on_select=lambda: select_row("follower-rows", SELECTED, order),
             selection_mode="single-row",
             placeholder="",
             alt=f"{len(ordered)} followers with phase, since when, target and evidence",

@@ -54,7 +54,7 @@ def _choose(page: Page, faults: Any) -> None:
     )
     scenario = scenarios[chosen]
     st.html(pictures.scenario_html(scenario))
-    person, running = page.person, pictures.going_on(faults["run"])
+    person, running = page.person, pictures.is_running(faults["run"])
     block = health_text.lab_block(page.view(), person.may_write, READ_ONLY)
     with st.container(horizontal=True, key="fault-buttons"):
         broker = None
@@ -136,7 +136,7 @@ def _run(page: Page, names: dict[str, str]) -> None:
 
 
 def _sign(faults: Any) -> tuple[object, ...]:
-    return (pictures.going_on(faults["run"]), faults["refusal"])
+    return (pictures.is_running(faults["run"]), faults["refusal"])
 
 
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:

@@ -122,7 +122,7 @@ def _race(page: Page) -> None:
     number = _step(run)
     shown = run if number is None else race_replay.until(run, number)
     with st.container(horizontal=True, key="race-head", vertical_alignment="center"):
-        words = f"<strong>{markup.text(pictures.progress_words(run))}</strong>"
+        words = f"<strong>{markup.text(pictures.progress_text(run))}</strong>"
         st.html(f'<div class="eb-prose">{words} {markup.text(pictures.comparison(run) or "")}</div>')
         _replay(run, number)
         if run["races"]:
@@ -164,7 +164,7 @@ def _trace(page: Page, run: Json, shown: Json, number: int | None) -> None:
 def _replay(run: Json, number: int | None) -> None:
     """Reset, Step and Pause: they choose what is shown; the engine runs on. In a live part: none opens a dialog."""
     most = len(race_replay.steps(run))
-    st.html(f'<span class="eb-lines">{markup.text(race_replay.words(run, number))}</span>', width="content")
+    st.html(f'<span class="eb-lines">{markup.text(race_replay.step_text(run, number))}</span>', width="content")
     at_end = number is not None and number >= most
     st.button(
         "Step",
@@ -223,7 +223,7 @@ def _report(run: Json) -> bytes:
         ("Local log of the leader", fmt.size(run["size_bytes"])),
         ("In the remote tier too", f"{run['tiered_percent']} %"),
         ("Began", fmt.clock(run["started_ms"], 0) + " UTC"),
-        ("Ended", pictures.progress_words(run)),
+        ("Ended", pictures.progress_text(run)),
         ("Comparison", pictures.comparison(run) or "? not both replicas are there"),
     ]
     sections = [

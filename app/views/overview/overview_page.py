@@ -146,7 +146,7 @@ def _tiles(page: Page) -> None:
 def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
     colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
     picture = sparkline(tile.series, colour)
-    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_words}">' if picture else ""
+    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_text}">' if picture else ""
     sign = markup.mark(tile.status) + " " if tile.status else ""
     note = " " + source("tiles")
     return (
@@ -202,7 +202,7 @@ def _keeping_up(page: Page) -> None:
         ledger_ms=reading.facts.ledger_ms if reading.ledger_known else None,
     )
     window = fmt.duration(totals.rate_window_ms(page.range_ms) / 1000)
-    clause = f"cluster, last {page.range_words} · means of {window}"
+    clause = f"cluster, last {page.range_text} · means of {window}"
     if len(samples) < 2:
         card_head("keeping-up", "Is copying keeping up?", clause)
         st.html(markup.empty("No history yet: the chart begins with the second sample."))
@@ -237,7 +237,7 @@ def _quorum(page: Page) -> None:
     quorum = ((backend.detail if backend is not None else None) or {}).get("quorum")
     if not quorum or quorum.get("seen_ms") is None:
         card_head("quorum", "Metadata quorum")
-        st.html(markup.empty(f"? {(quorum or {}).get('cause') or quorum_panel.NOT_LOOKED}"))
+        st.html(markup.empty(f"? {(quorum or {}).get('cause') or quorum_panel.NOT_READ}"))
         return
     age = fmt.duration(max(0, view.now_ms - quorum["seen_ms"]) / 1000)
     card_head("quorum", "Metadata quorum", f"DescribeQuorum, {age} ago", rows=quorum_panel.rows(quorum))

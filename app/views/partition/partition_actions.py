@@ -84,7 +84,7 @@ def _safely(page: Page, topic: str, number: int) -> None:
             key="remove-safely",
             type="tertiary",
             help="Takes this offset into the field; nothing is planned yet",
-            on_click=_take_offset,
+            on_click=_fill_offset,
             args=(end,),
         )
 
@@ -96,7 +96,7 @@ def outside_end(row: PartitionRow, judged: Sequence[JudgedSegment]) -> int | Non
     return None if end is None or no_removal(row, end) is not None else end
 
 
-def _take_offset(offset: int) -> None:
+def _fill_offset(offset: int) -> None:
     st.session_state[BELOW] = str(offset)
 
 

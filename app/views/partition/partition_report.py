@@ -96,7 +96,7 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
     ]
 
 
-def _events(page: Page, reading: PartitionData) -> list[partition_ledger.Happened]:
+def _events(page: Page, reading: PartitionData) -> list[partition_ledger.ListedEvent]:
     row, version = reading.row, reading.view.version
     engine = state.read_cached(detail_queries.engine_events, page.cluster_id, row.topic, row.partition, version=version)
     remote = state.read_cached(

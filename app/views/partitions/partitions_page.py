@@ -51,7 +51,7 @@ def _say_past(page: Page, at_ms: int) -> None:
     clock = page.clock(at_ms, view.now_ms)
     words = f"As of {clock}: each partition by its last sample until then."
     if missing:
-        words += f" Of {_count_words(missing)} no sample of that time is kept."
+        words += f" Of {_count_text(missing)} no sample of that time is kept."
     note = "Limits are those of now; open copies and lineage of then are not stored, see the Remote log."
     st.html(markup.alert("warning" if missing else "notice", "Time travel.", words, note))
 
@@ -72,7 +72,7 @@ def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
             width=196,
             live=True,
         )
-        _say_unknown("state", STATES)
+        _warn_unknown("state", STATES)
         chosen_state = st.pills(
             "State",
             STATES,
@@ -84,7 +84,7 @@ def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
         )
         with st.container(horizontal=True, key="filter-right", width="content"):
             at_ms = instant_control.control(page, "Time travel over the stored samples", width=150)
-            _say_unknown("rank", RANKS)
+            _warn_unknown("rank", RANKS)
             rank = st.selectbox(
                 "Rank by",
                 RANKS,
@@ -94,7 +94,7 @@ def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
                 label_visibility="collapsed",
                 width=184,
             )
-            _say_unknown("view", VIEWS)
+            _warn_unknown("view", VIEWS)
             how = st.segmented_control(
                 "Show as",
                 VIEWS,
@@ -107,7 +107,7 @@ def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
     return Filter(text or "", chosen_state, rank or RANKS[0]), how or BARS, at_ms
 
 
-def _say_unknown(name: str, options: Sequence[str]) -> None:
+def _warn_unknown(name: str, options: Sequence[str]) -> None:
     linked = st.query_params.get(name)
     if linked is not None and linked.removeprefix("Rank: ") not in options:
         st.toast(f"There is no {name} {linked!r:.40}; this is the default.")
@@ -135,7 +135,7 @@ def _bars(page: Page, chosen: Filter, at_ms: int | None) -> None:
                     theme=None,
                     config=CONFIG,
                     key="bars",
-                    on_select=selected_card.take_bar,
+                    on_select=selected_card.select_bar,
                     selection_mode="points",
                     alt=f"Remote and local ranges of {len(shown)} partitions, bytes behind the log end",
                 )
@@ -165,7 +165,7 @@ def _table(page: Page, chosen: Filter, at_ms: int | None) -> None:
                     hide_index=True,
                     height=min(640, 37 + 35 * len(ordered)),
                     key="rows",
-                    on_select=lambda: selected_card.take_row(order),
+                    on_select=lambda: selected_card.select_row(order),
                     selection_mode="single-row",
                     placeholder="?",
                     alt=f"{len(ordered)} partitions with their offsets and sizes",
@@ -182,7 +182,7 @@ def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
         return
     cells, bands = partition_heatmap.arrange(matching, reading.limits)
     with st.container(key="card-heatmap"):
-        clause = f"{_count_words(len(matching))} · each cell is one partition, ordered by number"
+        clause = f"{_count_text(len(matching))} · each cell is one partition, ordered by number"
         card_head("heatmap", "Pending upload by partition", clause, rows=_twin(matching[:HEATMAP_ABOVE], reading))
         st.html(partition_heatmap.legend_html(page.colours))
         with st.container(key=body_key(reading.view, "heatmap")):
@@ -212,13 +212,13 @@ def _twin(rows: Sequence[PartitionRow], reading: PartitionsData) -> object:
     return range_list.rows(rows, reading.limits)
 
 
-def _count_words(count: int) -> str:
+def _count_text(count: int) -> str:
     return f"{fmt.count(count)} partition{'' if count == 1 else 's'}"
 
 
 def _clause(reading: PartitionsData, chosen: Filter, matching: Sequence[PartitionRow], shown: int) -> str:
-    every = f"{fmt.count(len(matching))} match of {_count_words(len(reading.rows))}" if chosen.active else ""
-    what = every or _count_words(len(reading.rows))
+    every = f"{fmt.count(len(matching))} match of {_count_text(len(reading.rows))}" if chosen.active else ""
+    what = every or _count_text(len(reading.rows))
     if shown < len(matching):
         what = f"top {shown} of {fmt.count(len(matching))}" + (" that match" if chosen.active else "")
     order = f"by {chosen.rank}"
@@ -240,7 +240,7 @@ def _nothing(reading: PartitionsData, chosen: Filter) -> None:
             return
         said = f" “{chosen.text.strip()}”" if chosen.text.strip() else ""
         of_state = f" in “{chosen.state}”" if chosen.state else ""
-        st.html(markup.empty(f"None of {_count_words(len(reading.rows))} matches{said}{of_state}."))
+        st.html(markup.empty(f"None of {_count_text(len(reading.rows))} matches{said}{of_state}."))
         if reading.outside is None and reading.at_ms is None:
             st.html(markup.empty("Lineage was not judged: the ledger is too large. Open a partition to see its own."))
         # The filter is outside this live part: the whole page has to run.

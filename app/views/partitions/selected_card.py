@@ -26,19 +26,19 @@ from backend.store.queries.partitions import PartitionRow
 SELECTED = "selected"
 
 
-def take_bar() -> None:
+def select_bar() -> None:
     name = partition_bars.picked(st.session_state.get("bars"))
     if name is not None:
         put(SELECTED, name)
 
 
-def take_row(order: Sequence[str]) -> None:
+def select_row(order: Sequence[str]) -> None:
     rows = st.session_state["rows"].selection.rows
     if rows and rows[0] < len(order):
         put(SELECTED, order[rows[0]])
 
 
-def _take_pick(key: str) -> None:
+def _select_pick(key: str) -> None:
     put(SELECTED, st.session_state[key])
 
 
@@ -78,7 +78,7 @@ def summary(page: Page, reading: PartitionsData, name: str, shown: Sequence[str]
             options,
             index=options.index(name),
             key=key,
-            on_change=_take_pick,
+            on_change=_select_pick,
             args=(key,),
             label_visibility="collapsed",
         )

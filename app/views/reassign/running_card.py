@@ -51,7 +51,7 @@ def steering(page: Page, row: OperationRow, block: str | None) -> None:
             key="pause",
             disabled=blocked or row.state not in ("running", "paused"),
             help=hint or "A paused plan begins no further partition; what moves comes to its end",
-            on_click=plan_dialog.steer,
+            on_click=plan_dialog.send_control,
             args=(page.person, row.id, "resume" if paused else "pause", {}),
         )
         if limit:

@@ -15,7 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, ledger_key
-from app.components.shared.selection import standing_order, take_row
+from app.components.shared.selection import select_row, standing_order
 from app.state import ClusterView
 from app.views.remote.remote_data import LedgerQuery, RemoteData, read
 from backend.store.queries import config as config_queries
@@ -56,7 +56,7 @@ def render(page: Page, question: LedgerQuery) -> None:
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="ledger-rows",
-            on_select=lambda: take_row("ledger-rows", SEGMENT, [verdict.segment.segment_id for verdict in ordered]),
+            on_select=lambda: select_row("ledger-rows", SEGMENT, [verdict.segment.segment_id for verdict in ordered]),
             selection_mode="single-row",
             placeholder="",
             alt=f"{len(ordered)} remote segments with offsets, state, durations and lineage",
@@ -147,4 +147,4 @@ def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
 
 
 def _said(event: queries.StoredEvent) -> str:
-    return segment_ledger.event_words(event)[:300]
+    return segment_ledger.event_text(event)[:300]

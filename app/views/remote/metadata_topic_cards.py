@@ -41,10 +41,10 @@ def render_health(page: Page) -> None:
     sizes = state.read_cached(queries.local_bytes, page.cluster_id, alerts.METADATA_TOPIC, version=version)
     status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, view.read_ms, version=version)
     pairs: list[tuple[str, str | markup.Cell]] = [
-        ("Records read", _read_words(page, view, reading)),
+        ("Records read", _read_text(page, view, reading)),
         ("Live segments", f"{fmt.count(live_segments)}{share}"),
         ("Bytes on each broker", _each(sizes)),
-        ("Replay after a restart", _replay_words(reading.records, replay)),
+        ("Replay after a restart", _replay_text(reading.records, replay)),
         ("Pipeline behind by", _lag(status)),
         ("Transactions, 5 min", _batches(status)),
     ]
@@ -52,7 +52,7 @@ def render_health(page: Page) -> None:
         st.html(_metadata_pills(topic, len(brokers)) + markup.pairs(pairs))
 
 
-def _read_words(page: Page, view: ClusterView, reading: queries.MetadataReading) -> str:
+def _read_text(page: Page, view: ClusterView, reading: queries.MetadataReading) -> str:
     if not reading.partitions:
         return "? none yet"
     return f"{fmt.count(reading.records)}, last at {page.clock(reading.updated_ms, view.now_ms)}"
@@ -64,7 +64,7 @@ def _each(sizes: Mapping[int, int | None]) -> str:
     return fmt.size(max(sizes_known)) if sizes_known else fmt.UNKNOWN
 
 
-def _replay_words(records: int, pace: float | None) -> str | markup.Cell:
+def _replay_text(records: int, pace: float | None) -> str | markup.Cell:
     """The time that the pipeline would take at the pace of its quickest batch: no source has a broker's own time."""
     if not records:
         return "? no record read yet"

@@ -62,7 +62,7 @@ class RemoteData:
 
     @property
     def hung(self) -> frozenset[str]:
-        return frozenset(copy.segment.segment_id for copy in self.copies if copy.kind != open_copies.USUAL)
+        return frozenset(copy.segment.segment_id for copy in self.copies if copy.kind != open_copies.NORMAL)
 
 
 def read(page: Page, question: LedgerQuery) -> RemoteData:
@@ -130,7 +130,7 @@ def _copies(
     copies = []
     for row in started:
         took = p99.get((row.topic, row.partition))
-        kind = open_copies.HUNG if alerts.is_hung(row, took, now_ms) else open_copies.USUAL
+        kind = open_copies.HUNG if alerts.is_hung(row, took, now_ms) else open_copies.NORMAL
         copies.append(OpenCopy(row, max(0, now_ms - row.copy_started_ms), took, kind))
     return sorted(copies, key=lambda copy: -copy.age_ms)
 

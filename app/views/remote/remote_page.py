@@ -13,7 +13,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, ledger_key, live, open_page
-from app.components.shared.selection import say_unknown
+from app.components.shared.selection import warn_unknown
 from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.remote import cost_cards, ledger_card, metadata_topic_cards
@@ -78,7 +78,7 @@ def _controls(page: Page) -> LedgerQuery | None:
             label_visibility="collapsed",
             width=250,
         )
-        say_unknown("state", segment_ledger.STATES)
+        warn_unknown("state", segment_ledger.STATES)
         chosen = st.pills(
             "State",
             segment_ledger.STATES,
@@ -188,7 +188,7 @@ def _say_past(page: Page, reading: RemoteData, at_ms: int) -> None:
         sentence = f"This partition has more than {most} stored events: its past is not computed here."
         st.html(markup.alert("warning", f"As of {clock}.", sentence))
         return
-    words = ledger_at_instant.words(reading.past, clock, page.clock(reading.past.first_ms, reading.view.now_ms))
+    words = ledger_at_instant.origin_text(reading.past, clock, page.clock(reading.past.first_ms, reading.view.now_ms))
     note = "Lineage is not judged: the epochs of then are not stored."
     if at_ms > health_text.ledger_ms(reading.view):
         note = "The pipeline has not read so far yet. " + note

@@ -11,7 +11,7 @@ from app.components.partition import ledger_at_instant
 from app.components.shared.page import Page
 
 AT: Final = "at"
-link = ledger_at_instant.link_words
+link = ledger_at_instant.link_text
 
 
 def control(page: Page, what: str, *, width: int = 216) -> int | None:

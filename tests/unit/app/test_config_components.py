@@ -111,7 +111,7 @@ def estimate(*sizes: tuple[int, int]) -> dict[str, Any]:
 def test_depth_is_records_by_rate_and_unknown_without_one() -> None:
     ends: dict[tuple[str, int], int | None] = {("t", 0): 100, ("t", 1): 100}
     found = bootstrap_picture.gains(estimate((10, 1), (10, 1)), ends, {("t", 0): 10.0})
-    assert [bootstrap_picture.depth_words(gain) for gain in found] == ["10 s → 1 s", "? → ?"]
+    assert [bootstrap_picture.depth_text(gain) for gain in found] == ["10 s → 1 s", "? → ?"]
 
 
 def test_at_most_seven_partitions_are_drawn_and_only_those_that_qualify() -> None:

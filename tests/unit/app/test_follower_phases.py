@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.components.follower import follower_table, phase_timeline, stuck_follower
-from app.components.partition.partition_ledger import engine_words
+from app.components.partition.partition_ledger import engine_event_text
 from app.theme import DARK, LIGHT, Palette
 from backend.store.queries.followers import Follower, FollowerPhaseEvent, PhaseChange
 from tests.unit.app.partition_rows import NOW_MS, replica_row
@@ -129,9 +129,9 @@ def test_the_figure_draws_each_phase_in_its_colour_and_pattern(colours: Palette)
 
 
 def test_head_counts_followers_out_of_sync() -> None:
-    assert follower_table.counts_words({}, 0) == "no follower is known"
-    assert follower_table.counts_words({"IN_SYNC": 4}, 0) == "all 4 in sync"
-    assert follower_table.counts_words({"IN_SYNC": 4, "DELAYED": 1, None: 1}, 1) == "2 of 6 not in sync · 1 stuck"
+    assert follower_table.counts_text({}, 0) == "no follower is known"
+    assert follower_table.counts_text({"IN_SYNC": 4}, 0) == "all 4 in sync"
+    assert follower_table.counts_text({"IN_SYNC": 4, "DELAYED": 1, None: 1}, 1) == "2 of 6 not in sync · 1 stuck"
 
 
 def test_why_shows_rule_evidence_and_the_failed_attempts() -> None:
@@ -182,4 +182,4 @@ def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:
     shown = follower_table.why_html(follower("IN_SYNC"), events, str, NOW_MS)
     assert "Failed attempts" not in shown
     assert "Asked again once while a topic" in shown
-    assert engine_words("phase", events[1].body)[1] is False
+    assert engine_event_text("phase", events[1].body)[1] is False

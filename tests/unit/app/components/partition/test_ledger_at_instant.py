@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.components.partition.ledger_at_instant import link_words, parse_instant, past, words
+from app.components.partition.ledger_at_instant import link_text, origin_text, parse_instant, past
 from backend.store.queries.remote_log import StoredEvent
 from backend.tiering.segment_state import SegmentState
 
@@ -58,7 +58,7 @@ LIFE = [event(1, 10, STARTED), event(2, 20, FINISHED), event(3, 30, DELETING), e
 def test_instants_as_people_type_them(typed: str, expected: str) -> None:
     found = parse_instant(typed, NOW_MS, None)
     assert found is not None
-    assert link_words(found) == expected
+    assert link_text(found) == expected
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2027-01-01", "2026-13-01", "9" * 13, "<b>", "10 parsecs"])
@@ -69,7 +69,7 @@ def test_what_is_no_instant_of_the_past_is_none(typed: str) -> None:
 def test_a_link_means_the_same_instant_in_every_zone() -> None:
     zone = ZoneInfo("Asia/Tokyo")
     assert parse_instant("18:40", NOW_MS, zone) != parse_instant("18:40", NOW_MS, None)
-    assert parse_instant(link_words(NOW_MS), NOW_MS, zone) == NOW_MS
+    assert parse_instant(link_text(NOW_MS), NOW_MS, zone) == NOW_MS
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_times_and_ranges_of_the_past_are_those_of_the_events() -> None:
 def test_before_the_first_event_there_is_nothing() -> None:
     found = past(LIFE, 9)
     assert (found.segments, found.applied, found.first_ms) == ([], 0, 10)
-    assert words(found, "08:00", "09:00").startswith("Nothing was told of this partition until 08:00")
-    assert words(past([], 9), "08:00", "?") == "No event of this partition is stored."
+    assert origin_text(found, "08:00", "09:00").startswith("Nothing was told of this partition until 08:00")
+    assert origin_text(past([], 9), "08:00", "?") == "No event of this partition is stored."
 
 
 def test_events_that_the_ledger_did_not_follow_count_nowhere() -> None:
@@ -116,7 +116,7 @@ def test_clocks_that_differ_make_it_inexact() -> None:
     found = past([event(1, 10, STARTED), event(2, 50, STARTED, "b"), event(3, 20, FINISHED)], 30)
     assert not found.exact
     assert found.out_of_order == 1
-    assert "Not exact: 1 of them" in words(found, "08:00", "07:00")
+    assert "Not exact: 1 of them" in origin_text(found, "08:00", "07:00")
 
 
 def test_an_update_whose_start_is_told_later_is_left_out() -> None:

@@ -114,7 +114,7 @@ def test_what_is_not_known_is_said_with_its_cause() -> None:
         "? not known what is not copied yet: the leader does not know yet",
         "? not known how much is past the high watermark",
     ]
-    assert partition_summary.retention_words(row, None) == "? settings not read yet"
+    assert partition_summary.retention_text(row, None) == "? settings not read yet"
 
 
 def test_summary_never_writes_zero_for_unknown() -> None:

@@ -38,7 +38,7 @@ def test_a_heartbeat_holds_those_with_the_most_left_and_says_that_there_are_more
 
 
 def test_nobody_has_looked_is_not_nobody_reads() -> None:
-    assert remote_readers.NOT_LOOKED in remote_readers.html(remote_readers.of(None, "orders", 0))
+    assert remote_readers.NOT_READ in remote_readers.html(remote_readers.of(None, "orders", 0))
     refused: dict[str, Any] = {"readers": {"seen_ms": None, "rows": [], "count": 0, "cause": "Not authorized."}}
     assert "? Not authorized." in remote_readers.html(remote_readers.of(refused, "orders", 0))
     looked: dict[str, Any] = {"readers": {"seen_ms": NOW_MS, "rows": [], "count": 0, "cause": None}}

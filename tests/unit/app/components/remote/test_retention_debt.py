@@ -41,7 +41,7 @@ def test_what_cannot_be_counted_is_said_and_not_left_out() -> None:
     config = {"local.retention.bytes": "-1", "local.retention.ms": "1000"}
     topics = [topic_row(**SEGMENT), topic_row(**config).__class__("by-time", "u", 1, 3, False, True, dict(config), 0)]
     found = retention_debt.debt([partition_row(local_log_bytes=None), by_time], topics)
-    assert (found.total_bytes, found.by_time_only, found.not_told) == (0, 1, 1)
+    assert (found.total_bytes, found.by_time_only, found.size_unknown) == (0, 1, 1)
     shown = retention_debt.html(found)
     assert "1 partitions are limited by time only" in shown
     assert "? 1 have not told their size" in shown

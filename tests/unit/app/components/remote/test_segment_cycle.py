@@ -104,7 +104,7 @@ def test_open_copies_are_hung_dangling_or_usual() -> None:
         ("lost", open_copies.DANGLING),
         ("gone", open_copies.DANGLING),
         ("hung", open_copies.HUNG),
-        ("s0", open_copies.USUAL),
+        ("s0", open_copies.NORMAL),
     ]
     assert [one.why for one in found[:2]] == ["its partition is gone", "broker 1 leads now"]
     assert found[2].ratio == 20
