@@ -127,7 +127,9 @@ def why_local(row: PartitionRow, topic: TopicRow | None) -> list[str]:
     config = {} if topic is None or topic.config is None else topic.config
     if config.get("remote.log.copy.disable") == "true":
         lines.append("Copying is disabled for this topic: local data follows total retention.")
-    if pending is None:
+    if not pending_limits.is_tiered(row):
+        lines.append("The topic is not tiered: local data follows total retention.")
+    elif pending is None:
         lines.append(f"? not known what is not copied yet: {pending_limits.pending_unknown_cause(row)}")
     elif pending:
         lines.append(f"{fmt.size(pending)} not copied yet")

@@ -26,6 +26,11 @@ REASONS: Final[dict[str, str]] = {
 }
 
 
+def is_tiered(row: PartitionRow) -> bool:
+    """False for a partition of a topic without remote storage: nothing of it is pending, and that is known."""
+    return row.pending_reason != PendingReason.NOT_TIERED
+
+
 def pending_start(row: PartitionRow) -> int | None:
     """The first offset that is not in the remote tier; None: not known."""
     if row.pending_reason == PendingReason.ALL_COPIED:

@@ -232,7 +232,9 @@ def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
     blocks = []
     if start is not None and end is not None:
         pending = _first_pending(row)
-        if pending is None:
+        if not pending_limits.is_tiered(row):
+            blocks.append(Block("unsure", start, end, "local only"))
+        elif pending is None:
             blocks.append(Block("unsure", start, end, "? not known what is copied"))
         else:
             thin = "no older local data" if not leads and start >= pending > (row.log_start_offset or 0) else ""

@@ -156,6 +156,8 @@ def _hero_pills(reading: PartitionData) -> str:
     elif offsets == 0:
         words = "all copied"
     status = pending_limits.pending_status(pending, reading.limit_bytes) or ("ok" if offsets is not None else "warning")
+    if not pending_limits.is_tiered(row):
+        words, status = "not tiered", "notice"
     pills = [
         markup.pill(f"remote {fmt.size(remote_bytes(row))}", html='<i class="eb-swatch eb-swatch-remote"></i>'),
         markup.pill(f"local {fmt.size(row.local_log_bytes)}", html='<i class="eb-swatch eb-swatch-local"></i>'),

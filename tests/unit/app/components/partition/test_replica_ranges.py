@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.components.partition import lineage_verdicts
+from app.components.partition import lineage_verdicts, partition_summary
 from app.components.partition.replica_ranges import Block, ReplicaLane, html, lanes, markers, rows, whole, window
 from backend.store.queries.partitions import ReplicaRow
 from backend.tiering.segment_state import SegmentState
@@ -57,6 +57,14 @@ def test_local_data_is_not_called_copied_when_the_leader_does_not_know() -> None
         earliest_pending_upload_offset=-1, pending_reason="leader_does_not_know", latest_tiered_offset=-1, segments=[]
     )[1]
     assert [(b.kind, b.start, b.end) for b in leader.blocks] == [("unsure", 500, 1000)]
+
+
+def test_a_topic_that_is_not_tiered_is_local_only_and_nothing_about_it_is_unknown() -> None:
+    changed = {"earliest_pending_upload_offset": -1, "pending_reason": "not_tiered", "latest_tiered_offset": -1}
+    leader = _lanes(segments=[], **changed)[1]
+    assert leader.blocks == (Block("unsure", 500, 1000, "local only"),)
+    lines = partition_summary.why_local(partition_row(**changed), None)
+    assert lines[0] == "The topic is not tiered: local data follows total retention."
 
 
 def test_all_copied_means_that_nothing_is_pending() -> None:
