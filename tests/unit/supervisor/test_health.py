@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import socket
 import struct
@@ -151,6 +152,8 @@ def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path, monkey
     child.start(100.0)
     assert child.process is not None
     child.process.send_signal(signal.SIGSTOP)
+    # A process that is not yet stopped takes the SIGTERM first, as the lower number.
+    os.waitid(os.P_PID, child.process.pid, os.WSTOPPED | os.WNOWAIT)
     for now_s in (101.0, 102.0, 103.0):
         supervisor._watch_one(child, now_s, probing=True)
     assert child.exit_code == -signal.SIGKILL

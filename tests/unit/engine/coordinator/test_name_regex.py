@@ -52,6 +52,11 @@ def test_a_whole_name_matches_as_in_python(pattern: str) -> None:
         (r"\pL+", ["orders", "Orders", "aXb", "A", "aaa", "ab", "abab", "b"]),
         (r"[\-o]rders", ["orders"]),
         (r"\s*", []),
+        (r"\\Ca|ab", ["ab"]),
+        (r"\Q\C\E|ab", ["ab"]),
+        ("(?P<n>a)(?P<m>b)", ["ab"]),
+        (r"(?P<n>a)(\(?P<n>)?b", ["ab"]),
+        ("(?P<n>a)[(?P<n>b]", ["ab"]),
     ],
 )
 def test_what_re2_has_and_python_has_not(pattern: str, names: list[str]) -> None:
@@ -62,7 +67,8 @@ def test_what_re2_has_and_python_has_not(pattern: str, names: list[str]) -> None
     "pattern",
     ["(", ")", "a)", "(a", "[a", "[z-a]", "*", "a**", "a+*", "a{2,1}", "a{1001}", r"\1", r"(a)\1", "(?=a)", "(?!a)",
      "(?<=a)", "(?<!a)", "(?>a)", "(?P=a)", "\\", r"\y", r"\p{Foo}", r"\x4", r"\xzz", "[[:what:]]", "(?i", "(?P<a+>a)",
-     "(" * 501 + ")" * 500, "a{999}b{999}", r"\pL{9}", ".{999}", "a" * (PATTERN_CHARS_MAX + 1), "((a{50}){50}){50}"],
+     "(" * 501 + ")" * 500, "a{999}b{999}", r"\pL{9}", ".{999}", "a" * (PATTERN_CHARS_MAX + 1), "((a{50}){50}){50}",
+     r"\C", r"a\Cb", "(?P<n>a)(?P<n>b)", "(?P<n>a)|(?<n>b)", r"[a\]](?P<n>a)(?P<n>b)"],
 )  # fmt: skip
 def test_what_re2_refuses_or_is_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(RegexError):
