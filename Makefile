@@ -15,7 +15,7 @@ WORKERS ?= 3
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
 
-.PHONY: help up check checked test tests lint bench soak screenshots lock clean
+.PHONY: help up check checked test tests lint bench soak screenshots docs lock clean
 
 help: ## These targets
 	@grep -E '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## (.*)/\1\t\2/' | expand -t 14
@@ -50,6 +50,10 @@ soak: $(STAMP) ## The long evidence; results go to tests/soak/results
 screenshots: $(STAMP) ## Refresh the pictures in docs/
 	$(BIN)/python -m tests.screenshots
 
+docs: $(STAMP) ## The documentation as a site: site/index.html, to be opened as a file; a dead link ends it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "Open site/index.html"
+
 lock: $(STAMP) ## Resolve pyproject.toml again into requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --group dev pyproject.toml --upgrade \
 	  --no-emit-index-url --no-annotate --no-header --generate-hashes --quiet -o requirements.lock
@@ -68,4 +72,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 clean: ## Remove the environment and caches; data folders stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache site
