@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,15 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from tests.checked import OUTSIDE, Guard, leave_out
 from tests.effort import CHECK, SOAK
 from tests.unsteady import unsteady
+
+# Files of tests in memory: a cluster waits for its disk at every flush, and so for whoever else writes to that disk.
+# No test cuts the power, and a kill leaves what was written to memory and to a page cache alike. A whole run keeps
+# less than 2 GB (it keeps those of failed tests only).
+MEMORY_FOLDER, MEMORY_FREE_BYTES = Path("/dev/shm"), 8 << 30
+if MEMORY_FOLDER.is_dir():
+    _room = os.statvfs(MEMORY_FOLDER)
+    if _room.f_bavail * _room.f_frsize >= MEMORY_FREE_BYTES and not _room.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
 
 # The same examples every time: `make test` fails for a change, never by luck. `make soak` looks for new ones.
 settings.register_profile("test", derandomize=True)

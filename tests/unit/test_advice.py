@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.source_trees import source_tree
+
 BACKEND: Final = Path(__file__).parents[2] / "backend"
 ADVICE: Final = re.compile(
     r"\b(delete|remove|empty|erase|discard|wipe)\b[^.;:]{0,40}\b(folder|directory|log|file|replica|segment)",
@@ -41,7 +43,7 @@ def test_no_message_advises_to_remove_a_copy() -> None:
     found = [
         f"{path.relative_to(BACKEND)}: {text}"
         for path in sorted((BACKEND / "engine").rglob("*.py"))
-        for text in texts(ast.parse(path.read_text()))
+        for text in texts(source_tree(path))
         if ADVICE.search(text) and not any(allowed in text for allowed in ALLOWED)
     ]
     assert found == []

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.source_trees import source_tree
+
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("app", "backend", "spark", "migrations")
 
@@ -279,7 +281,7 @@ def _definitions() -> tuple[Definition, ...]:
         path = str(source.relative_to(ROOT))
         stem = source.parent.name if source.name == "__init__.py" else source.stem
         definitions.append(Definition(stem, path, 0))
-        for node in ast.parse(source.read_text()).body:
+        for node in source_tree(source).body:
             definitions += [Definition(name, path, line) for name, line in _defined(node)]
     return tuple(definitions)
 
@@ -290,7 +292,7 @@ def _texts() -> tuple[Text, ...]:
     texts = []
     for source in _sources():
         path, code = str(source.relative_to(ROOT)), source.read_text()
-        for node in ast.walk(ast.parse(code)):
+        for node in ast.walk(source_tree(source)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = ast.get_docstring(node)
                 if docstring:
@@ -331,7 +333,7 @@ SAME_NAME: dict[str, str] = {
 def test_a_public_class_has_a_name_that_no_other_has() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for source in _sources():
-        for node in ast.parse(source.read_text()).body:
+        for node in source_tree(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(source.relative_to(ROOT)))
     double = {name: paths for name, paths in places.items() if len(paths) > 1 and name not in SAME_NAME}

@@ -24,6 +24,9 @@ from backend.control.http.api_server import ApiServer
 from backend.control.http.connections import CONNECTIONS_MAX, HALF_OPEN_MAX
 from tests.certificates import Authority
 
+# A thousand connections to a running server, and its time-outs.
+pytestmark = pytest.mark.outside
+
 T = TypeVar("T")
 HOST = "127.0.0.1"
 TOO_MANY = CONNECTIONS_MAX + 10
