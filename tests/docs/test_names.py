@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from backend.cli.main import app
+from backend.control.findings.catalogue import SLUGS
 from backend.control.http.endpoints import ENDPOINTS
 from backend.settings import _OTHER_VARIABLES, Settings
 from tests.docs.pages import ROOT, pages, text_of
@@ -74,6 +75,13 @@ def test_calls_of_the_api_on_pages_exist() -> None:
         for call in re.findall(r"/v1/[A-Za-z0-9/_-]+", text_of(page))
     }
     assert sorted(call for call in written if re.sub(r"/\d+", "/X", call) not in paths) == []
+
+
+def test_the_page_of_findings_lists_each_with_its_title_and_runbook() -> None:
+    listed = re.findall(
+        r"^\| \[([\w-]+)\]\(runbooks/([\w-]+)\.md\) \| (.+) \|$", text_of("docs/findings.md"), re.MULTILINE
+    )
+    assert [(slug, slug, title) for slug, title in sorted(SLUGS.items())] == listed
 
 
 def rows(page: str) -> dict[str, list[str]]:
