@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from app.access.addresses import LOOPBACK_NAMES, Addresses
 from app.server import application
-from backend.dashboard_login import DashboardLogin
-from backend.gc_tuning import GC_THRESHOLDS
-from backend.private_files import keep_files_private
+from backend.data_folder.dashboard_login import DashboardLogin
+from backend.runtime.gc_tuning import GC_THRESHOLDS
+from backend.runtime.private_files import keep_files_private
 
 PACKAGE = Path(__file__).resolve().parent
 

@@ -23,7 +23,7 @@ from app.access.gate import Gate
 from app.access.login import login_endpoint
 from app.access.oidc_errors import ProviderErrors
 from app.media_files import keep_downloads
-from backend.dashboard_login import LOGIN_PATH, DashboardLogin
+from backend.data_folder.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
 INDEX: Final = Path(st.__file__).resolve().parent / "static" / "index.html"

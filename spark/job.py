@@ -31,8 +31,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from backend.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
-from backend.private_files import keep_files_private
+from backend.runtime.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
+from backend.runtime.private_files import keep_files_private
 from backend.store import migrate
 from backend.store.engine import DatabaseAway, StoreError, create_engine
 from backend.store.limits import PIPELINE

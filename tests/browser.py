@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from backend.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
+from backend.data_folder.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_BROWSER: Final = "no Chromium on this machine: install the package chromium"

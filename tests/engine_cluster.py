@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 from backend.engine.broker import Broker
 from backend.engine.cluster import ClusterLayout
-from backend.fault_injector import FaultInjector
+from backend.startup.fault_injector import FaultInjector
 from tests.ports import free_ports
 from tests.waiting import wait_until
 

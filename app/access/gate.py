@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import links
 from app.access.addresses import Addresses, refusal
 from app.access.login import login_page
-from backend.dashboard_login import LOGIN_PATH, DashboardLogin
+from backend.data_folder.dashboard_login import LOGIN_PATH, DashboardLogin
 
 HEALTH: Final = "/_stcore/health"
 # Fonts and pictures of the login page.

@@ -21,7 +21,7 @@ from app import links
 from app.access.addresses import Addresses
 from app.components.shared.style import rules
 from app.theme import DARK, FONT, LIGHT, MONO, Palette
-from backend.dashboard_login import LOGIN_PATH, SESSION_S, DashboardLogin
+from backend.data_folder.dashboard_login import LOGIN_PATH, SESSION_S, DashboardLogin
 
 # A key has 43 characters; the page that is to follow names a topic of at most 249 and some choices.
 BODY_BYTES_MAX: Final = 8_192

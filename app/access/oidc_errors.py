@@ -12,7 +12,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.login import refused_page
-from backend.redact import printable
+from backend.runtime.redact import printable
 
 LOGIN: Final = "/auth/login"
 NOT_BEGUN: Final = (

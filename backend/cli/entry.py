@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from backend.private_files import keep_files_private
+from backend.runtime.private_files import keep_files_private
 
 # Commands that write into the data folder, or copy what is in it.
 WRITERS: Final = frozenset({"up", "broker", "db", "pipeline"})

@@ -10,10 +10,10 @@ from typing import Annotated, Final
 
 import typer
 
-from backend.cli import tables
-from backend.cli.api import ApiSession, Exit, Json
-from backend.cli.options import ApiOptions, console, fail, show_json, with_options
-from backend.cli.value_text import printable_text
+from backend.cli.shared import tables
+from backend.cli.shared.api_session import ApiSession, Exit, Json
+from backend.cli.shared.options import ApiOptions, console, fail, show_json, with_options
+from backend.cli.shared.value_text import printable_text
 from backend.control.formatting import in_bytes
 
 PATH: Final = "/v1/lab/bootstrap"

@@ -9,18 +9,19 @@ from typing import Annotated
 
 import typer
 
-from backend.cli import alerts, carry_out, look, plan
-from backend.cli.database import database_app
+from backend.cli.inspect import cluster_commands, finding_commands
+from backend.cli.inspect.set_aside import set_aside
 from backend.cli.lab import lab_app
-from backend.cli.local import local_settings
-from backend.cli.login import login
-from backend.cli.pipeline import pipeline_app
-from backend.cli.quorum import quorum_app
-from backend.cli.remote import remote_app
-from backend.cli.set_aside import set_aside
-from backend.cli.snapshots import snapshot_app
-from backend.cli.toggle import toggle
-from backend.cli.tokens import token_app
+from backend.cli.local.database_commands import database_app
+from backend.cli.local.local_settings import local_settings
+from backend.cli.local.login import login
+from backend.cli.local.pipeline_commands import pipeline_app
+from backend.cli.local.token_commands import token_app
+from backend.cli.plans import execution_commands, plan_commands
+from backend.cli.plans.toggle import toggle
+from backend.cli.quorum.quorum_commands import quorum_app
+from backend.cli.quorum.snapshots import snapshot_app
+from backend.cli.remote.remote_commands import remote_app
 
 app = typer.Typer(
     name="ebbline",
@@ -35,23 +36,31 @@ app.add_typer(remote_app, name="remote")
 app.add_typer(quorum_app, name="quorum")
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
-for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
+for command in (
+    cluster_commands.status,
+    cluster_commands.partitions,
+    cluster_commands.describe,
+    cluster_commands.segments,
+    finding_commands.findings,
+    toggle,
+    finding_commands.audit,
+    cluster_commands.config,
+    finding_commands.readers,
+):
     app.command(rich_help_panel="Ask the API")(command)
-app.command(rich_help_panel="Ask the API")(look.config)
-app.command(rich_help_panel="Ask the API")(alerts.readers)
-app.command()(alerts.rules)
+app.command()(finding_commands.rules)
 app.command("set-aside")(set_aside)
-app.add_typer(plan.app, name="plan", rich_help_panel="Change the cluster")
+app.add_typer(plan_commands.app, name="plan", rich_help_panel="Change the cluster")
 for change in (
-    carry_out.apply,
-    carry_out.watch,
-    carry_out.pause,
-    carry_out.resume,
-    carry_out.stop,
-    carry_out.limit,
-    carry_out.revert,
-    carry_out.plans,
-    carry_out.export,
+    execution_commands.apply,
+    execution_commands.watch,
+    execution_commands.pause,
+    execution_commands.resume,
+    execution_commands.stop,
+    execution_commands.limit,
+    execution_commands.revert,
+    execution_commands.plans,
+    execution_commands.export,
 ):
     app.command(rich_help_panel="Change the cluster")(change)
 
@@ -140,7 +149,7 @@ def broker(
     config: Annotated[Path, typer.Option(help="A file of Kafka broker properties.")],
 ) -> None:
     """Run one broker with Kafka property names."""
-    from backend.backend_entry import quick_import
+    from backend.startup.backend_entry import quick_import
 
     with quick_import():
         from backend.engine.cluster import run_broker

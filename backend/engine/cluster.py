@@ -18,7 +18,7 @@ from backend.engine.log.file_names import META_PROPERTIES_FILE
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.program import BROKER_FILES, Ended, raise_file_limit, run_until_signalled
-from backend.private_files import close_to_others
+from backend.runtime.private_files import close_to_others
 
 LOOPBACK: Final = "127.0.0.1"
 NODES_MAX: Final = 9

@@ -12,7 +12,7 @@ from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure, parse_bootstrap
 from backend.control.gateway.requests.metadata_requests import fetch_cluster
 from backend.protocol.errors import KafkaError
-from backend.settings import Settings
+from backend.settings.settings import Settings
 from backend.supervisor.preflight import PreflightError
 
 TIMEOUT_S: Final = 20.0

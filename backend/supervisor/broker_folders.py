@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from backend.data_folder import ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.engine.log.checkpoint_files import decode_clean_shutdown, decode_meta_properties
 from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,

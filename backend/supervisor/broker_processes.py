@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 
-from backend.backend_entry import ONE_BROKER
-from backend.data_folder import DataFolder
+from backend.data_folder.data_folder import DataFolder
 from backend.engine.config import format_properties
 from backend.engine.ports.program import WHOLE_CLUSTER_ENDS
-from backend.process import cluster_layout
-from backend.settings import LOOPBACK, Settings
+from backend.settings.settings import LOOPBACK, Settings
+from backend.startup.backend_entry import ONE_BROKER
+from backend.startup.backend_process import cluster_layout
 from backend.supervisor.child import ChildSpec
 from backend.supervisor.health import any_broker_answers
 
@@ -33,7 +33,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
         specs.append(
             ChildSpec(
                 name=f"broker-{node_id}",
-                command=[sys.executable, "-m", "backend.backend_entry", ONE_BROKER, str(path)],
+                command=[sys.executable, "-m", "backend.startup.backend_entry", ONE_BROKER, str(path)],
                 environment=environment,
                 where=f"{LOOPBACK}:{port}",
                 stop_timeout_s=STOP_TIMEOUT_S,

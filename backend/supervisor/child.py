@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
-from backend import liveness
-from backend.redact import printable
+from backend.runtime import liveness
+from backend.runtime.redact import printable
 
 # Three files of 10 MB a process: at most 30 MB of logs each.
 LOG_BYTES_MAX: Final = 10_000_000

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from backend.settings import LOOPBACK
+from backend.settings.settings import LOOPBACK
 
 # An event loop that lives answers within 250 ms (its longest turns); a busy machine is given four times as much.
 KAFKA_ANSWER_S: Final = 1.0

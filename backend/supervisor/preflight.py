@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from backend.settings import LOOPBACK, Settings
+from backend.settings.settings import LOOPBACK, Settings
 from spark.settings import SettingsError as PipelineSettingsError
 from spark.settings import from_environment as pipeline_settings
 

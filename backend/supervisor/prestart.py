@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from backend.backend_entry import WAIT_FOR_START
+from backend.startup.backend_entry import WAIT_FOR_START
 from backend.supervisor.child import ChildProcess, spawn
 
 
@@ -21,7 +21,7 @@ class WarmBackend:
         self._begun = False
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self._process = spawn(
-            [sys.executable, "-m", "backend.backend_entry", WAIT_FOR_START], environment, stdin=subprocess.PIPE
+            [sys.executable, "-m", "backend.startup.backend_entry", WAIT_FOR_START], environment, stdin=subprocess.PIPE
         )
 
     def begin(self, environment: Mapping[str, str]) -> ChildProcess | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from backend.data_folder import ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.engine.controller.image.image_records import broker_record, partition_record
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.log.checkpoint_files import MalformedCheckpoint, decode_epochs, decode_partition_metadata

@@ -15,7 +15,7 @@ from typing import Final
 
 from immutables import Map
 
-from backend.data_folder import DataFolder
+from backend.data_folder.data_folder import DataFolder
 from backend.engine.config import BrokerConfig
 from backend.engine.log.file_names import LEADER_EPOCH_FILE, LOCK_FILE, LOG_SUFFIX, PARTITION_METADATA_FILE
 from backend.engine.log.log_errors import CorruptLog

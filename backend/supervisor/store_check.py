@@ -16,7 +16,7 @@ from typing import Final
 
 from backend.engine.ports.object_store import ObjectStore, open_object_store
 from backend.engine.remote.storage.store_errors import reason_of
-from backend.redact import redact_url
+from backend.runtime.redact import redact_url
 from backend.tiering.remote_keys import ROOT
 
 CHECK_KEY: Final = f"{ROOT}/ebbline-store-check"

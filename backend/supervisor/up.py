@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.dashboard_login import KEY_OF_START_S, PROVIDER_HINT, DashboardLogin, login_url
-from backend.data_folder import (
+from backend.data_folder.dashboard_login import KEY_OF_START_S, PROVIDER_HINT, DashboardLogin, login_url
+from backend.data_folder.data_folder import (
     FORMAT_VERSION,
     ClusterIdentity,
     DataFolder,
@@ -32,10 +32,10 @@ from backend.data_folder import (
     IdentityLost,
     new_cluster_id,
 )
-from backend.lost_identity import way_out
-from backend.private_files import close_to_others
-from backend.redact import printable
-from backend.settings import LOOPBACK, Settings, misspelt
+from backend.data_folder.lost_identity import way_out
+from backend.runtime.private_files import close_to_others
+from backend.runtime.redact import printable
+from backend.settings.settings import LOOPBACK, Settings, misspelt
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.health import any_broker_answers, http_answers, http_serves, provider_signs_in
 from backend.supervisor.preflight import (
@@ -268,7 +268,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     specs.append(
         ChildSpec(
             name="backend",
-            command=[python, "-m", "backend.backend_entry"],
+            command=[python, "-m", "backend.startup.backend_entry"],
             environment=backend_env,
             where="\n".join(where),
             stop_timeout_s=30.0,

@@ -29,8 +29,8 @@ from confluent_kafka import Producer
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from backend.gc_tuning import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
+from backend.runtime.gc_tuning import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading

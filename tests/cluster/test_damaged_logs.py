@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from backend.cli.set_aside import set_aside
+from backend.cli.inspect.set_aside import set_aside
 from backend.engine.apis import metadata
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import KafkaError

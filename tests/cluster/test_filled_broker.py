@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from backend.backend_entry import ONE_BROKER
 from backend.engine.config import format_properties
 from backend.protocol import messages as m
+from backend.startup.backend_entry import ONE_BROKER
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.health import any_broker_answers
 from tests.engine_cluster import layout
@@ -37,7 +37,7 @@ def test_a_filled_broker_lives_and_a_stopped_one_does_not(tmp_path: Path, settin
     properties.write_text(format_properties(made.properties(1)))
     spec = ChildSpec(
         name="broker-1",
-        command=[sys.executable, "-m", "backend.backend_entry", ONE_BROKER, str(properties)],
+        command=[sys.executable, "-m", "backend.startup.backend_entry", ONE_BROKER, str(properties)],
         environment={},
         where="here",
         stop_timeout_s=30.0,

@@ -18,10 +18,10 @@ import pytest
 from backend.engine.apis.api_declaration import ListenerKind
 from backend.engine.apis.support.response_budget import RESPONSE_BYTES_MAX
 from backend.engine.apis.table import api_table
-from backend.gc_tuning import GC_THRESHOLDS
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import EncodeError, ErrorCode
+from backend.runtime.gc_tuning import GC_THRESHOLDS
 from tests.cluster.test_malformed_frames import resident_bytes_max
 from tests.costly_requests import Costly, request, shapes
 from tests.effort import SOAK, effort

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from backend.cli.api import Exit
 from backend.cli.main import app
+from backend.cli.shared.api_session import Exit
 from tests.control.site import CLUSTER_NAME, FLAG, TIERED, ControlSite
 
 TOPIC = "orders"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from backend.cli.audited import account
+from backend.cli.local.audited import account
 from backend.cli.main import app
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity
+from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity
 from backend.protocol import messages as m
 from tests.control.site import CLUSTER_NAME, ControlSite
 from tests.engine_cluster import CLUSTER_ID

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner, Result
 
-from backend.cli import remote_topic
-from backend.cli.api import Exit
 from backend.cli.main import app
-from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
+from backend.cli.remote import topic_reader
+from backend.cli.remote.topic_reader import METADATA_TOPIC, MetadataTopicReader
+from backend.cli.shared.api_session import Exit
 from tests.control.site import TIERED
 from tests.engine_cluster import EngineCluster
 from tests.ports import free_ports
@@ -129,7 +129,7 @@ def test_what_cannot_be_asked_is_one_line_and_an_exit_code(
 ) -> None:
     (silent,) = free_ports(1)
     with monkeypatch.context() as patch:
-        patch.setattr(remote_topic, "REQUEST_TIMEOUT_S", 0.2)  # nobody answers, however long it waits
+        patch.setattr(topic_reader, "REQUEST_TIMEOUT_S", 0.2)  # nobody answers, however long it waits
         nowhere = run(site, "ls", bootstrap=f"127.0.0.1:{silent}")
     assert (nowhere.exit_code, nowhere.output.count("\n")) == (Exit.AWAY, 1)
     lost = run(site, "verify", "--remote", str(tmp_path / "nothing"))

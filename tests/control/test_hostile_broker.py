@@ -15,7 +15,7 @@ from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import GatewayError, NotAuthenticated
 from backend.engine.common.log_context import PrintableFormatter
 from backend.protocol import messages as m
-from backend.settings import Settings
+from backend.settings.settings import Settings
 from backend.supervisor.attach import attached_cluster_id
 from backend.supervisor.preflight import PreflightError
 from tests.control.test_gateway import METADATA, Peer, answer, broker, request_of, serving

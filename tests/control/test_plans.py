@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.cli.api import Exit
+from backend.cli.shared.api_session import Exit
 from backend.control.gateway.requests.reassignment_requests import list_reassignments
 from backend.control.operations.reassign import reassignment
 from backend.control.operations.reassign.reassignment import Reassign

@@ -12,7 +12,7 @@ from typer.main import get_command
 from backend.cli.main import app
 from backend.control.findings.catalogue import SLUGS
 from backend.control.http.endpoints import ENDPOINTS
-from backend.settings import _OTHER_VARIABLES, Settings
+from backend.settings.settings import _OTHER_VARIABLES, Settings
 from tests.docs.pages import ROOT, pages, text_of
 
 EBBLINE: Any = get_command(app)

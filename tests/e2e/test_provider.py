@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from backend.dashboard_login import PROVIDER_HINT
+from backend.data_folder.dashboard_login import PROVIDER_HINT
 from tests.browser import browser, executable, new_page, wait_until_drawn
 from tests.e2e.up_process import UpProcess
 from tests.ports import free_ports

@@ -31,9 +31,9 @@ from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from backend.cli.main import app
-from backend.cli.remote_ledger import SegmentLedger
-from backend.cli.remote_text import LineFormat, TopicRecord, line
-from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
+from backend.cli.remote.record_text import LineFormat, TopicRecord, line
+from backend.cli.remote.segment_ledger import SegmentLedger
+from backend.cli.remote.topic_reader import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import SegmentUpdate, encode

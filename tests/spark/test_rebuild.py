@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
-from backend.data_folder import ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.store.engine import create_engine, reading
 from spark.decode import to_batch
 from spark.lock import only_one

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, select, update
 from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
-from backend.data_folder import ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentSnapshot
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
+from backend.cli.remote.topic_reader import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.conformance.samples import segment
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import encode
@@ -68,7 +68,7 @@ def test_the_pipeline_reads_what_stands_behind_and_sets_the_place_aside(
 
 
 def test_the_command_line_names_the_place_and_goes_on(cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backend.cli.remote_topic.STUCK_S", 1.0)
+    monkeypatch.setattr("backend.cli.remote.topic_reader.STUCK_S", 1.0)
     fill(cluster, METADATA_TOPIC, 1, -2, 1)
     with MetadataTopicReader(cluster.bootstrap) as reader:
         records = list(reader.records([0]))

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from backend.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
+from backend.data_folder.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
 from tests import browser
 from tests.databases import new_sqlite
 from tests.ports import free_ports

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.cli.local import local_settings, settings_beside_up
-from backend.data_folder import DataFolder
-from backend.settings import Settings
+from backend.cli.local.local_settings import local_settings, settings_beside_up
+from backend.data_folder.data_folder import DataFolder
+from backend.settings.settings import Settings
 from backend.supervisor.up import database_to_note
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.redact import printable
+from backend.runtime.redact import printable
 
 
 class GatewayError(Exception):

@@ -18,7 +18,7 @@ from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable, ClusterUnavailable, GatewayError
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
-from backend.redact import printable, redact_url
+from backend.runtime.redact import printable, redact_url
 
 REQUEST_TIMEOUT_S: Final = 10.0
 RETRY_FIRST_S: Final = 0.1

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from backend.redact import printable
+from backend.runtime.redact import printable
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(node)s%(name)s: %(message)s"
 

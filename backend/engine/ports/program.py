@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from backend.liveness import answer_liveness
+from backend.runtime.liveness import answer_liveness
 
 # Files that one broker may need: the logs of 50 partitions of each of three internal topics and of 50 of others, which
 # stay open, 80 connections, and a quarter of all that no connection may take (`socket_network.CONNECTIONS_SHARE`).

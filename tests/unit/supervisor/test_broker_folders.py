@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.engine.log.checkpoint_files import MetaProperties, encode_clean_shutdown
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, Acknowledged, encode_acknowledged
 from backend.engine.raft.quorum_state import QuorumState, encode_quorum_state

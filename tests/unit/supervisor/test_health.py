@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
-from backend.settings import Settings
+from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.settings.settings import Settings
 from backend.supervisor import up
 from backend.supervisor.child import Child, ChildSpec
 from backend.supervisor.health import any_broker_answers, broker_answers, http_answers, http_serves

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.engine.controller.image.metadata_image import (
     EMPTY_IMAGE,
     BrokerRegistration,

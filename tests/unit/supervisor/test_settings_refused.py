@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 import typer
 
-from backend.cli.local import REFUSED, local_settings
-from backend.settings import Settings
+from backend.cli.local.local_settings import REFUSED, local_settings
+from backend.settings.settings import Settings
 from backend.supervisor.up import Refused, prepare
 from tests.certificates import Authority
 from tests.ports import free_ports

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
-from backend.process import cluster_layout
-from backend.settings import Settings
+from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.settings.settings import Settings
+from backend.startup.backend_process import cluster_layout
 from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
 from backend.supervisor.up import PIPELINE_SIGN_S, Refused, child_specs, pipeline_lives, prepare
 from spark.life import LivingStop

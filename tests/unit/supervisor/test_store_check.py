@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.ports.object_store import ObjectStore, open_object_store
-from backend.settings import Settings
+from backend.settings.settings import Settings
 from backend.supervisor.preflight import PreflightError, check_remote_location
 from backend.supervisor.store_check import CHECK_KEY, check_store, trouble_of
 from spark.remote_folder import RemoteFolder

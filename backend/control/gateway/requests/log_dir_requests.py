@@ -10,7 +10,7 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, error_code, error_for
-from backend.redact import printable
+from backend.runtime.redact import printable
 from backend.tiering.ids import TopicPartition
 
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import httpx
 from prometheus_client.metrics_core import Metric
 
-from backend.redact import redact_url
+from backend.runtime.redact import redact_url
 
 # The page of a broker with 10,000 partitions has some 5 MB.
 PAGE_BYTES_MAX: Final = 32 << 20

@@ -10,7 +10,7 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.control.gateway.requests.log_dir_requests import SetAsideReplica, describe_log_dirs
 from backend.control.operations.lifecycle.plan_draft import CheckOutcome, DialogTexts, PlanCheck
-from backend.redact import printable
+from backend.runtime.redact import printable
 
 SETTING: Final = "ebbline.remove.set.aside"
 # Folders that a sentence names.

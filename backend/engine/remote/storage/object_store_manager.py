@@ -35,7 +35,7 @@ from backend.engine.remote.storage.remote_storage_manager import (
 )
 from backend.engine.remote.storage.store_errors import reason_of
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
-from backend.redact import redact, redact_url
+from backend.runtime.redact import redact, redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.remote_keys import ROOT, former_partition_folder, partition_folder
 

@@ -7,7 +7,7 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.ports.random import SystemRandom
 from backend.engine.remote.manager.task_loop import CROWDED_INTERVAL_MS_MAX, MS_PER_TASK, delay_ms
-from backend.engine_profile import EMBEDDED_SETTINGS
+from backend.startup.engine_profile import EMBEDDED_SETTINGS
 
 PREFIX = "remote.log.manager.task"
 

@@ -1,0 +1,190 @@
+"""Commands that show a cluster as the API has it: status, partitions, describe, segments, config."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from backend.cli.shared import tables, value_text
+from backend.cli.shared.api_session import PAGE, ApiSession, Exit, Json
+from backend.cli.shared.options import ApiOptions, console, end, fail, show_json, with_options
+
+PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
+# 20 rules of 500 objects at most are open at a time.
+FINDINGS_MAX = 10_000
+
+
+class ResourceType(StrEnum):
+    """Whose settings."""
+
+    broker = "broker"
+    topic = "topic"
+
+
+@with_options
+def status(options: ApiOptions) -> None:
+    """Is anything wrong? The cluster, its brokers, what needs attention. Ends with 1 when something critical does."""
+    with options.connected() as opened:
+        cluster, brokers = opened.get("/v1/cluster"), opened.get("/v1/brokers")["items"]
+        found = _open_findings(opened, None)
+    critical = [f for f in found if f["severity"] == "critical"]
+    if options.json_:
+        show_json({"cluster": cluster, "brokers": brokers, "findings": found})
+    else:
+        _print_status(cluster, brokers, found)
+    end(attention=not cluster["answers"] or bool(critical))
+
+
+def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None:
+    out, totals = console(), cluster["totals"]
+    out.print(
+        Text(
+            f"Cluster {value_text.printable_text(cluster['name'])} ({cluster['cluster_id']}, {cluster['kind']})", "bold"
+        )
+    )
+    if not cluster["answers"]:
+        since = value_text.age(cluster["away_since_ms"], cluster["now_ms"])
+        out.print(
+            Text(
+                f"It does not answer for {since}. {value_text.printable_text(cluster['away_reason'] or '')}", "bold red"
+            )
+        )
+    if totals is not None:
+        pending = value_text.size(totals["pending_bytes"])
+        out.print(
+            f"{value_text.plural(totals['partitions'], 'partition')}, {totals['tiered_partitions']} tiered · "
+            f"{value_text.plural(totals['replicas_not_in_sync'], 'replica')} not in sync · {pending} not uploaded · "
+            f"local {value_text.size(totals['local_log_bytes'])} · remote {value_text.size(totals['remote_log_bytes'])}"
+        )
+    out.print()
+    out.print(tables.broker_list(brokers, cluster["now_ms"]))
+    out.print()
+    out.print(tables.processes(cluster["processes"]))
+    out.print()
+    if found:
+        out.print(tables.findings(found, cluster["now_ms"]))
+    else:
+        out.print("Nothing needs attention.")
+
+
+@with_options
+def partitions(
+    options: ApiOptions,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also partitions of topics that are not tiered.")] = False,
+) -> None:
+    """Where each partition's data lives: offsets of its leader, local and remote bytes."""
+    with options.connected() as opened:
+        answer = opened.get("/v1/partitions", tiered=not everything, topic=topic, limit=20_000)
+    if options.json_:
+        show_json(answer)
+    elif answer["items"]:
+        console().print(tables.partitions(answer["items"]))
+    else:
+        print("No such partition." + ("" if everything else " --all shows those that are not tiered, too."))
+
+
+@with_options
+def describe(options: ApiOptions, topic_partition: PartitionArgument) -> None:
+    """One partition with its replicas: which offsets are where, who is in sync, which lost disks it survives."""
+    answer = _partition(options, topic_partition)
+    if options.json_:
+        show_json(answer)
+        return
+    out, row = console(), answer["partition"]
+    out.print(tables.partitions([row]))
+    if row["error"]:
+        out.print(value_text.printable_text(row["error"]), style="yellow")
+    out.print()
+    out.print(tables.replicas(answer["replicas"], _now_ms()))
+    for replica in answer["replicas"]:
+        if replica["error"]:
+            out.print(Text(value_text.printable_text(replica["error"]), style="yellow"))
+    out.print()
+    out.print(Text(value_text.printable_text(value_text.who_may_lead(row["isr"], answer["eligible_leaders"]))))
+    out.print(Text(value_text.printable_text(answer["next_leader"])))
+    for sentence in answer["durability"]["sentences"]:
+        out.print(Text(value_text.printable_text(sentence)))
+    out.print(
+        f"{value_text.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}."
+    )
+
+
+@with_options
+def segments(options: ApiOptions, topic_partition: PartitionArgument) -> None:
+    """The remote segments of a partition, as the ledger has them."""
+    answer = _partition(options, topic_partition)
+    if options.json_:
+        show_json({"items": answer["segments"]})
+    elif answer["segments"]:
+        console().print(tables.segments(answer["segments"], _now_ms()))
+    else:
+        print(f"The ledger has no segment of {value_text.printable_text(topic_partition)}.")
+
+
+@with_options
+def config(
+    options: ApiOptions,
+    name: Annotated[str | None, typer.Argument(help="Only this setting.")] = None,
+    resource_type: Annotated[ResourceType, typer.Option("--type", help="Whose settings.")] = ResourceType.broker,
+    resource: Annotated[str | None, typer.Option(help="Only of this broker id or topic.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what stands at Kafka's default.")] = False,
+) -> None:
+    """Settings in effect, and where each is set."""
+    with options.connected() as opened:
+        found = _settings(opened, resource_type=resource_type.value, resource=resource, name=name)
+    shown = [r for r in found if everything or name or r["source"] != "DEFAULT_CONFIG"]
+    if options.json_:
+        show_json({"items": shown})
+    elif shown:
+        console().print(tables.config(shown))
+    else:
+        print("No such setting." + ("" if everything or name else " --all shows what stands at its default, too."))
+
+
+def parse_partition(text: str) -> tuple[str, int] | None:
+    """`orders-eu-3` as (orders-eu, 3); None when it is no topic and partition."""
+    topic, dash, number = text.rpartition("-")
+    if not (topic and dash and number.isascii() and number.isdigit() and len(number) <= 10):
+        return None
+    return topic, int(number)
+
+
+def _partition(options: ApiOptions, text: str) -> Json:
+    parsed = parse_partition(text)
+    if parsed is None:
+        fail(f"{text!r} is no TOPIC-PARTITION: give the topic, a dash and the number, like orders-3.", Exit.USAGE)
+    with options.connected() as opened:
+        return opened.get(f"/v1/partitions/{quote(parsed[0], safe='')}/{parsed[1]}")
+
+
+def _settings(opened: ApiSession, **which: str | None) -> list[Json]:
+    """All of them, page by page."""
+    found: list[Json] = []
+    while True:
+        page = opened.get("/v1/config", **which, offset=len(found))
+        found += page["items"]
+        if not page["items"] or len(found) >= page["total"]:
+            return found
+
+
+def _open_findings(opened: ApiSession, topic: str | None) -> list[Json]:
+    """All that are open and not muted, page by page."""
+    found: list[Json] = []
+    before: int | None = None
+    while len(found) < FINDINGS_MAX:
+        page = opened.get("/v1/findings", topic=topic, muted=False, limit=PAGE, before_id=before)
+        found += page["items"]
+        before = page["next_before_id"]
+        if before is None:
+            break
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,98 @@
+"""What commands share that work on this machine's files and database, not on the API: settings, and how they fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from backend.data_folder.data_folder import ClusterIdentity
+    from backend.settings.settings import Settings
+
+LocalDataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (default .ebbline).")]
+DatabaseOption = Annotated[str | None, typer.Option("--database-url", help="sqlite:///FILE or postgresql://…")]
+REFUSED = 2
+
+
+def settings_beside_up(**given: Any) -> Settings:
+    """As `local_settings`, with what the folder's `ebbline up` runs with: database, ports, remote tier, cluster."""
+    settings = local_settings(**given)
+    use_kept(settings, given)
+    if settings.database_url is None:
+        from backend.data_folder.data_folder import DataFolder
+
+        settings.database_url = DataFolder(settings.data_dir).noted_database()
+    return settings
+
+
+def use_kept(settings: Settings, given: Mapping[str, object] | None = None) -> None:
+    """Puts into the settings what `ebbline up` kept in the folder, but for what was `given` or the environment says.
+
+    Raises KeptSettingsError.
+    """
+    from backend.data_folder.data_folder import DataFolder, DataFolderError
+    from backend.settings.kept_settings import FILE, read_kept
+
+    def is_open(name: str) -> bool:
+        return (given or {}).get(name) is None and not os.environ.get(f"EBBLINE_{name.upper()}")
+
+    for name, value in read_kept(settings.data_dir).items():
+        if is_open(name):
+            setattr(settings, name, Path(value) if name == "client_properties" else value)
+    try:
+        identity = DataFolder(settings.data_dir).read_identity()
+    except DataFolderError:
+        return  # commands that need the identity say so themselves
+    if identity is None or identity.brokers == 0:
+        return
+    settings.brokers = identity.brokers
+    # An earlier version kept nothing: the port that the folder was made with is the best guess.
+    if not (settings.data_dir / FILE).exists() and "broker_port" not in settings.model_fields_set:
+        settings.broker_port = identity.broker_port
+
+
+def local_settings(**given: Any) -> Settings:
+    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+    from pydantic import ValidationError
+
+    from backend.settings.kept_settings import KeptSettingsError
+    from backend.settings.settings import Settings, describe_invalid
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        print(f"ebbline: {describe_invalid(error)}", file=sys.stderr)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        print(f"ebbline: ebbline.toml in the data folder cannot be read: {error}. Correct it.", file=sys.stderr)
+    except KeptSettingsError as error:
+        print(f"ebbline: {error}", file=sys.stderr)
+    raise typer.Exit(REFUSED)
+
+
+def identity_of(settings: Settings) -> ClusterIdentity:
+    """Whose data folder it is. Raises DataFolderError for one that holds no cluster."""
+    from backend.data_folder.data_folder import DataFolder, DataFolderError, IdentityLost
+    from backend.data_folder.lost_identity import way_out
+
+    folder = DataFolder(settings.data_dir)
+    try:
+        identity = folder.read_identity()
+    except IdentityLost as error:
+        raise DataFolderError(f"{error}: {way_out(folder.root)}") from error
+    if identity is None:
+        raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
+    return identity
+
+
+def refuse(error: Exception | str) -> NoReturn:
+    """One line on stderr, and exit code 2."""
+    from backend.runtime.redact import printable
+
+    print(f"ebbline: {printable(str(error))}", file=sys.stderr)
+    raise typer.Exit(REFUSED) from None

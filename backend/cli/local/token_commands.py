@@ -1,0 +1,111 @@
+"""`ebbline token add|ls|withdraw`: who may call the control API; works on the database, so it needs no token itself."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import typer
+
+from backend.cli.local import audited
+from backend.cli.local.local_settings import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
+from backend.cli.shared.options import JsonOption, console, show_json
+from backend.cli.shared.tables import table
+from backend.cli.shared.value_text import moment, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+T = TypeVar("T")
+DAY_MS = 86_400_000
+token_app = typer.Typer(help="Tokens of the control API.", no_args_is_help=True)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; stands in the audit.")]
+
+
+def _on_database(
+    data: Path | None, database_url: str | None, change: Callable[[Connection, str], T], *, writes: bool = True
+) -> T:
+    """What `change` gives for the connection and the id of the folder's cluster."""
+    from sqlalchemy.exc import DBAPIError
+
+    from backend.data_folder.data_folder import DataFolderError
+    from backend.store.engine import StoreError, create_engine, reading, store_error, writing
+    from backend.store.limits import PAGES
+    from backend.store.migrate import require_current
+
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    try:
+        cluster_id = identity_of(settings).cluster_id
+        require_current(settings.database)
+        engine = create_engine(settings.database, PAGES, name="command")
+        with writing(engine) if writes else reading(engine) as connection:
+            return change(connection, cluster_id)
+    except (DataFolderError, StoreError, ValueError) as error:
+        refuse(error)
+    except DBAPIError as error:
+        refuse(store_error(settings.database, error) or error)
+
+
+def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:
+    """In the change's own transaction."""
+    from backend.control.operations.audit_entries import append_entry
+
+    append_entry(connection, cluster_id, audited.entry(action, name, detail=detail))
+
+
+@token_app.command("add")
+def add(
+    name: NameArgument,
+    role: Annotated[Literal["viewer", "operator"], typer.Option(help="What it may do.")] = "viewer",
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long it is taken.")] = 90,
+    data: LocalDataOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Make a token and print it, once: only its hash is kept."""
+    from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
+
+    if not 0 < len(name) <= 100 or not name.isprintable():
+        refuse("A token's name has 1 to 100 printable characters.")
+    token = KnownToken(name, TokenRole(role), time.time_ns() // 1_000_000 + days * DAY_MS)
+
+    def change(connection: Connection, cluster_id: str) -> str:
+        text = add_token(connection, cluster_id, token)
+        _audit(connection, cluster_id, "add token", name, f"{role}, for {plural(days, 'day')}")
+        return text
+
+    print(_on_database(data, database_url, change))
+
+
+@token_app.command("ls")
+def list_tokens(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
+    """The tokens there are, with their roles and ends."""
+    from backend.control.http.api_tokens import tokens_by_hash
+
+    found = _on_database(data, database_url, tokens_by_hash, writes=False).values()
+    if json_:
+        show_json([{"name": one.name, "role": one.role.value, "expires_ms": one.expires_ms} for one in found])
+        return
+    rows = [(one.name, one.role.value, "never" if one.expires_ms is None else moment(one.expires_ms)) for one in found]
+    console().print(table(["NAME", "ROLE", "EXPIRES"], rows))
+
+
+@token_app.command("withdraw")
+def withdraw(name: NameArgument, data: LocalDataOption = None, database_url: DatabaseOption = None) -> None:
+    """Take a token back; the API refuses it within seconds."""
+    from backend.control.http.api_tokens import FIRST_START, withdraw_token
+
+    if name in {one.name for one in FIRST_START}:
+        refuse(f"{name} is a token of the first start: delete run/{name}.token and start again, which makes a new one.")
+
+    def change(connection: Connection, cluster_id: str) -> bool:
+        withdrawn = withdraw_token(connection, cluster_id, name)
+        if withdrawn:
+            _audit(connection, cluster_id, "withdraw token", name, None)
+        return withdrawn
+
+    if not _on_database(data, database_url, change):
+        refuse(f"There is no token {name}: see `ebbline token ls`.")
+    print(f"The token {name} is withdrawn.")

@@ -1,0 +1,189 @@
+"""`ebbline quorum describe|upgrade`: who leads the metadata, and how far the others are; they ask a broker, as any
+client does. `recover` works on the folder (`quorum_recover`).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backend.cli.local import audited
+from backend.cli.local.local_settings import identity_of, settings_beside_up
+from backend.cli.quorum.recover import recover
+from backend.cli.shared.api_session import Exit
+from backend.cli.shared.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
+from backend.cli.shared.tables import table
+from backend.cli.shared.value_text import age, printable_text
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
+
+if TYPE_CHECKING:
+    from backend.control.gateway.kafka_client import Gateway
+    from backend.control.gateway.requests.feature_requests import FeatureLevel
+    from backend.control.gateway.requests.quorum_requests import QuorumInfo
+
+quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
+
+BootstrapOption = Annotated[
+    str | None, typer.Option("--bootstrap-server", help="host:port, ... (default: the brokers of the data folder).")
+]
+
+
+@quorum_app.callback()
+def quorum() -> None:
+    """Options of every command."""
+
+
+@quorum_app.command()
+def describe(
+    bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
+) -> None:
+    """Leader, epoch, voters and observers with their lag, and the cluster's feature levels."""
+    # The client is imported where it is used: every command of `ebbline` would wait for it.
+    import asyncio
+
+    from backend.control.gateway.gateway_errors import GatewayError
+    from backend.protocol.errors import KafkaError
+
+    try:
+        found, features = asyncio.run(_fetched(gateway_of(bootstrap_server, data)))
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
+    except (GatewayError, KafkaError) as error:
+        fail(f"The quorum cannot be described: {error}", Exit.AWAY)
+    if found is None:
+        fail("The quorum has no leader at the moment, or the cluster does not tell: try again.", Exit.ATTENTION)
+    if json_:
+        show_json(_document(found, features))
+        return
+    now_ms = int(time.time() * 1000)
+    print(f"Leader {found.leader_id} in epoch {found.leader_epoch}; committed up to offset {found.high_watermark}")
+    rows = [
+        (
+            str(one.node_id),
+            "leader" if one.node_id == found.leader_id else one.role if one.counted else f"{one.role}, catching up",
+            str(one.log_end_offset) if one.log_end_offset >= 0 else "unknown",
+            str(found.lag(one)) if one.log_end_offset >= 0 else "unknown",
+            age(one.last_caught_up_ms, now_ms) if one.last_caught_up_ms >= 0 else "never",
+            one.directory_id or "unknown",
+        )
+        for one in found.replicas
+    ]
+    console().print(table(("node", "role", "log end", "lag", "caught up", "directory"), rows, right=("log end", "lag")))
+    for one in found.replicas:
+        if not one.counted:
+            print(f"Voter {one.node_id} has lost its copy and is not counted for a majority until it has caught up.")
+    levels = [(name, str(one.level), str(one.max_level)) for name, one in features.items()]
+    console().print(table(("feature", "level", "highest"), levels, right=("level", "highest")))
+
+
+@quorum_app.command()
+def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT) -> None:
+    """Switch eligible leader replicas on (KIP-966): one disk may be lost. Older programs refuse the folder then."""
+    import asyncio
+
+    from backend.control.gateway.gateway_errors import GatewayError
+    from backend.protocol.errors import KafkaError
+
+    try:
+        former = asyncio.run(_upgraded(gateway_of(bootstrap_server, data)))
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
+    except (GatewayError, KafkaError) as error:
+        fail(f"The level was not raised: {error}", Exit.AWAY)
+    if former >= 1:
+        print(f"{ELIGIBLE_LEADER_REPLICAS} is at level {former} already.")
+        return
+    print(f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now.")
+    why = "no data folder was named" if bootstrap_server else _audit_upgrade(data)
+    if why is not None:
+        print(printable_text(f"It is not in the audit: {why}"), file=sys.stderr)
+
+
+def _audit_upgrade(data: Path) -> str | None:
+    """In the audit of the data folder; why not, where it cannot be written: the level is raised all the same."""
+    settings = settings_beside_up(data_dir=data)
+    cluster_id = identity_of(settings).cluster_id
+    return audited.store(
+        settings, cluster_id, audited.entry("upgrade feature", ELIGIBLE_LEADER_REPLICAS, detail="to level 1")
+    )
+
+
+quorum_app.command()(recover)
+
+
+async def _upgraded(gateway: Gateway) -> int:
+    """The level that the cluster had before."""
+    from backend.control.gateway.requests.feature_requests import fetch_features, raise_feature
+
+    try:
+        known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
+        level = 0 if known is None else known.level
+        if level < 1:
+            await raise_feature(gateway, ELIGIBLE_LEADER_REPLICAS, 1)
+    finally:
+        await gateway.close()
+    return level
+
+
+async def _fetched(gateway: Gateway) -> tuple[QuorumInfo | None, Mapping[str, FeatureLevel]]:
+    from backend.control.gateway.requests.feature_requests import fetch_features
+    from backend.control.gateway.requests.quorum_requests import fetch_quorum
+
+    try:
+        return await fetch_quorum(gateway), await fetch_features(gateway)
+    finally:
+        await gateway.close()
+
+
+def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
+    """A client of the brokers that were named, else of the data folder's cluster, embedded or attached.
+
+    ValueError for an address that is none, GatewayError for client properties that cannot be used.
+    """
+    from backend.control.gateway.client_security import read_security
+    from backend.control.gateway.connection_pool import ConnectionPool
+    from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+    from backend.data_folder.data_folder import DataFolder, DataFolderError
+
+    if bootstrap_server is not None:
+        return Gateway(parse_bootstrap(bootstrap_server))
+    try:
+        identity = DataFolder(data).read_identity()
+    except DataFolderError as error:
+        fail(str(error), Exit.USAGE)
+    if identity is None:
+        fail(
+            f"The folder {data} holds no cluster: name it with --data, or brokers with --bootstrap-server.", Exit.USAGE
+        )
+    settings = settings_beside_up(data_dir=data)
+    if identity.brokers == 0 and settings.attach is None:
+        fail(f"The folder {data} is of an attached cluster: name its brokers with --bootstrap-server.", Exit.USAGE)
+    security = None if settings.client_properties is None else read_security(settings.client_properties)
+    return Gateway(parse_bootstrap(settings.bootstrap_servers), pool=ConnectionPool(security=security))
+
+
+def _document(found: QuorumInfo, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
+    return {
+        "features": {name: {"level": one.level, "max_level": one.max_level} for name, one in features.items()},
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "replicas": [
+            {
+                "node_id": one.node_id,
+                "role": one.role,
+                "log_end_offset": one.log_end_offset,
+                "lag": found.lag(one),
+                "last_fetch_ms": one.last_fetch_ms,
+                "last_caught_up_ms": one.last_caught_up_ms,
+                "directory_id": one.directory_id,
+                "counted": one.counted,
+            }
+            for one in found.replicas
+        ],
+    }

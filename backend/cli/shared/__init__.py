@@ -1,0 +1,1 @@
+"""Parts of many commands: ``options``, ``api_session`` (the API's client), ``tables`` and ``value_text`` (output)."""

@@ -1,0 +1,59 @@
+"""How values look in tables: `?` for what is not known, -1 as what Kafka means by it, times in UTC. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from backend.control.formatting import grouped, in_bytes, in_time
+from backend.runtime.redact import printable
+
+UNKNOWN: Final = "?"
+SEVERITY_STYLE: Final = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+SEVERITIES: Final = ("critical", "warning", "notice")
+
+
+def printable_text(value: object) -> str:
+    """Text of another's making, safe to print: control characters are shown as `·`."""
+    return UNKNOWN if value is None else printable(str(value))
+
+
+def offset(value: int | None) -> str:
+    """`9 120 447`; `-` for Kafka's -1: there is none."""
+    if value is None:
+        return UNKNOWN
+    return "-" if value == -1 else grouped(value)
+
+
+def size(value: int | None) -> str:
+    return UNKNOWN if value is None else in_bytes(value)
+
+
+def age(then_ms: int | None, now_ms: int) -> str:
+    return UNKNOWN if then_ms is None else in_time(now_ms - then_ms)
+
+
+def moment(at_ms: int | None) -> str:
+    """`2026-11-21 18:43:00`, UTC."""
+    if at_ms is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def yes(value: Any) -> str:
+    return UNKNOWN if value is None else "yes" if value else "no"
+
+
+def who_may_lead(isr: list[int], eligible: dict[str, Any]) -> str:
+    """`ISR: 1, 2. Eligible leader replicas (ELR): none. Last known ELR: none.`, then why something is not known."""
+
+    def listed(found: list[int] | None) -> str:
+        return UNKNOWN if found is None else ", ".join(map(str, sorted(found))) or "none"
+
+    elr, last_known = listed(eligible["eligible_leader_replicas"]), listed(eligible["last_known_elr"])
+    cause = f" {eligible['cause']}" if eligible["cause"] else ""
+    return f"ISR: {listed(isr)}. Eligible leader replicas (ELR): {elr}. Last known ELR: {last_known}.{cause}"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"
