@@ -67,8 +67,8 @@ def test_what_re2_has_and_python_has_not(pattern: str, names: list[str]) -> None
     "pattern",
     ["(", ")", "a)", "(a", "[a", "[z-a]", "*", "a**", "a+*", "a{2,1}", "a{1001}", r"\1", r"(a)\1", "(?=a)", "(?!a)",
      "(?<=a)", "(?<!a)", "(?>a)", "(?P=a)", "\\", r"\y", r"\p{Foo}", r"\x4", r"\xzz", "[[:what:]]", "(?i", "(?P<a+>a)",
-     "(" * 501 + ")" * 500, "a{999}b{999}", r"\pL{9}", ".{999}", "a" * (PATTERN_CHARS_MAX + 1), "((a{50}){50}){50}",
-     r"\C", r"a\Cb", "(?P<n>a)(?P<n>b)", "(?P<n>a)|(?<n>b)", r"[a\]](?P<n>a)(?P<n>b)"],
+     "(" * 501 + ")" * 500, "a{999}b{999}c{999}", r"\pL{9}", ".{999}", "a" * (PATTERN_CHARS_MAX + 1),
+     "((a{50}){50}){50}", "(?P<é>a)", r"\C", r"a\Cb", "(?P<n>a)(?P<n>b)", "(?P<n>a)|(?<n>b)", r"[a\]](?P<n>a)(?P<n>b)"],
 )  # fmt: skip
 def test_what_re2_refuses_or_is_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(RegexError):
@@ -107,5 +107,31 @@ def test_an_expression_that_makes_others_backtrack_for_ever_takes_a_moment() -> 
     assert matching_topics("(a|a)*(a|a)*(a|a)*c", ["a" * 200]) == frozenset()
 
 
-def test_a_stored_expression_that_cannot_be_used_matches_nothing() -> None:
-    assert matching_topics("(", ["a"]) == frozenset()
+# RE2/J limits a repetition to 1,000 and has no limit of steps: Kafka takes them all.
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (".{1,249}", ["orders", "a-b.c"]),
+        (".{250}", []),
+        (".{999}", []),
+        ("[^_].{0,248}", ["orders", "a-b.c"]),
+        (r"\pL{2}\pL+", ["orders"]),
+        (r"\p{L}+-\p{L}.c", ["a-b.c"]),
+        (r"\pL{9}", []),
+        ("a{999}b{999}", []),
+        ("[^Ω]+", ["orders", "a-b.c"]),
+        ("é|orders", ["orders"]),
+    ],
+)
+def test_an_expression_over_topics_takes_no_more_steps_than_ascii_needs(pattern: str, names: list[str]) -> None:
+    check_regex(pattern)
+    assert matching_topics(pattern, ["orders", "a-b.c"]) == set(names)
+
+
+def test_a_stored_expression_that_cannot_be_used_matches_nothing_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert [matching_topics("a(", ["a"]) for _ in range(3)] == [frozenset()] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "A consumer group's SubscribedTopicRegex `a(` matches no topic: missing closing )"
+    ]
