@@ -65,6 +65,23 @@ def test_a_taken_port_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     run_once(made)
 
 
+def test_a_stop_during_the_start_frees_the_ports(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+
+    async def play() -> None:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        start = asyncio.create_task(broker.start())
+        await asyncio.sleep(0)
+        assert not broker.started
+        await broker.stop()
+        start.cancel()
+        await asyncio.wait([start])
+        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", made.ports[1]):
+            pass
+
+    asyncio.run(play())
+
+
 def test_a_taken_metrics_port_is_named_too(tmp_path: Path) -> None:
     made = layout(tmp_path, brokers=1)
     (port,) = free_ports(1)

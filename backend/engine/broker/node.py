@@ -225,6 +225,7 @@ class Broker:
         await self._leave_quorum()
         if raft is not None:
             await self._attempt("close its metadata log", raft.close())
+        await self._close_listeners()
         self._release()
         _log.info("Node %d has stopped", self.config.id)
 
@@ -234,14 +235,17 @@ class Broker:
             await self._attempt("end its broker", self._broker.kill())
         if self._controller is not None:
             await self._attempt("end its controller", self._controller.close())
-        # Of a start that has failed before there was a broker or a controller.
-        for listeners in self._listeners:
-            await self._attempt("close its listeners", listeners.close())
+        await self._close_listeners()
         if self._raft is not None:
             await self._attempt("end its metadata log", self._raft.kill())
         if self._log_manager is not None:
             self._log_manager.abandon()
         self._release()
+
+    async def _close_listeners(self) -> None:
+        """Frees the ports also of a start that ends before there is a broker or a controller, which close their own."""
+        for listeners in self._listeners:
+            await self._attempt("close its listeners", listeners.close())
 
     async def _attempt(self, what: str, step: Coroutine[Any, Any, None]) -> None:
         try:
