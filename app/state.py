@@ -19,9 +19,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.query_cache import CachedResult, QueryCache
-from backend.store.database_faults import diagnose, first_line
-from backend.store.engine import StoreError, create_engine, reading
-from backend.store.limits import PAGES
+from backend.store.connection.database import StoreError, create_engine, reading
+from backend.store.connection.database_faults import diagnose, first_line
+from backend.store.connection.limits import PAGES
 from backend.store.queries import health
 
 T = TypeVar("T")

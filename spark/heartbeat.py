@@ -19,10 +19,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from backend.store.database_faults import first_line
-from backend.store.engine import writing
-from backend.store.history import prune_history
-from backend.store.writes import heartbeat
+from backend.store.connection.database import writing
+from backend.store.connection.database_faults import first_line
+from backend.store.history.segment_history import prune_history
+from backend.store.writes.cluster_rows import heartbeat
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.sinks.ledger_sink import PROCESS, LedgerSink
 

@@ -34,8 +34,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from backend.runtime.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.runtime.private_files import keep_files_private
 from backend.store import migrate
-from backend.store.engine import DatabaseAway, StoreError, create_engine
-from backend.store.limits import PIPELINE
+from backend.store.connection.database import DatabaseAway, StoreError, create_engine
+from backend.store.connection.limits import PIPELINE
 from spark import class_archive, connector, jvm, reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import Java, NoUsableJava, find_java

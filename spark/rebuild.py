@@ -21,9 +21,9 @@ from sqlalchemy import Connection, Engine, Table, delete, func, select, update
 
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
-from backend.store.limits import PIPELINE
-from backend.store.writes import data_changed
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.connection.limits import PIPELINE
+from backend.store.writes.cluster_rows import data_changed
 from spark.direct import DirectReader, Said
 from spark.lock import only_one
 from spark.settings import JOB, PipelineSettings

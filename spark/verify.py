@@ -21,8 +21,8 @@ from sqlalchemy import Connection, Engine, func, select
 
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
-from backend.store.limits import PIPELINE
+from backend.store.connection.database import create_engine, reading
+from backend.store.connection.limits import PIPELINE
 from backend.tiering.segment_state import SegmentState
 from spark.direct import DirectReader, Said
 from spark.lock import only_one
@@ -159,7 +159,7 @@ def _compare_ledgers(
 
 
 def _forgotten(live: Connection, cluster_id: str, partition: Partition, mine: Segments, theirs: Segments) -> set[str]:
-    """Deleted segments of which the ledger has neither row nor event: `backend.store.history` takes both."""
+    """Deleted segments of which the ledger has neither row nor event: `store.history.segment_history` takes both."""
     state = _COMPARED.index("state")
     gone = {segment_id for segment_id, row in theirs.items() if row[state] == _GONE} - mine.keys()
     if not gone:

@@ -22,7 +22,7 @@ def main() -> None:
         app()
         return
 
-    from backend.supervisor.prestart import warm_backend
+    from backend.supervisor.children.prestart import warm_backend
 
     # Imports the engine on the other core while this process imports, checks and writes.
     with warm_backend() as warm:

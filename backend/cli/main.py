@@ -116,7 +116,7 @@ def up(
         )
         raise typer.Exit(2)
 
-    from backend.supervisor.prestart import warm_backend
+    from backend.supervisor.children.prestart import warm_backend
 
     # `backend.cli.entry` has it at work already.
     with nullcontext(context.obj) if context.obj is not None else warm_backend() as warm:

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from backend.store.database_faults import DatabaseFault
-from backend.store.engine import DatabaseAway as DatabaseAway
-from backend.store.engine import create_engine, reading, sqlite_file, store_error, writing
-from backend.store.limits import SERVING
-from backend.store.restoring import Restored
-from backend.store.sqlite import file_identity
+from backend.store.backups.restoring import Restored
+from backend.store.connection.database import DatabaseAway as DatabaseAway
+from backend.store.connection.database import create_engine, reading, sqlite_file, store_error, writing
+from backend.store.connection.database_faults import DatabaseFault
+from backend.store.connection.limits import SERVING
+from backend.store.connection.sqlite import file_identity
 
 # API requests and operations; the observer writes on its own thread. 5 together, of the pool's 15 connections.
 THREADS: Final = 4

@@ -24,8 +24,8 @@ from backend.control.http.authentication import NOBODY
 from backend.control.http.token_guesses import AUDIT_INTERVAL_S
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
-from backend.store import writes
-from backend.store.engine import StoreError
+from backend.store.connection.database import StoreError
+from backend.store.writes import cluster_rows
 
 HEARTBEAT_INTERVAL_MS: Final = 2_000
 _log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class ControlPlane:
     async def _say(self, state: str, message: str | None) -> None:
         try:
             await self.parts.database.write(
-                lambda c: writes.heartbeat(
+                lambda c: cluster_rows.heartbeat(
                     c,
                     self.settings.cluster_id,
                     "backend",

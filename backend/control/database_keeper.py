@@ -2,7 +2,7 @@
 
 Brokers, lab and Kafka clients run without it. What needs it is told what it waits for (`Database.closed`), and goes on
 by itself once the database answers and has this program's schema. A SQLite file that is lost is put back
-(`backend.store.restoring`), not before its owner had the time to do it.
+(`backend.store.backups.restoring`), not before its owner had the time to do it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from sqlalchemy import Connection
 from backend.control.control_database import Database
 from backend.control.deferred_audit import DeferredAudit
 from backend.control.wall_clock import now_ms
-from backend.store import automatic_backups as backups
-from backend.store import migrate, restoring
-from backend.store.engine import StoreError
-from backend.store.sqlite import Identity, file_identity, log_of
+from backend.store import migrate
+from backend.store.backups import automatic_backups as backups
+from backend.store.backups import restoring
+from backend.store.connection.database import StoreError
+from backend.store.connection.sqlite import Identity, file_identity, log_of
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 5.0

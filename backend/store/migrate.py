@@ -24,9 +24,10 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from backend.store import event_months, sqlite, tables
-from backend.store.automatic_backups import back_up
-from backend.store.engine import (
+from backend.store import tables
+from backend.store.backups.automatic_backups import back_up
+from backend.store.connection import sqlite
+from backend.store.connection.database import (
     StoreError,
     create_engine,
     describe,
@@ -36,8 +37,9 @@ from backend.store.engine import (
     sqlite_file_of,
     store_error,
 )
-from backend.store.limits import MIGRATION
-from backend.store.requirements import lack
+from backend.store.connection.limits import MIGRATION
+from backend.store.connection.requirements import lack
+from backend.store.history import event_months
 
 _log = logging.getLogger(__name__)
 VERSION_TABLE: Final = "ebbline_schema"
@@ -247,8 +249,8 @@ def downgrade(url: str, revision: str) -> None:
 
 def require_usable(url: str) -> None:
     """Raises MigrationError for a database of another product, of a newer release, or that lacks what is needed
-    (`backend.store.requirements`), StoreError for one that does not answer. Changes nothing: a database that `upgrade`
-    can bring to this program's schema is usable.
+    (`backend.store.connection.requirements`), StoreError for one that does not answer. Changes nothing: a database
+    that `upgrade` can bring to this program's schema is usable.
     """
     _refuse_newer(current(url), url)
     if is_sqlite(parse_url(url)):

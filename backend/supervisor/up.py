@@ -36,9 +36,7 @@ from backend.data_folder.lost_identity import way_out
 from backend.runtime.private_files import close_to_others
 from backend.runtime.redact import printable
 from backend.settings.settings import LOOPBACK, Settings, misspelt
-from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.health import any_broker_answers, http_answers, http_serves, provider_signs_in
-from backend.supervisor.preflight import (
+from backend.supervisor.checks.preflight import (
     PreflightError,
     check_api_listen,
     check_data_path,
@@ -48,8 +46,17 @@ from backend.supervisor.preflight import (
     check_ports,
     check_remote_location,
 )
-from backend.supervisor.prestart import WarmBackend
-from backend.supervisor.readiness import readyz, serves, waits_for
+from backend.supervisor.children.child import Child, ChildSpec, wait_until_healthy
+from backend.supervisor.children.prestart import WarmBackend
+from backend.supervisor.children.process_health import (
+    any_broker_answers,
+    http_answers,
+    http_serves,
+    provider_signs_in,
+    readyz,
+    serves,
+    waits_for,
+)
 from spark import java
 from spark.settings import WAIT_FOR_START
 
@@ -131,13 +138,13 @@ def database_to_note(settings: Settings) -> str | None:
     """The database's URL without any password; None for the folder's own file."""
     if settings.database_url is None:
         return None
-    from backend.store.engine import without_password  # only here: it takes half a second to import
+    from backend.store.connection.database import without_password  # only here: it takes half a second to import
 
     return without_password(settings.database_url)
 
 
 def _attached_cluster_id(settings: Settings) -> str:
-    from backend.supervisor.attach import attached_cluster_id  # only here: it imports the control plane's client
+    from backend.supervisor.checks.attach import attached_cluster_id  # only here: it imports the control plane's client
 
     return attached_cluster_id(settings)
 
@@ -171,7 +178,7 @@ def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataF
 
 
 def _check_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> None:
-    from backend.supervisor import broker_folders  # only here: a new folder has none
+    from backend.supervisor.recovery import broker_folders
 
     try:
         found = broker_folders.read_broker_folders(folder, identity)
@@ -260,7 +267,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         brokers = range(0)
     if settings.process_per_broker and settings.attach is None:
         # Only here, as it takes half a second to import the engine.
-        from backend.supervisor.broker_processes import broker_specs
+        from backend.supervisor.children.broker_processes import broker_specs
 
         specs += broker_specs(settings, folder, shared)
         backend_env["EBBLINE_PROCESS_PER_BROKER"] = "true"
@@ -307,7 +314,7 @@ def where_database(settings: Settings, folder: DataFolder) -> str:
     """The database for people: without its password, and short when it lies in the data folder."""
     if settings.database_url is None:
         return f"SQLite, {settings.database_file.name}"
-    from backend.store.engine import describe  # only here: it takes half a second to import
+    from backend.store.connection.database import describe  # only here: it takes half a second to import
 
     return describe(settings.database).replace(f"sqlite:///{folder.root}/", "SQLite, ")
 

@@ -22,11 +22,11 @@ from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from backend.store import event_months
 from backend.store import tables as t
-from backend.store.database_faults import diagnose
-from backend.store.engine import reading, writing
-from backend.store.writes import data_changed
+from backend.store.connection.database import reading, writing
+from backend.store.connection.database_faults import diagnose
+from backend.store.history import event_months
+from backend.store.writes.cluster_rows import data_changed
 from spark.ledger import (
     PARTITION_COLUMNS,
     SEGMENT_COLUMNS,

@@ -12,7 +12,7 @@ from psycopg.pq import Format
 from sqlalchemy import JSON, Connection, Engine, Integer, SmallInteger, Table
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError, ProgrammingError
 
-from backend.store.database_faults import diagnose
+from backend.store.connection.database_faults import diagnose
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 _ARRAY_TYPES: Final = {str: "text[]", int: "integer[]"}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table
 
-from backend.store.engine import sqlite_file
-from backend.store.writer_lock import give_way
+from backend.store.connection.database import sqlite_file
+from backend.store.connection.writer_lock import give_way
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 from spark.sinks.checkpointer import LOG_PAGES_MAX, Checkpointer
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from sqlalchemy import Connection, delete, func, select, text, tuple_
 
-from backend.store import event_months
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
-from backend.store.limits import PIPELINE
+from backend.store.connection.database import create_engine, writing
+from backend.store.connection.limits import PIPELINE
+from backend.store.history import event_months
 from spark.ledger import Event
 from spark.packed import unpack
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS

@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 
 from app import links
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from backend.store.migrate import upgrade
 from tests import browser
 from tests.ui.many import PARTITIONS, SEGMENTS_EACH, seed_many

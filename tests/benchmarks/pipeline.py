@@ -33,10 +33,10 @@ from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, Segmen
 from backend.runtime.gc_tuning import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
-from backend.store.event_months import is_part
+from backend.store.connection.database import create_engine, reading
+from backend.store.history.event_months import is_part
 from backend.store.queries.time_travel import partitions_at
-from backend.store.samples import PartitionSample, ReplicaSample, SampleWriter
+from backend.store.writes.samples import PartitionSample, ReplicaSample, SampleWriter
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RawRecord, to_batch

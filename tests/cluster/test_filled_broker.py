@@ -16,8 +16,8 @@ import pytest
 from backend.engine.config import format_properties
 from backend.protocol import messages as m
 from backend.startup.backend_entry import ONE_BROKER
-from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.health import any_broker_answers
+from backend.supervisor.children.child import Child, ChildSpec, wait_until_healthy
+from backend.supervisor.children.process_health import any_broker_answers
 from tests.engine_cluster import layout
 from tests.waiting import wait_until
 from tests.wire import ask

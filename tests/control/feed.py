@@ -8,8 +8,8 @@ import time
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from backend.store import writes
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
+from backend.store.writes import cluster_rows
 from spark.decode import RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink
 from tests.control.site import ControlSite
@@ -27,7 +27,7 @@ def feed_ledger(site: ControlSite) -> None:
         sink.write(1, pa.Table.from_batches([to_batch(records)]))
         now_ms = time.time_ns() // 1_000_000
         with writing(engine) as connection:
-            writes.heartbeat(
+            cluster_rows.heartbeat(
                 connection,
                 CLUSTER_ID,
                 "pipeline",

@@ -18,7 +18,7 @@ from backend.control.http import api_tokens
 from backend.control.http.call import Access, ApiEndpoint
 from backend.control.http.endpoints import ENDPOINTS
 from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from tests.control.site import CLUSTER_NAME, ControlSite
 from tests.engine_cluster import CLUSTER_ID
 

@@ -13,8 +13,8 @@ import pytest
 
 from backend.control import database_keeper
 from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
-from backend.store import automatic_backups as backups
-from backend.store.engine import create_engine, writing
+from backend.store.backups import automatic_backups as backups
+from backend.store.connection.database import create_engine, writing
 from tests.control.site import ControlSite
 from tests.databases import new_sqlite
 from tests.engine_cluster import CLUSTER_ID

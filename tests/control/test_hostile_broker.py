@@ -16,8 +16,8 @@ from backend.control.gateway.gateway_errors import GatewayError, NotAuthenticate
 from backend.engine.common.log_context import PrintableFormatter
 from backend.protocol import messages as m
 from backend.settings.settings import Settings
-from backend.supervisor.attach import attached_cluster_id
-from backend.supervisor.preflight import PreflightError
+from backend.supervisor.checks.attach import attached_cluster_id
+from backend.supervisor.checks.preflight import PreflightError
 from tests.control.test_gateway import METADATA, Peer, answer, broker, request_of, serving
 from tests.control.test_oauth import on_a_loop
 

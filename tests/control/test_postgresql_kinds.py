@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import text
 
 from backend.store import migrate
-from backend.store.engine import StoreError, create_engine, reading, writing
-from backend.store.limits import PAGES
+from backend.store.connection.database import StoreError, create_engine, reading, writing
+from backend.store.connection.limits import PAGES
 from spark.sinks.ledger_sink import LedgerSink
 from tests.certificates import Authority
 from tests.control.site import ControlSite

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from tests.e2e.up_process import UpProcess
 from tests.effort import effort
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy
 
 from backend.store import tables
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.tiering.segment_state import SegmentState
 
 FILES = (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")

@@ -23,7 +23,7 @@ from backend.control.lab.bootstrap.race_plan import SIZE_BYTES_MIN, BootstrapPla
 from backend.control.lab.bootstrap.race_steps import build
 from backend.protocol import messages as m
 from backend.store import migrate
-from backend.store.engine import create_engine
+from backend.store.connection.database import create_engine
 from spark.direct import DirectReader
 from spark.kafka import OffsetsHeld
 from spark.settings import JOB, PipelineSettings

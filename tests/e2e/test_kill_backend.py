@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.store import tables
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from tests.e2e.ledger_check import differences, finished_segments
 from tests.e2e.up_process import UpProcess
 from tests.effort import effort

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from backend.data_folder.data_folder import DataFolder
-from backend.supervisor.metadata_copies import read_copies
+from backend.supervisor.recovery.metadata_copies import read_copies
 from tests.e2e.up_process import UpProcess
 from tests.waiting import wait_until
 

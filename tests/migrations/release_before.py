@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.store.queries import overview, partitions
 from spark.decode import RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink

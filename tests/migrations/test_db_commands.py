@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
 from backend.store import migrate, tables
-from backend.store.engine import create_engine, reading, writing
-from backend.store.writes import heartbeat
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.writes.cluster_rows import heartbeat
 from tests.migrations.postgresql import Server, new_database
 from tests.migrations.test_migrate import catalogue
 

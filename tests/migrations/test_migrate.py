@@ -12,8 +12,8 @@ import sqlalchemy
 from sqlalchemy import ClauseElement, Column, Engine, Integer, inspect, text
 
 from backend.store import migrate, tables
-from backend.store.engine import StoreError, create_engine, parse_url, reading, writing
-from backend.store.event_months import is_part
+from backend.store.connection.database import StoreError, create_engine, parse_url, reading, writing
+from backend.store.history.event_months import is_part
 
 
 def differences(engine: Engine) -> list[object]:

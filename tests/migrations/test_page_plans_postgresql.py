@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine, event, text
 
-from backend.store.engine import create_engine, reading
-from backend.store.event_months import ensure, is_part
+from backend.store.connection.database import create_engine, reading
+from backend.store.history.event_months import ensure, is_part
 from backend.store.migrate import upgrade
 from backend.tiering.segment_state import SegmentState
 from spark.verify import _COMPARED, _forgotten

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from backend.store import migrate
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 
 STATEMENTS = Path(__file__).parents[1] / "fixtures" / "ebbline-0.1.0" / "statements.jsonl"
 RELEASED_SCHEMA = "0002"

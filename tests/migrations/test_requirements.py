@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from backend.store import migrate
-from backend.store.engine import StoreError
+from backend.store.connection.database import StoreError
 from tests.databases import new_postgresql
 from tests.migrations.postgresql import Server, new_database
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, inspect, select, text
 
 from backend.store import migrate, tables
-from backend.store.engine import create_engine, reading, writing
-from backend.store.event_months import is_part
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.history.event_months import is_part
 from backend.store.queries.time_travel import remote_at
 from spark.decode import to_batch
 from spark.sinks.ledger_sink import LedgerSink

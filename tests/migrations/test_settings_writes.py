@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, select
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
-from backend.store.writes_observer import SILENT_MAX, Resource, save_settings
-from tests.unit.store.test_retention import row
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.writes.observer_rows import SILENT_MAX, Resource, save_settings
+from tests.unit.store.history.test_sample_retention import row
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from backend.control.http.api_tokens import KnownToken, TokenRole, add_token, to
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.reader_watch import reads_told
 from backend.store import tables as t
-from backend.store import writes, writes_findings, writes_operations
-from backend.store.engine import create_engine, reading, writing
+from backend.store.connection.database import create_engine, reading, writing
 from backend.store.queries import findings as queries
 from backend.store.storable import KeyText, Text
-from backend.store.writes_observer import save_settings
+from backend.store.writes import cluster_rows, finding_rows, operation_rows
+from backend.store.writes.observer_rows import save_settings
 from tests.unit.control.findings.sights import context, partition
-from tests.unit.store.test_retention import row
+from tests.unit.store.history.test_sample_retention import row
 
 # A zero character, half a surrogate pair, more than an index takes.
 STRANGE: Final = ["a\0b", "\0", "x\ud800", "".join(chr(0x4E00 + number * 7 % 20_000) for number in range(30_000))]
@@ -73,8 +73,8 @@ def test_a_round_with_strange_names_is_stored_and_stays(engine: Engine) -> None:
         topics = [row(t.topic, cluster_id="c", topic=text, config={text: text}, sampled_ms=at_ms) for text in STRANGE]
         with writing(engine) as connection:
             save_settings(connection, "c", rows if at_ms == 1 else [], known if at_ms == 2 else set(), known, at_ms)
-            writes.save_topics(connection, "c", topics)
-            writes.save_brokers(connection, "c", [row(t.broker, cluster_id="c", broker_id=1, host=STRANGE[0])])
+            cluster_rows.save_topics(connection, "c", topics)
+            cluster_rows.save_brokers(connection, "c", [row(t.broker, cluster_id="c", broker_id=1, host=STRANGE[0])])
     with reading(engine) as connection:
         assert connection.scalar(select(func.count()).select_from(t.topic)) == len(STRANGE)
         assert set(connection.scalars(select(t.config_value.c.sampled_ms))) == {2}
@@ -102,10 +102,10 @@ def test_a_group_of_any_name_is_one_finding_that_opens_once_and_closes(engine: E
             storms = [one for one in changes.opened if one.slug == "remote-read-storm"]
             opened += len(storms)
             closed += sum(one.slug == "remote-read-storm" for one in changes.closed)
-            writes_findings.open_findings(connection, [watch._row(one, at_ms, None) for one in changes.opened])
-            writes_findings.close_findings(connection, [one.id for one in changes.closed], at_ms)
+            finding_rows.open_findings(connection, [watch._row(one, at_ms, None) for one in changes.opened])
+            finding_rows.close_findings(connection, [one.id for one in changes.closed], at_ms)
             detail = reads_told(offsets, seen.partitions, at_ms)
-            writes.heartbeat(
+            cluster_rows.heartbeat(
                 connection, "c", "observer", pid=1, started_ms=1, now_ms=at_ms, interval_ms=1, state="running",
                 message=STRANGE[0], detail=detail,
             )  # fmt: skip
@@ -117,13 +117,13 @@ def test_what_people_write_is_stored(engine: Engine) -> None:
         with writing(engine) as connection:
             operation = row(t.operation, cluster_id="c", reason=text, inputs={text: text}, state="draft")
             operation.pop("id", None)
-            number = writes_operations.add_operation(connection, operation)
+            number = operation_rows.add_operation(connection, operation)
             values = {"idempotency_key": text, "result": {"error": text}}
-            assert writes_operations.advance_operation(connection, "c", number, ["draft"], values)
-            assert writes_operations.operation_of_key(connection, "c", text) == number
+            assert operation_rows.advance_operation(connection, "c", number, ["draft"], values)
+            assert operation_rows.operation_of_key(connection, "c", text) == number
             entry = row(t.audit, cluster_id="c", actor=text, object=text, detail=text, diff=[text])
             entry.pop("id", None)
-            writes_operations.add_audit(connection, entry)
+            operation_rows.add_audit(connection, entry)
             add_token(connection, "c", KnownToken(f"{text}{at}", TokenRole.VIEWER, None))
             assert len(tokens_by_hash(connection, "c")) == 1
             assert withdraw_token(connection, "c", f"{text}{at}")

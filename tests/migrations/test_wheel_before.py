@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.tiering.segment_state import SegmentState
 from tests.migrations import release_before
 from tests.migrations.test_release_before import RELEASED_SCHEMA

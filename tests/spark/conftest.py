@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from backend.store import engine as store_engine
-from backend.store.engine import create_engine
+from backend.store.connection import database as store_engine
+from backend.store.connection.database import create_engine
 from spark import class_archive, source
 from spark.connector import jars_in
 from spark.java import NoUsableJava, find_java

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine, select
 
 from backend.store import tables as t
-from backend.store.engine import reading
+from backend.store.connection.database import reading
 from backend.store.queries.health import processes
 from spark.decode import RawRecord
 from spark.heartbeat import Heartbeat, Progress

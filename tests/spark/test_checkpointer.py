@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from backend.store import sqlite
-from backend.store.engine import create_engine, writing
+from backend.store.connection import sqlite
+from backend.store.connection.database import create_engine, writing
 from spark.sinks.checkpointer import LOG_PAGES_MAX, RECORDS_BETWEEN, Checkpointer
 from tests.waiting import wait_until
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, inspect, select, text
 
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, encode
-from backend.store import event_months, history, migrate
+from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.history import event_months, segment_history
 from backend.tiering.segment_state import SegmentState
 from spark.decode import to_batch
 from spark.sinks.ledger_sink import LedgerSink
@@ -68,8 +69,8 @@ def test_months_are_made_for_events_and_ahead_and_dropped_with_what_was_deleted_
     store(engine, "c", [*lived(4, -5), *lived(5, 1 << 62)], first=10)  # clocks may say anything
     assert months(engine) == ["y2025m01", "y2025m06", "y2026m03", "y2026m04", "y2026m05"]
     store(engine, "other", lived(9, kept))
-    assert history.prune_history(engine, "c", ms(2025, 1, 31)) == 0, "January is not over"
-    assert history.prune_history(engine, "c", ms(2025, 8)) == 4 + 2 + 4
+    assert segment_history.prune_history(engine, "c", ms(2025, 1, 31)) == 0, "January is not over"
+    assert segment_history.prune_history(engine, "c", ms(2025, 8)) == 4 + 2 + 4
     assert months(engine) == ["y2025m06", "y2026m03", "y2026m04", "y2026m05"], "June has events of another cluster"
     with reading(engine) as connection:
         event, segment = t.segment_event.c, t.segment.c
@@ -79,7 +80,7 @@ def test_months_are_made_for_events_and_ahead_and_dropped_with_what_was_deleted_
         for table in (segment, t.segment_interval.c):
             starts = connection.scalars(select(table.start_offset).where(table.cluster_id == "c"))
             assert set(starts) == {200, 400, 500}, "what is remote stays, and what other months told"
-    assert history.prune_history(engine, "c", ms(2025, 8)) == 0
+    assert segment_history.prune_history(engine, "c", ms(2025, 8)) == 0
     store(engine, "c", lived(6, old), first=18)
     assert months(engine)[0] == "y2025m01", "a month comes back when an event needs it"
 

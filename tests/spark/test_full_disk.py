@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from backend.store import migrate
-from backend.store.engine import create_engine
+from backend.store.connection.database import create_engine
 from spark.decode import to_batch
 from spark.sinks.ledger_sink import LedgerSink
 from tests.migrations.postgresql import Server

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event, select
 from sqlalchemy.exc import IntegrityError
 
 from backend.store import tables as t
-from backend.store.engine import reading, writing
+from backend.store.connection.database import reading, writing
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord

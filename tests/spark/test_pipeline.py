@@ -22,7 +22,7 @@ from sqlalchemy import Engine, select
 
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentMetadata
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.tiering.segment_state import SegmentState
 from spark import transforms
 from spark.decode import RawRecord, to_batch

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import DataError, OperationalError
 
 from backend.store import tables as t
-from backend.store.engine import reading, writing
+from backend.store.connection.database import reading, writing
 from spark.sinks.postgresql import PostgresqlBulk
 from tests.spark.running import CLUSTER, content
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from spark.decode import to_batch
 from spark.lock import only_one
 from spark.settings import JOB

@@ -19,8 +19,8 @@ from backend.cli.main import app
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.protocol.remote_log.metadata_serde import RemoteLogMetadata, SegmentSnapshot
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
-from backend.store.history import prune_history
+from backend.store.connection.database import create_engine, reading, writing
+from backend.store.history.segment_history import prune_history
 from spark import direct
 from spark import rebuild as rebuilding
 from spark.decode import RawRecord, to_batch

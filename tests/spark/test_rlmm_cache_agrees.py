@@ -14,7 +14,7 @@ from sqlalchemy import Engine, func, not_, select
 from backend.engine.remote.metadata.remote_log_metadata_cache import ApplyOutcome, RemoteLogMetadataCache
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate, Unreadable, decode
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RawRecord, to_batch

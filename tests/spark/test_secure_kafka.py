@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from backend.store.engine import create_engine
+from backend.store.connection.database import create_engine
 from spark.settings import PipelineSettings
 from tests.certificates import Authority
 from tests.databases import new_sqlite

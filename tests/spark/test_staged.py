@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, event, func, select
 
 from backend.store import tables as t
-from backend.store.engine import reading
+from backend.store.connection.database import reading
 from spark.decode import RawRecord, to_batch
 from spark.packed import pack
 from spark.rebuild import forget

@@ -17,7 +17,7 @@ from backend.protocol.remote_log.metadata_serde import (
     Unreadable,
     decode,
 )
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.store.queries.time_travel import RemoteTotalsThen, partitions_at, remote_at, remote_totals_at
 from backend.tiering.ids import uuid_text
 from spark.decode import RawRecord, to_batch

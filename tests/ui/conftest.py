@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from tests.databases import new_sqlite
 from tests.ui import seed
 from tests.waiting import wait_until

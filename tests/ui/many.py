@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from tests.ui import seed
 
 PARTITIONS: Final = 10_000

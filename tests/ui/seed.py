@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from backend.store.queries.partitions import OFFSETS_AND_SIZES
 
 CLUSTER_ID: Final = "0J8z8jVtQb2nLrv6y1Yb4g"

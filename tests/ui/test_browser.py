@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Download, Locator, Page, TimeoutError, 
 from app import links
 from app.components.partition.partition_heatmap import CELLS_A_ROW, ROW_PX
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from tests import browser
 from tests.databases import new_sqlite
 from tests.effort import effort

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.components.partition.ledger_at_instant import link_text
 from backend.store import tables as t
-from backend.store.engine import writing
+from backend.store.connection.database import writing
 from backend.store.queries.lineage import FINISHED_MAX
 from tests.ui.conftest import Database, now_ms, open_page, text_of
 from tests.ui.seed import CLUSTER_ID, uuid_text

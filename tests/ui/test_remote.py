@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from backend.store import tables as t
-from backend.store.engine import writing
+from backend.store.connection.database import writing
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of
 from tests.ui.seed import CLUSTER_ID, uuid_text
 

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from app.components.partition.offset_axis import Axis, ticks
 from app.components.shared.gaps import broken, broken_times, gaps
 from app.theme import Palette, layout
-from backend.store.samples import HISTORY_INTERVAL_MS
+from backend.store.writes.samples import HISTORY_INTERVAL_MS
 
 LABEL_GAP: Final = 0.075  # of the axis: labels closer than this are moved apart
 # (time in epoch ms, offset or None where it is not known), in the order of time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from backend.store.retention import TIERS
+from backend.store.history.sample_retention import TIERS
 
 T = TypeVar("T")
 # A round or two may be late on a busy machine; that is no gap.

@@ -33,8 +33,8 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     from sqlalchemy.exc import DBAPIError
 
     from backend.control.operations.audit_entries import append_entry
-    from backend.store.engine import StoreError, create_engine, store_error, writing
-    from backend.store.limits import PAGES
+    from backend.store.connection.database import StoreError, create_engine, store_error, writing
+    from backend.store.connection.limits import PAGES
     from backend.store.migrate import require_current
 
     if settings.database_url is None and not settings.database_file.exists():

@@ -17,7 +17,7 @@ ATTENTION = 1
 def check(data: LocalDataOption = None, database_url: DatabaseOption = None) -> None:
     """Is this the schema this program needs? Changes nothing. Ends with 1 when there is something to do."""
     from backend.store import migrate
-    from backend.store.engine import StoreError, describe
+    from backend.store.connection.database import StoreError, describe
 
     url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
@@ -49,7 +49,7 @@ def upgrade(
 ) -> None:
     """Bring the database to this program's schema, in one transaction."""
     from backend.store import migrate
-    from backend.store.engine import StoreError
+    from backend.store.connection.database import StoreError
 
     url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
@@ -79,7 +79,7 @@ def downgrade(
 ) -> None:
     """Go back to an older schema, for an older program. What only the newer one holds is lost."""
     from backend.store import migrate
-    from backend.store.engine import StoreError, describe
+    from backend.store.connection.database import StoreError, describe
 
     url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
@@ -105,8 +105,8 @@ def backup(
     database_url: DatabaseOption = None,
 ) -> None:
     """Copy the whole database to a file, while others write: SQLite as a database, PostgreSQL by pg_dump."""
-    from backend.store import backup as copies
-    from backend.store.engine import StoreError
+    from backend.store.backups import backup as copies
+    from backend.store.connection.database import StoreError
 
     url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:

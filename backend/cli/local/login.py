@@ -20,7 +20,7 @@ def login(
     """Print a link that signs one browser in to the dashboard, once, within 15 minutes."""
     from backend.data_folder.dashboard_login import KEY_ASKED_FOR_S, PROVIDER_HINT, DashboardLogin, login_url
     from backend.data_folder.data_folder import DataFolder, DataFolderError
-    from backend.supervisor.health import provider_signs_in
+    from backend.supervisor.children.process_health import provider_signs_in
 
     settings = settings_beside_up(data_dir=data)
     try:

@@ -70,8 +70,8 @@ def prepare() -> None:
 def status(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
     """How far it has read, how fast, and what it could not read. Ends with 1 when it does not run as it should."""
     from backend.store import migrate
-    from backend.store.engine import create_engine, reading
-    from backend.store.limits import PAGES
+    from backend.store.connection.database import create_engine, reading
+    from backend.store.connection.limits import PAGES
     from backend.store.queries.pipeline import pipeline_status
 
     settings = settings_beside_up(data_dir=data, database_url=database_url)
@@ -125,8 +125,8 @@ def at(
 ) -> None:
     """What was remote at a moment of the past: segments, bytes and offsets by partition."""
     from backend.store import migrate
-    from backend.store.engine import create_engine, reading
-    from backend.store.limits import PAGES
+    from backend.store.connection.database import create_engine, reading
+    from backend.store.connection.limits import PAGES
     from backend.store.queries.time_travel import partitions_at
 
     try:
@@ -250,8 +250,8 @@ def _sentences(stopped: str) -> Iterator[None]:
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder.data_folder import DataFolderError
-    from backend.store.database_faults import diagnose, first_line
-    from backend.store.engine import StoreError
+    from backend.store.connection.database import StoreError
+    from backend.store.connection.database_faults import diagnose, first_line
     from spark.kafka import BrokersAway, TopicMissing
     from spark.lock import Busy
     from spark.reading import MetadataGap

@@ -32,8 +32,8 @@ def _on_database(
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder.data_folder import DataFolderError
-    from backend.store.engine import StoreError, create_engine, reading, store_error, writing
-    from backend.store.limits import PAGES
+    from backend.store.connection.database import StoreError, create_engine, reading, store_error, writing
+    from backend.store.connection.limits import PAGES
     from backend.store.migrate import require_current
 
     settings = settings_beside_up(data_dir=data, database_url=database_url)

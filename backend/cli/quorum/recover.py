@@ -20,8 +20,8 @@ from backend.cli.shared.value_text import age, moment, plural, printable_text
 if TYPE_CHECKING:
     from backend.data_folder.data_folder import ClusterIdentity, DataFolder
     from backend.settings.settings import Settings
-    from backend.supervisor.metadata_copies import MetadataCopy
-    from backend.supervisor.quorum_recovery import LocalReplica, Recovery
+    from backend.supervisor.recovery.metadata_copies import MetadataCopy
+    from backend.supervisor.recovery.quorum_recovery import LocalReplica, Recovery
 
 ACTION = "recover quorum"
 LEDGER = "quorum-recover.log"
@@ -42,8 +42,8 @@ def recover(
     """
     from backend.data_folder.data_folder import DataFolder, DataFolderError
     from backend.runtime.private_files import keep_files_private
-    from backend.supervisor.quorum_recovery import RecoveryRefused
-    from backend.supervisor.quorum_rewrite import rewrite
+    from backend.supervisor.recovery.quorum_recovery import RecoveryRefused
+    from backend.supervisor.recovery.quorum_rewrite import rewrite
 
     if yes and not (reason or "").strip():
         fail("Give a --reason with --yes: it stands in the audit.", Exit.USAGE)
@@ -83,10 +83,10 @@ def recover(
 
 def _planned(folder: DataFolder, identity: ClusterIdentity) -> Recovery:
     """The plan, with the folder held until this process ends. DataFolderError, RecoveryRefused, OSError."""
-    from backend.supervisor.broker_folders import RECOVERING_FILE, misplaced, read_broker_folders
-    from backend.supervisor.metadata_copies import read_copies
-    from backend.supervisor.quorum_recovery import RecoveryRefused, plan_recovery, read_local_replicas
-    from backend.supervisor.quorum_rewrite import refuse_while_in_use
+    from backend.supervisor.recovery.broker_folders import RECOVERING_FILE, misplaced, read_broker_folders
+    from backend.supervisor.recovery.metadata_copies import read_copies
+    from backend.supervisor.recovery.quorum_recovery import RecoveryRefused, plan_recovery, read_local_replicas
+    from backend.supervisor.recovery.quorum_rewrite import refuse_while_in_use
 
     if not identity.brokers:
         raise RecoveryRefused(

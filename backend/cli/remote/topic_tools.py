@@ -24,7 +24,7 @@ from backend.cli.shared.options import console, end, fail, show_json
 from backend.data_folder.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
-from backend.supervisor.store_check import trouble_of
+from backend.supervisor.checks.store_check import trouble_of
 from backend.tiering.ids import uuid_text
 from backend.tiering.remote_keys import ROOT
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.store.backups.restoring import Restored
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import StoredCopyEvent, UncleanRecovery
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
-from backend.store.restoring import Restored
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import TopicPartition
 
 CRITICAL: Final = "critical"

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, insert, select
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.wall_clock import now_ms
 from backend.store import tables as t
-from backend.store.writes import upsert
+from backend.store.writes.cluster_rows import upsert
 
 TOKEN_BYTES: Final = 32
 # A revoked token works this much longer; a request costs no database read meanwhile.

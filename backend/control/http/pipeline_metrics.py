@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from backend.store.engine import reading
+from backend.store.connection.database import reading
 from backend.store.queries.pipeline import PipelineStatus, pipeline_status
 
 STATES: Final = ("starting", "running", "waiting", "failed", "stopped")

@@ -36,7 +36,7 @@ from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.retention import KEEP_DAYS
+from backend.store.history.sample_retention import KEEP_DAYS
 from backend.tiering.ids import uuid_text
 from backend.tiering.phase_inference import STALL_MS_MIN
 

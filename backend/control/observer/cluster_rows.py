@@ -9,7 +9,7 @@ from backend.control.gateway.requests.config_requests import CLUSTER_DEFAULT
 from backend.control.observer.sample_recorder import SampledSettings
 from backend.control.observer.sampling.cluster_facts import BrokerFacts, ClusterFacts
 from backend.control.observer.sampling.settings_sample import SettingsSample, by_resource
-from backend.store.writes_observer import Resource
+from backend.store.writes.observer_rows import Resource
 
 # Set-aside folders of a directory that are stored with each look at a broker, the oldest: some 200 bytes each.
 SET_ASIDE_STORED_MAX: Final = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.pending import PendingReason
 
 

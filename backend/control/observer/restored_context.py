@@ -11,7 +11,7 @@ from backend.control.observer.sampling.cluster_facts import LedgerSums, RemoteFa
 from backend.control.observer.sampling_round import ReplicaKey, RoundContext
 from backend.store.queries import observer as stored
 from backend.store.queries import partitions as pages
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.phase_inference import FollowerMemory
 

@@ -21,13 +21,13 @@ from backend.control.control_database import Database, DatabaseAway
 from backend.control.gateway.requests.config_requests import Entries
 from backend.control.observer.sampling.settings_sample import config_rows
 from backend.control.observer.sampling_round import SamplingRound
-from backend.store import writes
-from backend.store.database_faults import first_line
-from backend.store.engine import reading, writing
+from backend.store.connection.database import reading, writing
+from backend.store.connection.database_faults import first_line
+from backend.store.history.sample_retention import KEEP_DAYS, Retention
 from backend.store.queries.observer import replica_keys
-from backend.store.retention import KEEP_DAYS, Retention
-from backend.store.samples import SampleWriter
-from backend.store.writes_observer import Resource, save_settings
+from backend.store.writes import cluster_rows
+from backend.store.writes.observer_rows import Resource, save_settings
+from backend.store.writes.samples import SampleWriter
 
 # A sample is about 600 bytes here: 60 MB at most. A cluster of 120 partitions x 3 replicas fills it in 7 minutes.
 WAITING_SAMPLES_MAX: Final = 100_000
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverHeartbeat:
-    """The observer's own state; the arguments of `writes.heartbeat`."""
+    """The observer's own state; the arguments of `cluster_rows.heartbeat`."""
 
     at_ms: int
     state: str
@@ -198,13 +198,13 @@ class SampleRecorder:
         with writing(self._database.engine) as connection:
             self._heartbeat(connection, entry.heartbeat)
             if entry.cluster is not None:
-                writes.save_cluster(connection, entry.cluster)
+                cluster_rows.save_cluster(connection, entry.cluster)
             if entry.brokers:
-                writes.save_brokers(connection, self._cluster_id, list(entry.brokers))
+                cluster_rows.save_brokers(connection, self._cluster_id, list(entry.brokers))
             if entry.round is not None:
-                writes.save_topics(connection, self._cluster_id, list(entry.topics))
+                cluster_rows.save_topics(connection, self._cluster_id, list(entry.topics))
                 totals = {"cluster_id": self._cluster_id, "sampled_ms": entry.round.at_ms, **entry.round.totals}
-                writes.save_cluster_sample(connection, totals)
+                cluster_rows.save_cluster_sample(connection, totals)
         if self._stored is None:
             self._writer = SampleWriter(self._database.engine, self._cluster_id)
             with reading(self._database.engine) as connection:
@@ -218,7 +218,7 @@ class SampleRecorder:
             self._retention_ms = entry.heartbeat.at_ms
 
     def _heartbeat(self, connection: Any, heartbeat: ObserverHeartbeat) -> None:
-        writes.heartbeat(
+        cluster_rows.heartbeat(
             connection,
             self._cluster_id,
             "observer",
@@ -246,7 +246,7 @@ class SampleRecorder:
         with writing(self._database.engine) as connection:
             save_settings(connection, self._cluster_id, rows, told.keys() - changed.keys(), settings.known, at_ms)
             if changed:
-                writes.data_changed(connection, self._cluster_id, "observer")
+                cluster_rows.data_changed(connection, self._cluster_id, "observer")
         stored |= changed
         for resource in stored.keys() - settings.known:
             del stored[resource]

@@ -16,7 +16,7 @@ from backend.control.observer.sampling.cluster_facts import (
     RemoteFacts,
     ReplicaFacts,
 )
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import uuid_text
 from backend.tiering.pending import Pending, earliest_pending

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.control.wall_clock import now_ms
-from backend.store.writes_operations import add_audit
+from backend.store.writes.operation_rows import add_audit
 
 
 class ActorRole(StrEnum):

@@ -32,8 +32,8 @@ EVENTS_BY_PARTITION = Index(
     "ix_segment_event_by_partition", "cluster_id", "topic_id", "partition", "metadata_offset", "segment_id"
 ).ddl_if(dialect="sqlite")
 
-# On PostgreSQL partitioned by the month of event_timestamp_ms (`backend.store.event_months`), which SQLite cannot, and
-# with another primary key (below).
+# On PostgreSQL partitioned by the month of event_timestamp_ms (`backend.store.history.event_months`), which SQLite
+# cannot, and with another primary key (below).
 segment_event = Table(
     "segment_event",
     metadata,

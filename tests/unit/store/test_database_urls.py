@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.store.engine import create_engine, describe, parse_url, sqlite_file
+from backend.store.connection.database import create_engine, describe, parse_url, sqlite_file
 
 
 def options(url: str) -> dict[str, object]:

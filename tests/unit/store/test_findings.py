@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from backend.store import writes_findings as writes
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from backend.store.queries import findings as queries
 from backend.store.queries.overview import open_findings
+from backend.store.writes import finding_rows as writes
 from tests.databases import new_sqlite
 
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
+from backend.store.connection.database import create_engine, reading, writing
 from backend.store.queries.operations import local_segments
 from tests.databases import new_sqlite
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.connection.database import create_engine, writing
 from backend.store.queries import observer, overview
 from tests.databases import new_sqlite
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
+from backend.store.connection.database import create_engine, reading, writing
 from backend.store.queries import (
     activity,
     audit,

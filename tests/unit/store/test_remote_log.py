@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
+from backend.store.connection.database import create_engine, reading, writing
 from backend.store.migrate import upgrade
 from backend.store.queries.remote_log import events_of_segment, past_events
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.settings.settings import Settings
 from backend.startup.backend_process import cluster_layout
-from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
+from backend.supervisor.checks.preflight import PreflightError, check_ports, check_remote_location
 from backend.supervisor.up import PIPELINE_SIGN_S, Refused, child_specs, pipeline_lives, prepare
 from spark.life import LivingStop
 from spark.settings import PipelineSettings

@@ -22,7 +22,7 @@ from backend.control.observer.cluster_totals import pending_bytes
 from backend.store.queries.findings import StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
-from backend.store.samples import ReplicaSample
+from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import SegmentState
 

@@ -16,7 +16,7 @@ from backend.control.findings.finding_context import (
     name_of,
 )
 from backend.store.queries.findings import RECOVERIES_MAX
-from backend.store.samples import PartitionSample
+from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
 # Partitions that a sentence names.

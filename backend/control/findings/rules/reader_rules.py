@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
 from backend.control.formatting import in_bytes
-from backend.store.samples import PartitionSample
+from backend.store.writes.samples import PartitionSample
 
 # Longer than two looks at the groups: one read of an old offset is what the remote tier is for.
 STORM_FOR_MS: Final = 40_000

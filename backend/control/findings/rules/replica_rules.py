@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids, name_of
 from backend.control.formatting import in_time
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
 

@@ -23,8 +23,8 @@ from backend.control.operations.audit_entries import AuditEntry, AuditResult, ap
 from backend.control.wall_clock import now_ms
 from backend.store.queries import findings as queries
 from backend.store.queries.findings import Finding
-from backend.store.writes import data_changed
-from backend.store.writes_findings import acknowledge_finding, mute_findings
+from backend.store.writes.cluster_rows import data_changed
+from backend.store.writes.finding_rows import acknowledge_finding, mute_findings
 
 MINUTE_MS: Final = 60_000
 

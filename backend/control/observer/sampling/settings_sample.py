@@ -19,7 +19,7 @@ from backend.control.gateway.requests.config_requests import (
 )
 from backend.control.observer.sampling.cluster_facts import TopicFacts
 from backend.protocol.errors import KafkaError
-from backend.store.writes_observer import Resource
+from backend.store.writes.observer_rows import Resource
 
 # Settings that pages show and operations change; all others would be rows that nobody reads.
 TOPIC_SETTINGS: Final = (

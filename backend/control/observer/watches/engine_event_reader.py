@@ -25,9 +25,9 @@ from backend.control.gateway.requests.record_requests import fetch_records
 from backend.protocol import events, offset_timestamps
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import Record
-from backend.store.engine import writing
+from backend.store.connection.database import writing
 from backend.store.queries.observer import newest_phases, next_event_offsets
-from backend.store.writes import append_engine_events, data_changed
+from backend.store.writes.cluster_rows import append_engine_events, data_changed
 from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.ids import TopicPartition, uuid_text
 from backend.tiering.phase_inference import ExactPhase

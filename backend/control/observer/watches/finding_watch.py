@@ -35,15 +35,15 @@ from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
-from backend.store import writes, writes_findings
-from backend.store.database_faults import first_line
-from backend.store.engine import reading, writing
+from backend.store.connection.database import reading, writing
+from backend.store.connection.database_faults import first_line
 from backend.store.queries import findings as queries
 from backend.store.queries import health, overview, partitions
 from backend.store.queries.config import TopicRow
 from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
+from backend.store.writes import cluster_rows, finding_rows
 from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState
 
@@ -181,8 +181,8 @@ class FindingWatch:
         return notices(changes, muted, at_ms)
 
     def _write(self, connection: Connection, changes: Changes, muted: Mapping[FindingKey, int], at_ms: int) -> None:
-        writes_findings.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
-        writes_findings.refresh_findings(
+        finding_rows.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
+        finding_rows.refresh_findings(
             connection,
             [
                 {
@@ -196,12 +196,12 @@ class FindingWatch:
                 for finding, candidate in changes.kept
             ],
         )
-        writes_findings.close_findings(connection, [finding.id for finding in changes.closed], at_ms)
+        finding_rows.close_findings(connection, [finding.id for finding in changes.closed], at_ms)
         if at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
-            writes_findings.prune_findings(connection, self._cluster_id, at_ms - KEEP_CLOSED_MS)
+            finding_rows.prune_findings(connection, self._cluster_id, at_ms - KEEP_CLOSED_MS)
             self._pruned_ms = at_ms
         if changes.worth_a_look:
-            writes.data_changed(connection, self._cluster_id, "observer")
+            cluster_rows.data_changed(connection, self._cluster_id, "observer")
 
     def _row(self, candidate: Candidate, at_ms: int, muted_until_ms: int | None) -> dict[str, Any]:
         return {

@@ -29,8 +29,8 @@ from backend.control.observer.watches.broker_numbers import (
 )
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.samples import PartitionSample
 from backend.store.storable import storable_key
+from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
 # 1,000 groups of 100 partitions; more is neither kept nor shown.

@@ -16,7 +16,7 @@ from backend.control.operations.operation_errors import Conflict
 from backend.control.operations.operation_kind import AnyKind, LongRunningKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
-from backend.store.writes_operations import advance_operation
+from backend.store.writes.operation_rows import advance_operation
 
 
 class PlanCommand(Enum):

@@ -25,7 +25,7 @@ from backend.control.operations.operation_errors import (
 from backend.control.operations.operation_kind import AnyKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.store.queries.audit import OperationRow
-from backend.store.writes_operations import (
+from backend.store.writes.operation_rows import (
     KeyInUse,
     advance_operation,
     lock_cluster,

@@ -17,7 +17,7 @@ from backend.control.operations.operation_kind import OperationContext
 from backend.control.wall_clock import now_ms
 from backend.store.queries import audit as queries
 from backend.store.queries.audit import OperationRow
-from backend.store.writes_operations import advance_operation, note_progress
+from backend.store.writes.operation_rows import advance_operation, note_progress
 
 STORE_RETRY_S: Final = 1.0
 _RESULTS: Final = {

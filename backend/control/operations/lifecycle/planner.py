@@ -19,7 +19,7 @@ from backend.control.operations.operation_errors import ClusterAway, InvalidInpu
 from backend.control.operations.operation_kind import AnyKind, OperationContext
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
-from backend.store.writes_operations import add_operation
+from backend.store.writes.operation_rows import add_operation
 
 
 def parse(kind: AnyKind, inputs: Mapping[str, object]) -> BaseModel:

@@ -25,7 +25,7 @@ from backend.control.operations.operation_kind import OperationContext, SingleRe
 from backend.control.operations.reassign import replication_throttles
 from backend.control.operations.reassign.reassignment_inputs import BrokerIdInput, TopicNameInput
 from backend.control.operations.reassign.replication_throttles import REPLICA_LISTS, Throttles, ThrottleValues
-from backend.store.writes_operations import open_operation
+from backend.store.writes.operation_rows import open_operation
 
 
 class ClearInputs(BaseModel):

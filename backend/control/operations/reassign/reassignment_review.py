@@ -25,7 +25,7 @@ from backend.control.operations.reassign.reassignment_inputs import ReassignInpu
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.queries import operations, partitions
-from backend.store.writes_operations import open_operation
+from backend.store.writes.operation_rows import open_operation
 from backend.tiering.estimate import PartitionEstimate
 from backend.tiering.ids import TopicPartition
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backend.cli.local import audited
 from backend.settings.settings import Settings
-from backend.store.engine import create_engine, reading
+from backend.store.connection.database import create_engine, reading
 from backend.store.migrate import upgrade
 from backend.store.queries import audit
 

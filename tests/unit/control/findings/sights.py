@@ -10,7 +10,7 @@ from backend.store.queries.findings import Finding, StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
-from backend.store.samples import PartitionSample, ReplicaSample
+from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.segment_state import SegmentState
 
 NOW_MS = 1_800_000_000_000

@@ -12,8 +12,8 @@ from backend.control.findings.finding_context import SEVERITIES, Candidate, Grou
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.store.backups.restoring import Restored
 from backend.store.queries.findings import UncleanRecovery
-from backend.store.restoring import Restored
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState

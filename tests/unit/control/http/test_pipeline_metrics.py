@@ -9,9 +9,9 @@ from sqlalchemy import Engine, create_engine
 
 from backend.control.http.pipeline_metrics import PipelineMetrics
 from backend.store import tables as t
-from backend.store.engine import create_engine as open_database
-from backend.store.engine import writing
-from backend.store.writes import heartbeat
+from backend.store.connection.database import create_engine as open_database
+from backend.store.connection.database import writing
+from backend.store.writes.cluster_rows import heartbeat
 from tests.databases import new_sqlite
 
 NOW_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from backend.control.observer.cluster_totals import produced
-from backend.store.samples import PartitionSample
+from backend.store.writes.samples import PartitionSample
 
 
 def partition(topic: str, log_end: int | None, **more: Any) -> PartitionSample:

@@ -1,0 +1,5 @@
+"""Conditions that must hold before `ebbline up` starts anything.
+
+``preflight``: ports, folders, database. ``store_check``: the remote tier answers. ``attach``: the cluster to watch
+answers.
+"""
