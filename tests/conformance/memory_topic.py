@@ -7,7 +7,8 @@ from itertools import cycle
 
 from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import tasks
-from backend.engine.remote.metadata.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
+from backend.engine.remote.metadata.metadata_topic import FetchedPartition, MetadataTopicSettings
 from backend.engine.remote.metadata.record_runs import read_canonical
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch

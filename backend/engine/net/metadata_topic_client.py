@@ -13,11 +13,11 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import ProducerIds, TopicProducer
 from backend.engine.ports import Ports, tasks
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
 from backend.engine.remote.metadata.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
     MetadataClientSettings,
-    MetadataRecord,
     MetadataTopicSettings,
     UnreadableBatch,
 )

@@ -13,15 +13,15 @@ import numpy as np
 
 from backend.protocol.errors import DecodeError
 from backend.protocol.numpy_columns import ByteColumn, FlagColumn, IntColumn
-from backend.protocol.record_batches.record_codec import RECORD_BYTES_MIN
-from backend.protocol.record_batches.record_table import rows_alike
-from backend.protocol.record_batches.record_validation import (
+from backend.protocol.record_batches.record_check import (
     MalformedRecords,
     RecordsSummary,
     check_each,
     check_headers,
     malformed,
 )
+from backend.protocol.record_batches.record_codec import RECORD_BYTES_MIN
+from backend.protocol.record_batches.record_table import rows_alike
 from backend.protocol.varint import UVARINT_BITS_MAX, VARINT_BYTES_MAX, decode_varint
 
 # A column of so many 64-bit integers takes 64 KiB: a dozen of them stay in the processor's cache.

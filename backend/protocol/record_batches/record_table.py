@@ -11,7 +11,7 @@ import numpy as np
 from backend.protocol.buffers import Buffer
 from backend.protocol.errors import DecodeError
 from backend.protocol.numpy_columns import ByteColumn, IntColumn
-from backend.protocol.record_batches.record_validation import RecordsSummary, check_each
+from backend.protocol.record_batches.record_check import RecordsSummary, check_each
 from backend.protocol.varint import decode_varint
 
 # More lengths than these take longer to compare, row by row, than to read.

@@ -7,9 +7,10 @@ from typing import Final
 
 import pytest
 
+from backend.protocol.record_batches.record_check import MalformedRecords, check_alone
 from backend.protocol.record_batches.record_codec import Header, RecordData, decode_records, encode_record
 from backend.protocol.record_batches.record_columns import check_many
-from backend.protocol.record_batches.record_validation import MANY_RECORDS, MalformedRecords, check_alone, check_records
+from backend.protocol.record_batches.record_validation import MANY_RECORDS, check_records
 from backend.protocol.varint import encode_varint
 from tests.effort import effort
 from tests.properties.protocol.reference_walk import NoRecords, Walked, walk

@@ -33,7 +33,8 @@ from backend.protocol.record_batches.record_batch import (
     parse_header,
     patch_max_timestamp,
 )
-from backend.protocol.record_batches.record_validation import MalformedRecords, RecordsSummary, check_records
+from backend.protocol.record_batches.record_check import MalformedRecords, RecordsSummary
+from backend.protocol.record_batches.record_validation import check_records
 from backend.tiering.ids import TopicPartition
 
 _MAGIC_AT: Final = 16

@@ -8,7 +8,7 @@ from backend.engine.log.log_config import INT64_MAX, LogConfig
 from backend.engine.log.log_errors import RecordsRejected
 from backend.protocol.errors import ErrorCode
 from backend.protocol.record_batches.record_batch import BatchHeader, iter_records
-from backend.protocol.record_batches.record_validation import RecordsSummary
+from backend.protocol.record_batches.record_check import RecordsSummary
 from backend.tiering.ids import TopicPartition
 
 NO_TIMESTAMP: Final = -1

@@ -20,8 +20,9 @@ from backend.engine.ports import Disk, tasks
 from backend.engine.remote.manager.segment_deletion import delete_all
 from backend.engine.remote.manager.task_loop import delay_ms
 from backend.engine.remote.manager.tier import Tier
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
 from backend.engine.remote.metadata.metadata_scan import MetadataScan
-from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataRecord, MetadataTopic
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataTopic
 from backend.engine.remote.metadata.remote_log_metadata_cache import RemoteLogMetadataCache
 from backend.engine.remote.storage.remote_storage_manager import RemoteStorageError
 from backend.protocol.errors import DecodeError, KafkaError

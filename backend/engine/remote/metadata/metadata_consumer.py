@@ -22,10 +22,10 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata.applied_barrier import AppliedWaits
 from backend.engine.remote.metadata.hosted_partition import Hosted
 from backend.engine.remote.metadata.metadata_files import MetadataFiles, Stored
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
 from backend.engine.remote.metadata.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
-    MetadataRecord,
     MetadataTopic,
 )
 from backend.engine.remote.metadata.remote_log_metadata_cache import Overlap, RemoteLogMetadataCache

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Final
 
 from backend.engine.ports import tasks
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
 from backend.engine.remote.metadata.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
-    MetadataRecord,
     MetadataTopic,
 )
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError

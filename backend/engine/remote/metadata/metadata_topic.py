@@ -13,6 +13,7 @@ from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
 
 if TYPE_CHECKING:
+    from backend.engine.remote.metadata.metadata_record import MetadataRecord
     from backend.engine.remote.metadata.record_runs import ApplyPlan
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -93,14 +94,6 @@ def _positive(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
         raise ValueError(f"rlmm.config.{name} is {text!r}; it must be a whole number from 1 to 2147483647")
     return int(text)
-
-
-class MetadataRecord(NamedTuple):
-    """One record of the topic; ``value`` is None for a record without one. A tuple: millions are made at a start."""
-
-    offset: int
-    timestamp_ms: int
-    value: bytes | None
 
 
 class UnreadableBatch(NamedTuple):

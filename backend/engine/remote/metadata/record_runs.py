@@ -16,7 +16,7 @@ from typing import Any, Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.engine.remote.metadata.metadata_topic import MetadataRecord
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
 from backend.engine.remote.metadata.segment_row_layout import TXN_INDEX_EMPTY
 from backend.engine.remote.metadata.segment_table import ROW_DTYPE
 from backend.protocol.numpy_columns import FlagColumn, IntColumn

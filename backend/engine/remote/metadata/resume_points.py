@@ -13,7 +13,8 @@ from typing import Final
 
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata.metadata_files import MetadataFiles, Resume, Stored, record_crc
-from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC, MetadataRecord
+from backend.engine.remote.metadata.metadata_record import MetadataRecord
+from backend.engine.remote.metadata.metadata_topic import METADATA_TOPIC
 from backend.tiering.ids import OffsetRange, TopicIdPartition
 
 _log: Final = logging.getLogger(__name__)
