@@ -1,5 +1,7 @@
 """The product speaks the field's language: no name of the early dialect is left, sentences begin with their subject.
 
+The pages of the documentation are held to the same rules as comments.
+
 ``DIALECT`` and ``DIALECT_MODULES`` list every name that a review of the code found unreadable, with the term that took
 its place. A definition (class, function, method, field, type alias, module, package) of that name fails here, wherever
 it stands; a name that is right in one place has its reason in ``EXCEPTIONS``.
@@ -238,6 +240,13 @@ SUBJECT_FIRST = (
 # A comment or docstring that begins so has a relative clause where its subject belongs.
 _RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those who|Whose)\b(?![^.]*\?)")
 _DIALECT_WORDS = re.compile(r"\b(anew|of its own|of their own|lets? rest|Facts:)(?!\w)")
+# Pages: README, CONTRIBUTING, docs, architecture, decisions.
+PAGES = ("*.md", "backend/*.md", "backend/decisions/**/*.md", "docs/**/*.md")
+_DIALECT_OF_PAGES = re.compile(
+    r"\b(anew|of (its|their|our|one's) own|lets? rest|told|whoever|neighbours?|news|doomed)\b", re.I
+)
+_CODE = re.compile(r"`([^`]+)`")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+(?=[A-Z`*])")
 
 
 class Definition(NamedTuple):
@@ -350,4 +359,43 @@ def test_a_comment_begins_with_its_subject(what: str) -> None:
         for text in _texts()
         if text.path.startswith(SUBJECT_FIRST) and search(text.text)
     ]
+    assert not left, "\n".join(left)
+
+
+@cache
+def _pages() -> tuple[Text, ...]:
+    """The sentences of every page, and each cell of its tables; no headings, blocks of commands or comments."""
+    sentences = []
+    for page in sorted({path for pattern in PAGES for path in ROOT.glob(pattern)}):
+        path = str(page.relative_to(ROOT))
+        text = re.sub(
+            r"^```.*?^```|<!--.*?-->", lambda part: "\n" * part[0].count("\n"), page.read_text(), flags=re.M | re.S
+        )
+        text = re.sub(r"^#.*$", "", text, flags=re.M)
+        for part in re.finditer(
+            r"(?:^ *(?:[-*]|\d+\.) |^\|)?(?:.+\n?)+?(?=\n|\Z|^ *(?:[-*]|\d+\.) |^\|)", text, flags=re.M
+        ):
+            line = text.count("\n", 0, part.start()) + 1
+            pieces = part[0].strip("|\n").split(" | ") if part[0].startswith("|") else [part[0]]
+            for piece in pieces:
+                flat = re.sub(r"^(?:[-*]|\d+\.) ", "", " ".join(piece.split()))
+                sentences += [Text(path, line, sentence) for sentence in _SENTENCE_END.split(flat)]
+    return tuple(sentences)
+
+
+def test_a_sentence_of_a_page_begins_with_its_subject() -> None:
+    assert len(_pages()) > 3000
+    left = [f"{text.path}:{text.line}: {text.text[:100]}" for text in _pages() if _RELATIVE_CLAUSE.match(text.text)]
+    assert not left, "\n".join(left)
+
+
+def test_a_page_has_no_word_of_the_dialect() -> None:
+    used = {name for name, _ in EXCEPTIONS}
+    gone = {name for name in DIALECT if name[:1].isupper() or "_" in name} - used
+    left = []
+    for text in _pages():
+        words = _DIALECT_OF_PAGES.search(_CODE.sub("", text.text))
+        names = {name for code in _CODE.findall(text.text) for name in re.findall(r"\w+", code)} & gone
+        if words or names:
+            left.append(f"{text.path}:{text.line}: {words[0] if words else names}: {text.text[:100]}")
     assert not left, "\n".join(left)
