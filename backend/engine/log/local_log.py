@@ -48,10 +48,6 @@ class FlushWork:
     epochs_dirty: bool = False
 
 
-def _nobody(*_: object) -> None:
-    """Default listener: ignores every event."""
-
-
 def sync_files(disk: Disk, work: FlushWork) -> None:
     """Syncs the files of a flush and their folder. Blocking; any thread.
 
@@ -72,7 +68,19 @@ def sync_files(disk: Disk, work: FlushWork) -> None:
 class LocalLog:
     """Appends to, reads from and cuts the segments of one folder. Raises OSError and `CorruptLog`."""
 
-    def __init__(self, disk: Disk, random: Random, log_dir: str, segments: LogSegments, config: LogConfig) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        random: Random,
+        log_dir: str,
+        segments: LogSegments,
+        config: LogConfig,
+        on_work: Callable[[], None],
+        on_unreadable: Callable[[OSError], None],
+    ) -> None:
+        """`on_work` is called when there is something to flush or to remove, `on_unreadable` when the disk fails while
+        records are being sent to a reader.
+        """
         self.disk = disk
         self.dir = log_dir
         self.segments = segments
@@ -82,10 +90,8 @@ class LocalLog:
         self._roll_jitter_ms = self._draw_jitter()
         self._open_sealed: dict[int, LogSegment] = {}
         self._deleted_paths: list[str] = []
-        # Called when there is something to flush or to remove.
-        self.on_work: Callable[[], None] = _nobody
-        # Called when the disk fails while records are being sent to a reader.
-        self.on_unreadable: Callable[[OSError], None] = _nobody
+        self._on_work = on_work
+        self._on_unreadable = on_unreadable
 
     def _draw_jitter(self) -> int:
         spread = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
@@ -131,7 +137,7 @@ class LocalLog:
         segment = LogSegment.create(self.disk, self.dir, base_offset)
         self.segments.add(segment)
         self.end_offset = base_offset
-        self.on_work()
+        self._on_work()
         self._roll_jitter_ms = self._draw_jitter()
         return segment
 
@@ -192,7 +198,7 @@ class LocalLog:
             size = min(batch_bytes, available)
             as_range = to_send and size >= RANGE_BYTES_MIN
             data = b"" if as_range else segment.pread(size, position)
-        records = segment.range(size, position, self.on_unreadable) if as_range else data
+        records = segment.range(size, position, self._on_unreadable) if as_range else data
         return ReadInfo(records, start_offset, segment.base_offset, position)
 
     def _keep_open(self, segment: LogSegment) -> None:
@@ -210,7 +216,7 @@ class LocalLog:
             self._open_sealed.pop(segment.base_offset, None)
             self.segments.remove(segment)
             self._deleted_paths.extend(segment.rename_deleted())
-            self.on_work()
+            self._on_work()
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
         """Puts a segment that compaction made in the place of consecutive sealed ones (`LocalLog.replaceSegments`).
@@ -223,7 +229,7 @@ class LocalLog:
         for segment in old:
             self._open_sealed.pop(segment.base_offset, None)
             self._deleted_paths.extend(segment.rename_deleted())
-            self.on_work()
+            self._on_work()
         new.change_suffix("")
         new.release()
 

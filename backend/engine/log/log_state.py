@@ -16,6 +16,8 @@ import errno
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
@@ -40,6 +42,27 @@ FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _log = logging.getLogger(__name__)
 
 
+def _ignore(*_: object) -> None:
+    """Nobody follows the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogListener:
+    """The events of a log that its owner follows. Kafka: `LogOffsetsListener`; for failures `LogDirFailureChannel`.
+
+    Called in the middle of the log's own change, and on a worker thread while a log is opened or closed there: a
+    listener only notes the event.
+    """
+
+    on_offline: Callable[[LogState, str], None] = _ignore  # with the reason; at most once for each log
+    on_log_start: Callable[[LogState], None] = _ignore  # the log start was raised
+    on_high_watermark: Callable[[], None] = _ignore  # some log has another high watermark
+    on_work: Callable[[LogState], None] = _ignore  # `has_work` may have become true; not for a new topic id
+
+
+IGNORE_EVENTS: Final = LogListener()
+
+
 class LogState:
     """Offsets, settings and health of one partition's log."""
 
@@ -58,11 +81,15 @@ class LogState:
         recovery_point: int,
         remote_system_enabled: bool,
         epochs_lost: bool = False,
+        listener: LogListener = IGNORE_EVENTS,
     ) -> None:
         self._disk = disk
         self._random = random
-        self._local = LocalLog(disk, random, log_dir, segments, config)
-        self._local.on_unreadable = self._unreadable
+        self._listener = listener
+        # Called with every acknowledged record, so it stands here.
+        self._on_high_watermark = listener.on_high_watermark
+        on_work = partial(listener.on_work, self)
+        self._local = LocalLog(disk, random, log_dir, segments, config, on_work, self._unreadable)
         self.topic_id_partition = topic_id_partition
         # Checkpoints and lists of all logs are made of it every few seconds: once made, it costs nothing.
         self.topic_partition = topic_id_partition.topic_partition
@@ -83,10 +110,6 @@ class LogState:
         self._disk_full = False
         # Base offsets of segments whose index files have to be made again.
         self.damaged_indexes: dict[int, None] = {}
-        self.on_offline: Callable[[str], None] | None = None
-        self.on_log_start: Callable[[], None] | None = None
-        # Called with every new high watermark.
-        self.on_high_watermark: Callable[[], None] | None = None
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
         if not self.remote_enabled:
@@ -114,11 +137,7 @@ class LogState:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._local.config = config
-        self._local.on_work()
-
-    def set_work_listener(self, on_work: Callable[[], None]) -> None:
-        """Sets the function to call whenever `has_work` may have become true; a new topic id does not call it."""
-        self._local.on_work = on_work
+        self._listener.on_work(self)
 
     @property
     def remote_enabled(self) -> bool:
@@ -185,8 +204,7 @@ class LogState:
 
     def _set_high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
-        if self.on_high_watermark is not None:
-            self.on_high_watermark()
+        self._on_high_watermark()
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raises it; True when it moved. A value past the log end is the caller's mistake."""
@@ -219,8 +237,7 @@ class LogState:
                 if error.errno not in FULL_ERRNOS:
                     raise
             self.producer_state.on_log_start(offset)
-        if self.on_log_start is not None:
-            self.on_log_start()
+        self._listener.on_log_start(self)
         return True
 
     def require_saved_epochs(self) -> None:
@@ -264,8 +281,7 @@ class LogState:
         if self.offline_reason is None:
             self.offline_reason = reason
             _log.error("Partition %s is offline: %s", self, reason)
-            if self.on_offline is not None:
-                self.on_offline(reason)
+            self._listener.on_offline(self, reason)
 
     def check_online(self) -> None:
         """KAFKA_STORAGE_ERROR when the log's disk failed."""
@@ -327,7 +343,7 @@ class LogState:
         """The segment's indexes are made again soon; until then what needs them fails, and nothing else."""
         if error.base_offset not in self.damaged_indexes:
             self.damaged_indexes[error.base_offset] = None
-            self._local.on_work()
+            self._listener.on_work(self)
 
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:

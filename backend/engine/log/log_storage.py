@@ -263,7 +263,7 @@ class LogStorage(LogState):
 
     @property
     def has_work(self) -> bool:
-        """Whether housekeeping has anything to look at (see `set_work_listener`)."""
+        """Whether housekeeping has anything to look at (see `LogListener.on_work`)."""
         local = self._local
         return (
             self.topic_id_dirty

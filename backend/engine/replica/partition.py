@@ -40,7 +40,6 @@ class Partition:
     def __init__(self, tip: TopicIdPartition, log: UnifiedLog, context: PartitionContext) -> None:
         self.topic_id_partition = tip
         self.log = log
-        log.on_log_start = self._changed
         self.role: ReplicaRole = "follower"
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -84,9 +83,7 @@ class Partition:
 
     def use(self, log: UnifiedLog) -> None:
         """The same records in another directory from now on."""
-        self.log.on_log_start = None
         self.log = log
-        log.on_log_start = self._changed
 
     # Roles
 
@@ -283,6 +280,10 @@ class Partition:
             return False
         log = self.log
         return log.maybe_increment_high_watermark(self.followers.high_watermark_candidate(log.log_end_offset))
+
+    def log_start_raised(self) -> None:
+        """The log says that its start has moved: followers have to learn it, and DeleteRecords may wait for it."""
+        self._changed()
 
     def settings_changed(self) -> None:
         """A smaller `min.insync.replicas` lets the high watermark go on now; in Kafka it waits for the next append."""

@@ -103,7 +103,7 @@ class ReplicaManager:
             context, self._hosted, self._fetchers, self._assignments, log_manager, self.log_dir_moves
         )
         self._shrinking: tasks.Task[None] | None = None
-        self._giving_up: tasks.Task[None] | None = None
+        self._following_logs: tasks.Task[None] | None = None
         register_replica_metrics(metrics, self._fetchers, self.purgatory, self._isr_changes)
 
     # --- life
@@ -112,7 +112,7 @@ class ReplicaManager:
         """Begins background work; `on_metadata` brings the replicas."""
         self._isr_changes.start()
         self._assignments.start()
-        self._giving_up = tasks.spawn(self._give_up_broken(), name=f"broken logs of broker {self.node_id}")
+        self._following_logs = tasks.spawn(self._follow_logs(), name=f"changed logs of broker {self.node_id}")
         self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
 
     async def keep_isr(self) -> None:
@@ -122,7 +122,7 @@ class ReplicaManager:
 
     async def shutdown(self) -> None:
         """Follows and leads nothing any more and answers delayed requests; logs stay open for the log manager."""
-        await tasks.cancel(self._giving_up)
+        await tasks.cancel(self._following_logs)
         await tasks.cancel(self._shrinking)
         await self._isr_changes.stop()
         await self._assignments.stop()
@@ -133,13 +133,13 @@ class ReplicaManager:
         await self._roles.stopped()
         self._deadlines.close()
 
-    async def _give_up_broken(self) -> None:
+    async def _follow_logs(self) -> None:
         while True:
-            log, reason = await self.log_manager.failures.next()
+            log = await self.log_manager.changed_logs.next()
             try:
-                self._roles.log_went_offline(log, reason)
-            except Exception:  # the next failure has to be handled all the same
-                _log.exception("The partition of %s could not be given up", log)
+                self._roles.log_changed(log)
+            except Exception:  # the next change has to be handled all the same
+                _log.exception("The partition of %s could not follow its log", log)
 
     async def _shrink_isrs(self) -> None:
         while True:

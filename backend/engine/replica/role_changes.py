@@ -276,12 +276,16 @@ class RoleChanges:
             )
         return new_epoch
 
-    def log_went_offline(self, log: UnifiedLog, reason: str) -> None:
-        """The log was found unusable: its partition goes, when it is still the one in use."""
+    def log_changed(self, log: UnifiedLog) -> None:
+        """A log that has gone offline takes its partition with it, when it is still the one in use."""
         tip = log.topic_id_partition
         partition = self._hosted.by_name.get((tip.topic, tip.partition))
-        if partition is not None and partition.log is log:
-            self._lose(partition, reason)
+        if partition is None or partition.log is not log:
+            return
+        if log.offline_reason is None:
+            partition.log_start_raised()
+        else:
+            self._lose(partition, log.offline_reason)
 
     def _lose(self, partition: Partition, reason: str) -> None:
         """The partition's log cannot be used any longer: it is served no more, and the controller learns it."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from backend.engine.log.file_names import dir_name, dir_name_for_future
 from backend.engine.log.log_errors import LogDirError
+from backend.engine.log.log_state import LogListener
 from backend.engine.log.manager.log_directory import write_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import UnifiedLog
@@ -32,8 +33,16 @@ _log = logging.getLogger(__name__)
 class FutureLog:
     """The copy of one log on its way to another directory."""
 
-    def __init__(self, ports: Ports, current: UnifiedLog, target_dir: str, *, producer_id_expiration_ms: int) -> None:
-        """Creates the folder. Raises OSError, and leaves nothing behind then."""
+    def __init__(
+        self,
+        ports: Ports,
+        current: UnifiedLog,
+        target_dir: str,
+        *,
+        producer_id_expiration_ms: int,
+        listener: LogListener,
+    ) -> None:
+        """Creates the folder; `listener` is for the copy. Raises OSError, and leaves nothing behind then."""
         tip = current.topic_id_partition
         self._disk = ports.disk
         self._target_dir = target_dir
@@ -47,7 +56,9 @@ class FutureLog:
         try:
             ports.disk.make_dirs(folder)
             write_topic_id(ports.disk, folder, tip.topic_id)
-            self.log = open_log(ports.disk, ports.random, folder, tip, current.config, options, now_ms=now_ms)
+            self.log = open_log(
+                ports.disk, ports.random, folder, tip, current.config, options, now_ms=now_ms, listener=listener
+            )
         except OSError:
             ports.disk.remove_tree(folder)
             raise

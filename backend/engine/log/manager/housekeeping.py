@@ -65,8 +65,7 @@ class Housekeeping:
         return self._with_work.keys()
 
     def look_after(self, log: UnifiedLog) -> None:
-        """The log is one of the broker's from now on, until it is offline or renamed for its removal."""
-        log.set_work_listener(partial(self._with_work.setdefault, log))
+        """The next turn looks at this log: it is new here, or may have work now."""
         self._with_work[log] = None
 
     def forget(self, partition: TopicPartition) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from backend.engine.log.changed_logs import ChangedLogs
 from backend.engine.log.cleaner.log_cleaner import LogCleaner
 from backend.engine.log.file_names import (
     dir_name,
@@ -22,8 +23,7 @@ from backend.engine.log.file_names import (
 )
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.log.log_failure_channel import LogFailureChannel
-from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.log.log_state import FULL_ERRNOS, LogListener, LogState
 from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.log.manager.future_log import FutureLog, left_over_folders
 from backend.engine.log.manager.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
@@ -60,8 +60,8 @@ class LogManager(LogDirectories):
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         # Partitions that cannot be used: reason and folder.
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
-        # Logs that have gone offline after they were opened.
-        self.failures = LogFailureChannel()
+        # Logs that have gone offline after they were opened, or whose log start was raised.
+        self.changed_logs = ChangedLogs()
         self._on_all_dirs_failed = on_all_dirs_failed
         self._tasks: list[tasks.Task[None]] = []
         # Logs are closed on worker threads: failures there are written to the broker's log, and that is all.
@@ -72,6 +72,12 @@ class LogManager(LogDirectories):
         self.checkpoints = LogCheckpoints(self, ports.workers)
         self.housekeeping = Housekeeping(ports, lambda: self.all_logs, compacts=config.cleaner.enabled)
         self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self.checkpoints.write_cleaned)
+        self._listener = LogListener(
+            on_offline=self._on_offline,
+            on_log_start=self._on_log_start,
+            on_high_watermark=self.checkpoints.high_watermark_moved,
+            on_work=self._on_work,
+        )
 
     # --- opening
 
@@ -139,7 +145,9 @@ class LogManager(LogDirectories):
         partition = log.topic_partition
         self.stop_move(partition)
         expiration_ms = self.config.producer_id_expiration_ms
-        future = FutureLog(self._ports, log, target.path, producer_id_expiration_ms=expiration_ms)
+        future = FutureLog(
+            self._ports, log, target.path, producer_id_expiration_ms=expiration_ms, listener=self._listener
+        )
         self.futures[partition] = future
         # A cleaning would make the copy miss what it has passed already.
         log.cleaning_paused = True
@@ -160,7 +168,6 @@ class LogManager(LogDirectories):
         future = self.futures[partition]
         future.finish(current)
         del self.futures[partition]
-        current.on_offline = None
         due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
         self.housekeeping.remove_folder(current.rename_for_delete(), due_ms)
         future.remove_marker()
@@ -180,7 +187,7 @@ class LogManager(LogDirectories):
                 self.config.default_log if config_of is None else config_of(log_folder.partition.topic)
                 for log_folder in job
             ]
-            work = partial(open_found, self._ports, job, configs, self.config)
+            work = partial(open_found, self._ports, job, configs, self.config, self._listener)
             for log_folder, outcome in zip(job, await self._ports.workers.run(work), strict=True):
                 self._opened(log_folder, outcome)
 
@@ -201,14 +208,30 @@ class LogManager(LogDirectories):
         partition = log.topic_partition
         self._logs[partition] = log
         self.housekeeping.look_after(log)
-        log.on_offline = partial(self._on_offline, log)
-        log.on_high_watermark = self.checkpoints.high_watermark_moved
         self.checkpoints.high_watermark_moved()
 
-    def _on_offline(self, log: UnifiedLog, reason: str) -> None:
+    def _managed(self, state: LogState) -> UnifiedLog | None:
+        """The log that an event is of; None for one that is being opened, a copy under way, and one given up."""
+        log = self._logs.get(state.topic_partition)
+        return log if log is state else None
+
+    def _on_log_start(self, state: LogState) -> None:
+        log = self._managed(state)
+        if log is not None:
+            self.changed_logs.add(log)
+
+    def _on_work(self, state: LogState) -> None:
+        log = self._managed(state)
+        if log is not None:
+            self.housekeeping.look_after(log)
+
+    def _on_offline(self, state: LogState, reason: str) -> None:
+        log = self._managed(state)
+        if log is None:
+            return
         self._offline[log.topic_partition] = (reason, log.dir)
         self.checkpoints.high_watermark_moved()
-        self.failures.add(log, reason)
+        self.changed_logs.add(log)
         path = log.dir.rpartition("/")[0]
         if not self._ending and path not in self.failed_dirs and path in self.directory_ids:
             tasks.spawn(self._probe(path), name=f"probe of {path}")
@@ -338,7 +361,10 @@ class LogManager(LogDirectories):
         disk.make_dirs(folder)
         try:
             write_topic_id(disk, folder, tip.topic_id)
-            log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+            now_ms = self._ports.clock.time_ms()
+            log = open_log(
+                disk, self._ports.random, folder, tip, config, options, now_ms=now_ms, listener=self._listener
+            )
         except OSError:
             # The next attempt may choose another directory, and a partition that lies in two lets no broker start.
             with contextlib.suppress(OSError):
@@ -364,7 +390,6 @@ class LogManager(LogDirectories):
         now_ms = self._ports.clock.time_ms()
         try:
             if log is not None:
-                log.on_offline = None
                 folder = log.rename_for_delete()
                 self.housekeeping.remove_folder(folder, now_ms + log.config.file_delete_delay_ms)
             elif offline is not None:
@@ -382,7 +407,6 @@ class LogManager(LogDirectories):
         disk, now_ms = self._ports.disk, self._ports.clock.time_ms()
         try:
             if log is not None:
-                log.on_offline = None
                 kept = log.set_aside(reason, now_ms)
             elif offline is not None and not disk.exists(offline[1]):
                 kept = ""

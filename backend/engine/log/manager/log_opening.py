@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import CorruptLog
+from backend.engine.log.log_state import LogListener
 from backend.engine.log.manager.future_log import forget_move
 from backend.engine.log.manager.log_directory import LogDirectory, read_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
@@ -39,13 +40,17 @@ def in_jobs(log_folders: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
 
 
 def open_found(
-    ports: Ports, job: Sequence[LogFolder], configs: Sequence[LogConfig], config: LogManagerConfig
+    ports: Ports,
+    job: Sequence[LogFolder],
+    configs: Sequence[LogConfig],
+    config: LogManagerConfig,
+    listener: LogListener,
 ) -> list[UnifiedLog | CorruptLog | OSError]:
     """Each log, with its settings in `configs`, or what is wrong with it. Blocking; any thread."""
     outcomes: list[UnifiedLog | CorruptLog | OSError] = []
     for log_folder, log_config in zip(job, configs, strict=True):
         try:
-            outcomes.append(_open(ports, log_folder, log_config, config))
+            outcomes.append(_open(ports, log_folder, log_config, config, listener))
         except (CorruptLog, OSError) as error:
             outcomes.append(error)
         except (ValueError, DecodeError) as error:
@@ -54,7 +59,9 @@ def open_found(
     return outcomes
 
 
-def _open(ports: Ports, log_folder: LogFolder, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
+def _open(
+    ports: Ports, log_folder: LogFolder, log_config: LogConfig, config: LogManagerConfig, listener: LogListener
+) -> UnifiedLog:
     disk, (log_dir, partition, folder, has_others) = ports.disk, log_folder
     options = LoadOptions(
         recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),
@@ -67,4 +74,5 @@ def _open(ports: Ports, log_folder: LogFolder, log_config: LogConfig, config: Lo
     )
     forget_move(disk, folder)
     tip = TopicIdPartition(partition.topic, read_topic_id(disk, folder), partition.partition)
-    return open_log(disk, ports.random, folder, tip, log_config, options, now_ms=ports.clock.time_ms())
+    now_ms = ports.clock.time_ms()
+    return open_log(disk, ports.random, folder, tip, log_config, options, now_ms=now_ms, listener=listener)

@@ -33,6 +33,7 @@ from backend.engine.log.file_names import (
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.log_config import DAY_MS, LogConfig
 from backend.engine.log.log_errors import CorruptLog
+from backend.engine.log.log_state import IGNORE_EVENTS, LogListener
 from backend.engine.log.producers.producer_state_manager import ProducerStateManager
 from backend.engine.log.recovery.interrupted_swaps import finish_swaps
 from backend.engine.log.recovery.segment_recovery import (
@@ -85,9 +86,11 @@ def open_log(
     options: LoadOptions | None = None,
     *,
     now_ms: int,
+    listener: LogListener = IGNORE_EVENTS,
 ) -> UnifiedLog:
     """The log in a folder, which is created when missing. Blocking; any thread. Raises `CorruptLog` or OSError."""
-    return _Loader(disk, random, log_dir, topic_id_partition, config, options or LoadOptions(), now_ms).load()
+    loader = _Loader(disk, random, log_dir, topic_id_partition, config, options or LoadOptions(), now_ms)
+    return loader.load(listener)
 
 
 class _Loader:
@@ -118,7 +121,7 @@ class _Loader:
     def _new_producers(self) -> ProducerStateManager:
         return ProducerStateManager(self.disk, self.dir, expiration_ms=self.options.producer_id_expiration_ms)
 
-    def load(self) -> UnifiedLog:
+    def load(self, listener: LogListener) -> UnifiedLog:
         names = self._tidy(self._names())
         epochs = self._load_epochs(names)
         segments = self._open_segments(names)
@@ -157,6 +160,7 @@ class _Loader:
             recovery_point=min(self.recovery_point, log_end),
             remote_system_enabled=self.options.remote_system_enabled,
             epochs_lost=self.epochs_lost,
+            listener=listener,
         )
 
     def _log_start(self, epochs: LeaderEpochCache) -> int:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from backend.engine.log.log_config import LogConfig
+from backend.engine.log.log_state import IGNORE_EVENTS, LogListener
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
 from backend.engine.ports.disk import OsDisk
@@ -31,6 +32,7 @@ def open_test_log(
     high_watermark: int = 0,
     has_others: bool = False,
     tip: TopicIdPartition = TIP,
+    listener: LogListener = IGNORE_EVENTS,
 ) -> UnifiedLog:
     options = LoadOptions(
         recovery_point=recovery_point,
@@ -40,7 +42,8 @@ def open_test_log(
         has_others=has_others,
         remote_system_enabled=remote,
     )
-    return open_log(OsDisk(), SystemRandom(1), str(folder / "orders-0"), tip, config, options, now_ms=NOW_MS)
+    path = str(folder / "orders-0")
+    return open_log(OsDisk(), SystemRandom(1), path, tip, config, options, now_ms=NOW_MS, listener=listener)
 
 
 def batch(index: int = 0, count: int = 1, **fields: int | bool) -> bytearray:

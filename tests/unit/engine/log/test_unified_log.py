@@ -13,6 +13,7 @@ import pytest
 from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.log.log_config import LogConfig
 from backend.engine.log.log_errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.log_state import LogListener
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports.file_range import FileUnreadable, OsFileRange
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -204,10 +205,9 @@ def test_the_metadata_quorum_appends_several_batches_at_once(tmp_path: Path) -> 
 
 
 def test_a_failing_disk_takes_the_partition_offline(tmp_path: Path) -> None:
-    log = open_test_log(tmp_path)
-    append(log, 0)
     reasons: list[str] = []
-    log.on_offline = reasons.append
+    log = open_test_log(tmp_path, listener=LogListener(on_offline=lambda _, reason: reasons.append(reason)))
+    append(log, 0)
     log.close_files()
     (tmp_path / "orders-0" / "00000000000000000000.log").unlink()
     for _ in range(2):

@@ -78,8 +78,8 @@ def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tm
 
         async def note_failures() -> None:
             while True:
-                log, reason = await manager.failures.next()
-                lost.append(f"{log}: {reason}")
+                log = await manager.changed_logs.next()
+                lost.append(f"{log}: {log.offline_reason}")
 
         noting = asyncio.create_task(note_failures())
         logs = [manager.get_or_create(tip(partition=number), CONFIG) for number in range(4)]

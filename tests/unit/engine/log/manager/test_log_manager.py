@@ -437,6 +437,28 @@ def test_housekeeping_looks_at_no_log_twice_that_has_nothing_to_do(tmp_path: Pat
     run(play)
 
 
+def test_a_log_that_has_changed_is_reported_once_and_a_deleted_one_never(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        logs = [manager.get_or_create(tip(partition=n), CONFIG) for n in range(3)]
+        for log in logs:
+            append(log, 0, 1, 2)
+            log.update_high_watermark(3)
+        for offset in (1, 2):
+            logs[1].maybe_increment_log_start_offset(offset)
+        logs[0].mark_offline("a test says so")
+        manager.async_delete(tip(partition=2).topic_partition)
+        logs[2].maybe_increment_local_log_start_offset(2)
+        logs[2].mark_offline("nobody uses it")
+        assert [await manager.changed_logs.next() for _ in range(2)] == [logs[1], logs[0]]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(manager.changed_logs.next(), 0.01)
+        assert manager.offline_reason(tip().topic_partition) == "a test says so"
+        manager.abandon()
+
+    run(play)
+
+
 def test_passes_of_retention_come_less_often_where_thousands_of_logs_are() -> None:
     assert retention_interval_ms(1_000, 200) == 1_000
     assert retention_interval_ms(1_000, 6_200) == 72_000
