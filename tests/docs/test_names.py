@@ -23,6 +23,7 @@ VARIABLE = re.compile(r"EBBLINE_[A-Z_]*[A-Z]")
 # What tests, benchmarks and CI read; CONTRIBUTING and comments have them.
 OF_TESTS = re.compile(r"EBBLINE_(TEST|CI|SOAK|BENCH)")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+REPOSITORY_PATH = re.compile(r"`((?:app|backend|docs|migrations|spark|tests)/[\w./*-]*[\w*])(?:::\w+)?`")
 PIPELINE = {name for name in VARIABLE.findall((ROOT / "spark/settings.py").read_text()) if "_PIPELINE_" in name}
 VARIABLES = {f"EBBLINE_{name.upper()}" for name in {*Settings.model_fields, *_OTHER_VARIABLES}} | PIPELINE
 
@@ -65,6 +66,12 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
     here = (ROOT / page).parent
     targets = [target for target in LINK.findall(text_of(page)) if "://" not in target]
     assert [target for target in targets if not (here / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*pages(), "CONTRIBUTING.md", "SECURITY.md"])
+def test_paths_of_the_repository_on_a_page_exist(page: str) -> None:
+    paths = [path for path in REPOSITORY_PATH.findall(text_of(page)) if "NAME" not in path]
+    assert [path for path in paths if not list(ROOT.glob(path)) and not list(ROOT.glob(f"{path}.py"))] == []
 
 
 def test_calls_of_the_api_on_pages_exist() -> None:
