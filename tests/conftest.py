@@ -69,9 +69,8 @@ WAITING = ("tests/e2e/", "tests/spark/", "tests/cluster/", "tests/interop/", "te
 class FileByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """As `--dist loadfile`, but for files that belong together, and for who gets which.
 
-    Two workers begin with the tests that wait for processes, so that the longest are not left for the end; a third one
-    begins with the others, which fill the core that those leave. Three at once with processes of their own would wait
-    for a core.
+    One worker begins with the tests that wait for nothing, which fill the core that the others leave; these begin with
+    the tests that wait for processes, so that the longest are not left for the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -79,7 +78,7 @@ class FileByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no type
         return TOGETHER.get(file, file)
 
     def _assign_work_unit(self, node: Any) -> None:
-        waits = self.nodes.index(node) < 2
+        waits = self.nodes.index(node) > 0
         first = next((file for file in self.workqueue if file.startswith(WAITING) is waits), None)
         if first is not None:
             self.workqueue.move_to_end(first, last=False)
