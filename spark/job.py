@@ -30,11 +30,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from sqlalchemy import Engine
 
 from backend.runtime.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.runtime.private_files import keep_files_private
 from backend.store import migrate
-from backend.store.connection.database import DatabaseAway, StoreError, create_engine
+from backend.store.connection.database import DatabaseAway, StoreError
 from backend.store.connection.limits import PIPELINE
 from spark import class_archive, connector, jvm, reading, source
 from spark.heartbeat import Heartbeat, Progress
@@ -109,22 +110,24 @@ def run(settings: PipelineSettings, stop: threading.Event, *, waits_for_start: b
     if settings.connector_jars is not None:
         connector.jars_in(settings.connector_jars)
         connector.java_properties(settings.client_properties)
-    if not waits_for_start:
-        migrate.require_current(settings.database_url)
-    java = find_java(settings.spark_dir / "java", os.environ)
     with ExitStack() as stack:
+        engine: Engine | None = None
+        if not waits_for_start:
+            engine = migrate.open_current(settings.database_url, PIPELINE, name="pipeline")
+            stack.callback(engine.dispose)
+        java = find_java(settings.spark_dir / "java", os.environ)
         stack.enter_context(only_one(settings.spark_dir))
         starting = stack.enter_context(_starting_session(settings, java, stop))
-        if waits_for_start:
+        if engine is None:
             if not _start_signalled(stop):
                 log.info("pipeline: stopped before it began")
                 # Spark's start cannot be interrupted and takes seconds. Nothing has been written yet, and the JVM ends
                 # when the pipe to it closes.
                 os._exit(EXIT_OK)
-            if not wait_for_database(settings.database_url, stop):
+            engine = wait_for_database(settings.database_url, stop)
+            if engine is None:
                 return EXIT_OK
-        engine = create_engine(settings.database_url, PIPELINE, name="pipeline")
-        stack.callback(engine.dispose)
+            stack.callback(engine.dispose)
         offsets = TopicOffsets(
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
         )
@@ -156,22 +159,21 @@ def run(settings: PipelineSettings, stop: threading.Event, *, waits_for_start: b
     return EXIT_OK
 
 
-def wait_for_database(url: str, stop: threading.Event) -> bool:
-    """Whether the database has this program's schema; False when told to stop before. Raises MigrationError.
+def wait_for_database(url: str, stop: threading.Event) -> Engine | None:
+    """The database, once it has this program's schema; None when stopped before. Raises MigrationError.
 
     One that does not answer is waited for, and one that the backend has not brought to the schema yet.
     """
     said = ""
     while not stop.is_set():
         try:
-            migrate.require_current(url)
-            return True
+            return migrate.open_current(url, PIPELINE, name="pipeline")
         except (DatabaseAway, migrate.SchemaBehind) as error:
             if str(error) != said:
                 said = str(error)
                 log.warning("pipeline: waiting, %s", said)
         stop.wait(DATABASE_WAIT_S)
-    return False
+    return None
 
 
 def _start_signalled(stop: threading.Event) -> bool:
@@ -305,7 +307,8 @@ class Pipeline:
 
     def _follow_stream(self, behind: WriteBehind[Batch]) -> str:
         try:
-            self._check_topic()
+            # `_check_topic` without a third read of the offsets: `_run_stream` has just read them.
+            self._sink.claim_topic(self._offsets.topic_id())
             query = self._start_stream(behind)
         except (PySparkException, Py4JError, OSError, BrokersAway, TopicMissing, DatabaseWentBack,
                 *reading.ENDS) as error:  # fmt: skip

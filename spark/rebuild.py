@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, Table, delete, func, select, update
 
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.connection.database import create_engine, reading, writing
+from backend.store.connection.database import reading, writing
 from backend.store.connection.limits import PIPELINE
 from backend.store.writes.cluster_rows import data_changed
 from spark.direct import DirectReader, Said
@@ -57,9 +57,8 @@ def rebuild(settings: PipelineSettings, stop: threading.Event, said: Said | None
     Raises Busy while another rebuild of the data folder runs, Stopped when asked to stop (the live ledger is as it
     was), StoreError, BrokersAway, TopicMissing, MetadataGap, NotCaughtUp.
     """
-    migrate.require_current(settings.database_url)
     beside = f"{settings.cluster_id}~rebuild"
-    engine = create_engine(settings.database_url, PIPELINE, name="pipeline")
+    engine = migrate.open_current(settings.database_url, PIPELINE, name="pipeline")
     reader = DirectReader(settings, "rebuild", stop)
     try:
         with only_one(settings.spark_dir / "rebuild"):
@@ -145,8 +144,7 @@ def forget_ledger(spark_dir: Path, database_url: str, cluster_id: str) -> int:
 
     Raises Busy while a pipeline runs in the data folder, StoreError for a database that cannot be used.
     """
-    migrate.require_current(database_url)
-    engine = create_engine(database_url, PIPELINE, name="pipeline")
+    engine = migrate.open_current(database_url, PIPELINE, name="pipeline")
     try:
         with only_one(spark_dir):
             return forget(engine, cluster_id)

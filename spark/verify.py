@@ -67,10 +67,9 @@ def verify(settings: PipelineSettings, remote: str | None, stop: threading.Event
 
     Raises Busy, Stopped, StoreError, BrokersAway, TopicMissing, RemoteFolderError.
     """
-    migrate.require_current(settings.database_url)
     report = Report()
     folder = settings.spark_dir / "verify"
-    engine = create_engine(settings.database_url, PIPELINE, name="pipeline")
+    engine = migrate.open_current(settings.database_url, PIPELINE, name="pipeline")
     reader = DirectReader(settings, "verify", stop)
     try:
         with only_one(folder):

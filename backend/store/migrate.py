@@ -29,6 +29,7 @@ from backend.store.backups.automatic_backups import back_up
 from backend.store.connection import sqlite
 from backend.store.connection.database import (
     StoreError,
+    adopt,
     create_engine,
     describe,
     is_sqlite,
@@ -37,7 +38,7 @@ from backend.store.connection.database import (
     sqlite_file_of,
     store_error,
 )
-from backend.store.connection.limits import MIGRATION
+from backend.store.connection.limits import MIGRATION, Limits
 from backend.store.connection.requirements import lack
 from backend.store.history import event_months
 
@@ -261,11 +262,26 @@ def require_usable(url: str) -> None:
         raise MigrationError(f"The database {describe(url)} cannot be used: {found}.")
 
 
-def require_current(url: str) -> None:
-    """Raises MigrationError unless the database has exactly this program's schema, SchemaBehind for one that lacks
-    something. Changes nothing.
+def open_current(url: str, limits: Limits, *, name: str) -> Engine:
+    """An engine of a database that has exactly this program's schema, asked on the connection that is used next.
+
+    Raises MigrationError for any other schema, SchemaBehind for one that lacks something, StoreError for a database
+    that does not answer; a database that is refused has not been changed.
     """
-    known = current(url)
+    if _is_new_file(url):
+        _require_head(None, url)
+    engine = create_engine(url, limits, name=name, foreign=True)
+    try:
+        with _errors(url), engine.connect() as connection:
+            _require_head(_revision(connection, url), url)
+            adopt(connection)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _require_head(known: str | None, url: str) -> None:
     _refuse_newer(known, url)
     if known != head():
         have = "has no ebbline tables yet" if known is None else f"has the older schema {known}"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from backend.cli.main import app
 from backend.store import migrate, tables
 from backend.store.connection.database import create_engine, reading, writing
+from backend.store.connection.limits import PIPELINE
 from backend.store.writes.cluster_rows import heartbeat
 from tests.migrations.postgresql import Server, new_database
 from tests.migrations.test_migrate import catalogue
@@ -125,7 +126,7 @@ def test_a_backup_put_back_is_the_database(
     else:
         restored = new_database(request.getfixturevalue("postgresql_server").url, f"r{time.time_ns()}")
         subprocess.run([pg_tools / "pg_restore", "--dbname", restored, file], check=True, capture_output=True)
-    migrate.require_current(restored)
+    migrate.open_current(restored, PIPELINE, name="test").dispose()
     other = create_engine(restored)
     with reading(other) as connection:
         assert [dict(row._mapping) for row in connection.execute(tables.api_token.select())] == [TOKEN]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import tomllib
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,12 @@ from sqlalchemy import ClauseElement, Column, Engine, Integer, inspect, text
 
 from backend.store import migrate, tables
 from backend.store.connection.database import StoreError, create_engine, parse_url, reading, writing
+from backend.store.connection.limits import PIPELINE
 from backend.store.history.event_months import is_part
+
+
+def opened(url: str) -> None:
+    migrate.open_current(url, PIPELINE, name="test").dispose()
 
 
 def differences(engine: Engine) -> list[object]:
@@ -81,7 +88,7 @@ def test_upgrading_twice_changes_nothing_and_keeps_rows(empty_database: str) -> 
     assert migrate.upgrade(empty_database) == migrate.head()
     with reading(engine) as connection:
         assert [dict(row._mapping) for row in connection.execute(tables.api_token.select())] == [token]
-    migrate.require_current(empty_database)
+    opened(empty_database)
     engine.dispose()
 
 
@@ -99,7 +106,7 @@ def test_a_database_of_a_newer_release_is_refused(empty_database: str) -> None:
     engine = create_engine(empty_database)
     with writing(engine) as connection:
         connection.execute(text(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '9999'"))
-    for refuse in (migrate.upgrade, migrate.require_current):
+    for refuse in (migrate.upgrade, opened):
         with pytest.raises(migrate.MigrationError, match="newer than this program"):
             refuse(empty_database)
     engine.dispose()
@@ -110,14 +117,15 @@ def test_a_database_of_another_product_is_refused(empty_database: str) -> None:
     sqlalchemy.Table("alembic_version", metadata, Column("version_num", Integer))
     engine = sqlalchemy.create_engine(parse_url(empty_database))
     metadata.create_all(engine)
-    for refuse in (migrate.upgrade, migrate.require_current):
+    for refuse in (migrate.upgrade, opened):
         with pytest.raises(migrate.MigrationError, match="another product"):
             refuse(empty_database)
     assert inspect(engine).get_table_names() == ["alembic_version"]
     engine.dispose()
 
 
-def test_a_refused_sqlite_file_keeps_every_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refuse", [migrate.upgrade, opened])
+def test_a_refused_sqlite_file_keeps_every_byte(tmp_path: Path, refuse: Callable[[str], object]) -> None:
     file = tmp_path / "other.db"
     other = sqlite3.connect(file)
     other.execute("CREATE TABLE invoices (id INTEGER)")
@@ -125,9 +133,24 @@ def test_a_refused_sqlite_file_keeps_every_byte(tmp_path: Path) -> None:
     other.close()
     before = file.read_bytes()
     with pytest.raises(migrate.MigrationError, match="invoices"):
-        migrate.upgrade(f"sqlite:///{file}")
+        refuse(f"sqlite:///{file}")
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_opened_sqlite_file_is_turned_to_wal_on_the_connection_that_asked_its_schema(tmp_path: Path) -> None:
+    file = tmp_path / "ebbline.db"
+    migrate.upgrade(f"sqlite:///{file}")
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("PRAGMA journal_mode=DELETE")
+    engine = migrate.open_current(f"sqlite:///{file}", PIPELINE, name="test")
+    assert engine.pool.checkedin() == 1  # type: ignore[attr-defined]
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with writing(engine) as first, reading(engine) as second:
+        for connection in (first, second):
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    engine.dispose()
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:

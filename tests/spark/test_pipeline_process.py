@@ -159,6 +159,43 @@ def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) ->
     assert not settings.data_dir.exists()
 
 
+# Counts what a start opens and asks until Spark, whose Java does not start, ends it.
+COUNTED_START = """
+import sqlite3, sys
+from spark import job
+opened, statements, connect = [], [], sqlite3.connect
+def counting(*arguments, **options):
+    connection = connect(*arguments, **options)
+    opened.append(connection)
+    connection.set_trace_callback(statements.append)
+    return connection
+sqlite3.connect = counting
+code = job.main(waits_for_start="waits" in sys.argv)
+asked = [statement for statement in statements if "ebbline_schema" in statement]
+print(code, len(opened), len(asked), sum("source_offsets" in statement for statement in statements))
+"""
+
+
+@pytest.mark.parametrize("how", ["at once", "waits"])
+def test_a_start_opens_the_store_and_asks_its_schema_once(tmp_path: Path, how: str) -> None:
+    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", new_sqlite(tmp_path / "ebbline.db"))
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n[ $1 = -version ] || { sleep 5; exit 1; }\necho 'openjdk version \"21.0.2\"' >&2\n")
+    java.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED_START, how],
+        env=environment(settings, JAVA_HOME=str(java.parent.parent)),
+        cwd=Path(__file__).parents[2],
+        input="\n",
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.stdout.split() == [str(job.EXIT_SPARK), "1", "1", "1"], done.stderr
+
+
 def running_with(part: str) -> list[int]:
     """Processes that have this in their command lines."""
     found = []

@@ -33,15 +33,14 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     from sqlalchemy.exc import DBAPIError
 
     from backend.control.operations.audit_entries import append_entry
-    from backend.store.connection.database import StoreError, create_engine, store_error, writing
+    from backend.store.connection.database import StoreError, store_error, writing
     from backend.store.connection.limits import PAGES
-    from backend.store.migrate import require_current
+    from backend.store.migrate import open_current
 
     if settings.database_url is None and not settings.database_file.exists():
         return "there is no database"
     try:
-        require_current(settings.database)
-        with writing(create_engine(settings.database, PAGES, name="command")) as connection:
+        with writing(open_current(settings.database, PAGES, name="command")) as connection:
             append_entry(connection, cluster_id, row)
     except (StoreError, ValueError, OSError) as error:
         return str(error)

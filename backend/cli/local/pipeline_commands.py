@@ -70,15 +70,14 @@ def prepare() -> None:
 def status(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
     """How far it has read, how fast, and what it could not read. Ends with 1 when it does not run as it should."""
     from backend.store import migrate
-    from backend.store.connection.database import create_engine, reading
+    from backend.store.connection.database import reading
     from backend.store.connection.limits import PAGES
     from backend.store.queries.pipeline import pipeline_status
 
     settings = settings_beside_up(data_dir=data, database_url=database_url)
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
-        migrate.require_current(settings.database)
-        engine = create_engine(settings.database, PAGES, name="command")
+        engine = migrate.open_current(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
                 found = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
@@ -125,7 +124,7 @@ def at(
 ) -> None:
     """What was remote at a moment of the past: segments, bytes and offsets by partition."""
     from backend.store import migrate
-    from backend.store.connection.database import create_engine, reading
+    from backend.store.connection.database import reading
     from backend.store.connection.limits import PAGES
     from backend.store.queries.time_travel import partitions_at
 
@@ -137,8 +136,7 @@ def at(
     settings = settings_beside_up(data_dir=data, database_url=database_url)
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
-        migrate.require_current(settings.database)
-        engine = create_engine(settings.database, PAGES, name="command")
+        engine = migrate.open_current(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
                 found = partitions_at(connection, cluster_id, at_ms, topic)

@@ -32,15 +32,14 @@ def _on_database(
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder.data_folder import DataFolderError
-    from backend.store.connection.database import StoreError, create_engine, reading, store_error, writing
+    from backend.store.connection.database import StoreError, reading, store_error, writing
     from backend.store.connection.limits import PAGES
-    from backend.store.migrate import require_current
+    from backend.store.migrate import open_current
 
     settings = settings_beside_up(data_dir=data, database_url=database_url)
     try:
         cluster_id = identity_of(settings).cluster_id
-        require_current(settings.database)
-        engine = create_engine(settings.database, PAGES, name="command")
+        engine = open_current(settings.database, PAGES, name="command")
         with writing(engine) if writes else reading(engine) as connection:
             return change(connection, cluster_id)
     except (DataFolderError, StoreError, ValueError) as error:

@@ -90,16 +90,19 @@ def without_password(url: str) -> str:
     return kept.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=False)
 
 
-def create_engine(url: str, limits: Limits = SERVING, *, name: str = "") -> Engine:
+def create_engine(url: str, limits: Limits = SERVING, *, name: str = "", foreign: bool = False) -> Engine:
     """An engine for ``url``. Opens nothing yet; the first connection does.
 
     What fails throws away the connections that may go on failing for it. ``name`` is what PostgreSQL shows of them.
+    ``foreign``: the database may be another product's; a SQLite file is not turned to WAL before `adopt`.
     Raises StoreError when the URL is not one of the two supported databases, or names a SQLite
     file in a folder that does not exist (SQLite would say only "unable to open").
     """
     parsed = parse_url(url)
     try:
-        engine = _sqlite_engine(parsed, limits) if is_sqlite(parsed) else _postgresql_engine(parsed, limits, name)
+        engine = (
+            _sqlite_engine(parsed, limits, foreign) if is_sqlite(parsed) else _postgresql_engine(parsed, limits, name)
+        )
     except NoSuchModuleError as error:
         raise StoreError(f"The driver of {describe(url)} is not installed.") from error
 
@@ -112,7 +115,7 @@ def create_engine(url: str, limits: Limits = SERVING, *, name: str = "") -> Engi
     return engine
 
 
-def _sqlite_engine(url: URL, limits: Limits) -> Engine:
+def _sqlite_engine(url: URL, limits: Limits, foreign: bool) -> Engine:
     file = _file(url)
     if file is not None and not file.absolute().parent.is_dir():
         raise StoreError(f"The folder of the database {file} does not exist: create it or change the database URL.")
@@ -123,7 +126,7 @@ def _sqlite_engine(url: URL, limits: Limits) -> Engine:
         options = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "pool_timeout": POOL_TIMEOUT_S}
         options["creator"] = opened.connect
     engine = sqlalchemy.create_engine(url, json_serializer=storable_json, json_deserializer=_read_json, **options)
-    sqlite.listen(engine, opened, busy_ms)
+    sqlite.listen(engine, opened, busy_ms, foreign=foreign)
     return engine
 
 
@@ -142,6 +145,13 @@ def _postgresql_engine(url: URL, limits: Limits, name: str) -> Engine:
     )
     postgresql.listen(engine, limits)
     return engine
+
+
+def adopt(connection: Connection) -> None:
+    """The database of a `foreign` engine is this product's. Ends what the connection has begun."""
+    connection.rollback()
+    if connection.dialect.name == "sqlite":
+        sqlite.adopt(connection)
 
 
 def looking_engine(url: str) -> Engine:

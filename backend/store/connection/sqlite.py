@@ -21,6 +21,8 @@ from backend.store.connection.database_faults import DatabaseFileGone
 
 Identity = tuple[int, int]
 """Device and inode."""
+_WAL = "PRAGMA journal_mode=WAL"
+_FOREIGN = "ebbline_foreign"
 
 
 def file_identity(file: Path) -> Identity | None:
@@ -74,15 +76,20 @@ def create(file: Path) -> None:
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def listen(engine: Engine, opened: OpenFile | None, busy_ms: int) -> None:
-    """Sets up each connection of `engine`; without `opened` it is a database in memory."""
+def listen(engine: Engine, opened: OpenFile | None, busy_ms: int, *, foreign: bool) -> None:
+    """Sets up each connection of `engine`; without `opened` it is a database in memory.
+
+    ``foreign``: the file may be another product's and is not turned to WAL before `adopt`.
+    """
+    engine.update_execution_options(**{_FOREIGN: foreign})
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, record: Any) -> None:
         record.info["ebbline_opening"] = None if opened is None else file_identity(opened.file)
         connection.isolation_level = None  # we say BEGIN ourselves, below
         connection.execute(f"PRAGMA busy_timeout={busy_ms}")
-        connection.execute("PRAGMA journal_mode=WAL")
+        if not engine.get_execution_options()[_FOREIGN]:
+            connection.execute(_WAL)
         # NORMAL: survives a killed process; a power cut may lose the newest transactions, never
         # a part of one. The pipeline reads them again, as its offsets are in the same transaction.
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -104,3 +111,10 @@ def listen(engine: Engine, opened: OpenFile | None, busy_ms: int) -> None:
             return
         with nullcontext() if opened is None else writer_lock.waiting(opened.file):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def adopt(connection: Connection) -> None:
+    """Turns the file of a connection that is in no transaction to WAL, and those of its engine's later connections."""
+    connection.engine.update_execution_options(**{_FOREIGN: False})
+    driver: Any = connection.connection.driver_connection
+    driver.execute(_WAL)
