@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backend import __version__
 from backend.cli.inspect import cluster_commands, finding_commands
 from backend.cli.inspect.set_aside import set_aside
 from backend.cli.lab import lab_app
@@ -67,9 +68,7 @@ for change in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # only here: it takes long to import
-
-        print(f"ebbline {version('ebbline')}")
+        print(f"ebbline {__version__}")
         raise typer.Exit
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from starlette.applications import Starlette
 
+from backend import __version__
 from backend.control.alerts.webhook import Webhook
 from backend.control.control_database import WAITS, Database
 from backend.control.control_settings import ControlSettings
@@ -43,8 +43,6 @@ from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.operations.operation_kind import OperationContext
 from backend.control.operations.service import OperationService
-
-VERSION: Final = "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def build_parts(settings: ControlSettings, ports: ProcessPorts, started_ms: int)
     metrics = ProductMetrics(observer, pipeline, ports.registries)
     readiness = ReadinessChecks(observer, database, ports.more_checks, DiskRoom(settings.data_dir), keeper)
     handlers = (
-        SystemHandlers(started_ms, readiness, metrics, document(ENDPOINTS, VERSION)),
+        SystemHandlers(started_ms, readiness, metrics, document(ENDPOINTS, __version__)),
         ReadHandlers(settings, database, observer, quorum),
         PlanHandlers(operations),
         FindingHandlers(database, settings.cluster_id),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from backend import __version__
 from backend.control.gateway.client_security import Security, plain_message, scram_client
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
@@ -33,7 +34,6 @@ from backend.protocol.scram import ScramError
 
 CLIENT_ID: Final = "ebbline-control"
 SOFTWARE_NAME: Final = "ebbline"
-SOFTWARE_VERSION: Final = "0.1.0"
 # The largest honest answers are Metadata (10,000 partitions x 3 replicas: 1 MB) and Fetch (asked with at most 1 MB).
 RESPONSE_BYTES_MAX: Final = 64 << 20
 # Requests in flight on one connection; the next one waits. 2 connections x 8 x 9 brokers = 144 open answers.
@@ -159,7 +159,7 @@ class BrokerConnection:
         return connection
 
     async def _negotiate(self, timeout_s: float) -> None:
-        request = m.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        request = m.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         version = m.ApiVersionsRequest.MAX_VERSION
         answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
