@@ -35,7 +35,7 @@ _PREFIX: Final = "spark-classes"
 _BATCHES: Final = 3  # the later ones load a little more
 _BATCHES_WAIT_S: Final = 120.0
 _DUMP_WAIT_S: Final = 180.0
-# What may not be archived, and why a file is not used, is of no interest to anybody.
+# Warnings of classes that may not be archived, and of a file that is not used, are of no interest to anybody.
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -65,7 +65,7 @@ def _name(java: Java) -> str:
 
 
 def java_options(java: Java) -> Sequence[str]:
-    """What makes the JVM use the archive; nothing where there is none."""
+    """Options that make the JVM use the archive; none where there is none."""
     archive = archive_of(java)
     return () if archive is None else (f"-XX:SharedArchiveFile={archive}", *_QUIET)
 
@@ -73,7 +73,7 @@ def java_options(java: Java) -> Sequence[str]:
 def make_archive(java: Java, scratch: Path) -> Path:
     """Runs a small stream like the pipeline's and keeps the classes that it loaded; 20 s. Raises NotArchived.
 
-    What was archived before goes: one is enough.
+    An earlier archive is removed: one is enough.
     """
     folder, name = _folder(), _name(java)
     try:
@@ -131,7 +131,7 @@ def _end_java() -> None:
         return
     try:
         gateway.shutdown()
-        gateway.proc.stdin.close()  # told so, the JVM ends
+        gateway.proc.stdin.close()  # the JVM ends at this answer
         code = gateway.proc.wait(_DUMP_WAIT_S)
     finally:
         gateway.proc.kill()

@@ -118,7 +118,7 @@ def _texts(joined: bytes, count: int) -> pa.Array:
 
 
 def _row(key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
-    """What a record holds: all columns after its place."""
+    """The content of a record: all columns after its place."""
     try:
         event = decode(value)
     except Unreadable as error:

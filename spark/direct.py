@@ -22,7 +22,7 @@ PATIENCE_S: Final = 20.0
 RECORDS_AT_ONCE: Final = 20_000  # of about 700 bytes: 14 MB
 
 Said = Callable[[int, int], None]
-"""Told after every part: records stored so far, records to store."""
+"""Called after every part with the records stored so far and the records to store."""
 
 
 class DirectReader:

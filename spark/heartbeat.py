@@ -35,7 +35,7 @@ PRUNE_INTERVAL_MS: Final = 600_000
 
 @dataclass(slots=True)
 class Progress:
-    """What the job tells its heartbeat; written by the job's threads, read by the heartbeat's."""
+    """The state of the job for its heartbeat; written by the job's threads, read by the heartbeat's."""
 
     state: str = "starting"  # starting | running | waiting | failed | stopped
     message: str | None = None

@@ -1,9 +1,9 @@
 """The pipeline process: ``python -m spark.job`` with the ``EBBLINE_*`` environment of `ebbline up`.
 
-    start Spark → wait for the topic → start the stream where the database ends → run until told to stop
+    start Spark → wait for the topic → start the stream where the database ends → run until stopped
 
 Where a stream starts is read from ``source_offsets``; Spark's checkpoint lives only as long as
-one stream and is made anew each time, so a lost, old or foreign checkpoint cannot matter and a
+one stream and is made again each time, so a lost, old or foreign checkpoint cannot matter and a
 restored database is continued from where it is. A stream that fails (brokers away in the middle
 of a batch) is started again; a gap in the topic ends the process, because going on would leave
 the ledger wrong in silence.
@@ -59,7 +59,7 @@ RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
-# What Spark says of a batch above spark.driver.maxResultSize, and what Java says of one below it that does not fit.
+# Spark's message for a batch above spark.driver.maxResultSize, and Java's for one below it that does not fit.
 TOO_LARGE_MARKERS: Final = ("maxResultSize", "OutOfMemoryError")
 
 
@@ -177,7 +177,7 @@ def wait_for_database(url: str, stop: threading.Event) -> Engine | None:
 
 
 def _start_signalled(stop: threading.Event) -> bool:
-    """Waits for a line on the standard input. False when told to stop, or when whoever was to say it is gone."""
+    """Waits for a line on the standard input. False when stopped, or when the process at the other end is gone."""
     while not stop.is_set() and sys.stdin is not None:
         if select.select([sys.stdin], [], [], WAIT_S)[0]:
             return bool(sys.stdin.readline())
@@ -186,7 +186,7 @@ def _start_signalled(stop: threading.Event) -> bool:
 
 @contextmanager
 def _starting_session(settings: PipelineSettings, java: Java, stop: threading.Event) -> Iterator[Future[SparkSession]]:
-    """Starts Spark on a thread of its own, while database and topic are waited for; stops it at the end."""
+    """Starts Spark on another thread, while database and topic are waited for; stops it at the end."""
     log.info("pipeline: starting Spark on Java %d of %s", java.major, java.origin)
     with ThreadPoolExecutor(1, "spark start") as pool:
         starting = pool.submit(_start, settings, java, stop)
@@ -343,7 +343,7 @@ class Pipeline:
         settings = self._settings
         checkpoint = settings.spark_dir / "checkpoint"
         shutil.rmtree(checkpoint, ignore_errors=True)
-        # Hadoop gives a folder that it makes rights of its own, whatever this process's umask says.
+        # Hadoop chooses the rights of a folder that it makes, whatever this process's umask says.
         checkpoint.mkdir(parents=True, exist_ok=True)
         records = self._records()
 
@@ -353,7 +353,7 @@ class Pipeline:
             packed = batch.select(PACKED)
             if stager is None:
                 behind.hand_over(batch_id, unpack(packed.toArrow().to_batches()))
-            else:  # the driver gets told what the executors stored
+            else:  # the driver gets the names of what the executors stored
                 behind.hand_over(batch_id, packed.mapInArrow(stager, MANIFEST_SCHEMA).toArrow())
 
         writer = records.writeStream.foreachBatch(hand_over)

@@ -24,7 +24,7 @@ class JvmEnded(Exception):
 
 
 def keep_quiet() -> None:
-    """What py4j and Spark print of broken connections to the JVM is left out; call it once, after logging is set up."""
+    """Silences py4j and Spark about broken connections to the JVM; call it once, after logging is set up."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_not_of_py4j)
     server: Any = accumulators.AccumulatorTCPServer

@@ -1,7 +1,7 @@
 """Events to segment states: the ledger's rules, as plain functions over values.
 
 Place in the flow: `spark.sinks.chunk` applies the events of segments that begin in a chunk to an empty ledger, the sink
-those of others to the rows that it loads, both in log order. What may follow what is decided by
+those of others to the rows that it loads, both in log order. The order of states is decided by
 `backend.tiering.segment_state` (Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it
 is and is kept, flagged with the reason. All values go by `backend/store/tables`.
 """

@@ -72,7 +72,7 @@ class TopicRecreated(Exception):
 
 
 ENDS: Final = (MetadataGap, OffsetsWentBack, TopicRecreated)
-"""What a stream cannot go on after."""
+"""Errors after which a stream cannot go on."""
 
 
 def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], known: Mapping[int, int]) -> dict[int, int]:

@@ -1,9 +1,9 @@
-"""The ledger made anew from the topic (`ebbline pipeline rebuild`): the way out after a gap, or of a doubtful ledger.
+"""A new ledger from the topic (`ebbline pipeline rebuild`): the way out after a gap, or of a doubtful ledger.
 
-What the topic has lost cannot be told any more, what it still holds can. The new ledger is built beside the live one,
-under another cluster id in the same tables, and takes its place in one transaction: pages show the old one until then.
-A pipeline may go on meanwhile: the new ledger takes over only when it has read at least as far, and the running one
-reads its offsets from the database with every batch.
+Records that the topic has lost are lost to the ledger, too; those that it still holds are read. The new ledger is built
+beside the live one, under another cluster id in the same tables, and takes its place in one transaction: pages show the
+old one until then. A pipeline may go on meanwhile: the new ledger takes over only when it has read at least as far, and
+the running one reads its offsets from the database with every batch.
 
 The swap rewrites the keys of all rows. On SQLite it holds the write lock for that time; the observer keeps its rounds
 and writes them afterwards.
@@ -44,7 +44,7 @@ class NotCaughtUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What took the place of what."""
+    """The result: events of the former ledger and of the new one."""
 
     records: int
     events_before: int

@@ -78,7 +78,7 @@ def _python_script(spark_dir: Path) -> Path:
     """This Python for Spark's own processes, which start in half the time by it.
 
     Spark puts its zip of pyspark before all else on their path, and Python cannot keep compiled modules in a zip: each
-    of the four that come before the first row would compile pyspark anew.
+    of the four that come before the first row would compile pyspark again.
     """
     script = spark_dir / "bin" / "python"
     runs = write_script(script, _PYTHON_SCRIPT.format(python=shlex.quote(sys.executable)))
@@ -147,7 +147,7 @@ def start_session(
 
 
 def _of_cluster() -> dict[str, str]:
-    """Executors are processes of their own, on this machine or others: what they need to find this program."""
+    """Options for executors, which are other processes on this machine or others, to find this program."""
     address = driver_host(os.environ)
     return {
         "spark.driver.host": address,

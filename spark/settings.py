@@ -1,4 +1,4 @@
-"""What the pipeline needs to know, all from the environment that `ebbline up` hands over."""
+"""Settings of the pipeline, all from the environment that `ebbline up` hands over."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PipelineSettings:
 
     @property
     def on_cluster(self) -> bool:
-        """Whether executors are processes of their own, which store what they read by themselves."""
+        """Whether executors are other processes, which store what they read by themselves."""
         return not self.spark_master.startswith("local[")
 
     @property

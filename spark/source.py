@@ -1,6 +1,6 @@
 """The streaming source over `__remote_log_metadata`: ``spark.readStream.format("rlmm")``.
 
-Spark asks for offsets on the driver's side (a Python process of its own) and calls ``read()`` in
+Spark asks for offsets on the driver's side (in another Python process) and calls ``read()`` in
 the tasks. As many input partitions as cores, each covering several topic partitions, because a
 task and a new consumer per topic partition cost ten times the work itself; the consumer stays
 in a global of the reused worker process. Records are decoded in ``read()``, where the cores are.
@@ -61,7 +61,7 @@ SAMPLE_EVERY_BATCHES: Final = 10
 
 @dataclass(frozen=True)
 class OffsetRanges(InputPartition):
-    """What one task reads: (topic partition, from, to), half-open."""
+    """The ranges that one task reads: (topic partition, from, to), half-open."""
 
     ranges: tuple[tuple[int, int, int], ...]
 
@@ -229,7 +229,7 @@ def spread(ranges: Sequence[tuple[int, int, int]], tasks: int) -> list[list[tupl
 
 
 # Clients of this worker process, by reader settings. Spark runs one task at a time in a worker
-# and keeps it between batches; a reader is pickled anew for each, so it cannot hold them.
+# and keeps it between batches; a reader is pickled again for each, so it cannot hold them.
 _consumers: dict[str, Consumer] = {}
 _offsets: dict[str, TopicOffsets] = {}
 

@@ -3,8 +3,8 @@
     records (`spark.schemas`) ─ events ─ followed ─► segment_states ─► summaries, overlaps_and_gaps
 
 The streaming job folds events into rows that are in the database already (`spark.ledger`). These here see the whole
-topic at once, in a batch, and give the same states by the same rules. What depends on the
-clock or on the cluster's leader epochs is not computed here: the control plane does, from the stored rows.
+topic at once, in a batch, and give the same states by the same rules. Values that depend on
+the clock or on the cluster's leader epochs are computed by the control plane, from the stored rows.
 """
 
 from __future__ import annotations

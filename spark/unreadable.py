@@ -1,7 +1,7 @@
 """Getting past a batch of the source topic whose records are none.
 
 librdkafka gives nothing from such a batch on, and no error. Brokers refuse such batches, logs of earlier versions may
-hold one; and it is told from brokers that are busy or away by what offsets behind it give. Waiting is the cost: two
+hold one; records at offsets behind it show that the brokers are neither busy nor away. Waiting is the cost: two
 seconds for each offset of the batch, which mostly has one record, and six to be sure.
 """
 
@@ -21,7 +21,7 @@ SINGLY: Final = 64
 
 def readable_from(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> int | None:
     """The first offset behind `start` that gives a record, `end` when none does. None when `start` itself gives one
-    after all, or when no broker answers. Takes the consumer's assignment; assign anew afterwards.
+    after all, or when no broker answers. Takes the consumer's assignment; assign again afterwards.
     """
     try:
         _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_S, cached=False)

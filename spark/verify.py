@@ -46,7 +46,7 @@ Segments = dict[str, tuple[Any, ...]]
 
 @dataclass(slots=True)
 class Report:
-    """What was compared and what differs. ``findings`` are sentences, the first `FINDINGS_MAX`."""
+    """The counts of what was compared and what differs. ``findings`` are sentences, the first `FINDINGS_MAX`."""
 
     records: int = 0
     segments: int = 0
@@ -129,7 +129,7 @@ def _read_again(
 def _compare_ledgers(
     live: Connection, fresh: Connection, settings: PipelineSettings, low: dict[int, int], report: Report
 ) -> None:
-    """Segments, counts and intervals of every partition. What the live ledger read since is left out."""
+    """Segments, counts and intervals of every partition. Rows that the live ledger has read since are left out."""
     read_to, cluster_id = _offsets(fresh, settings), settings.cluster_id
     for topic_id, number in sorted({*_partitions(live, cluster_id), *_partitions(fresh, cluster_id)}):
         mine, theirs = _segments(live, cluster_id, topic_id, number), _segments(fresh, cluster_id, topic_id, number)

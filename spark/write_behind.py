@@ -18,7 +18,7 @@ _NAME: Final = "pipeline store"
 
 
 class WriteBehind(Generic[T]):
-    """Calls ``store`` in a thread of its own with what ``ready`` makes of a batch in the caller's.
+    """Calls ``store`` in another thread with what ``ready`` makes of a batch in the caller's.
 
     A batch that fails ends it: no later one is stored.
     """

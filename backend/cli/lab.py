@@ -94,7 +94,7 @@ def _follow(opened: ApiSession, run: Json) -> Json:
 
 
 def progress_lines(told: Json | None, run: Json) -> Iterable[str]:
-    """What is new since `told`: steps that were over before anyone asked are told as well."""
+    """The news since `told`: steps that were over before the first request are listed as well."""
     for begun in run["steps"][0 if told is None else len(told["steps"]) :]:
         yield f"{printable_text(begun['step'])} …"
     produced = None if told is None else _tenths(told)
@@ -109,7 +109,7 @@ def _tenths(run: Json) -> int:
 
 
 def result_lines(run: Json) -> Iterable[object]:
-    """What was found, for people."""
+    """The result of a race, for people."""
     log = run["leader_log"]
     if log is not None:
         yield (

@@ -14,7 +14,7 @@ _BROKER_PORT, _CONTROLLER_PORT = 19092, 19192
 
 
 def way_out(root: Path) -> str:
-    """What to do about a `cluster.json` below `root` that is gone or cannot be read: one sentence, never one that could
+    """The remedy for a `cluster.json` below `root` that is gone or cannot be read: one sentence, never one that could
     give the folder to a cluster of another shape.
     """
     found = identity_of_brokers(root)

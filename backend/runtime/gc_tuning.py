@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# When the garbage collector looks for cycles. Nearly all goes by counts of references, only cycles wait for the
-# collector. Python's 700 let it walk everything that thousands of partitions are made of several times a round of the
-# observer: a third of such a cluster's CPU at rest. What waits is at most 100,000 containers before the middle
-# generation is looked through: some 20 MB.
+# Thresholds of the garbage collector, which looks for cycles. Nearly all goes by counts of references, only cycles wait
+# for the collector. Python's 700 let it walk everything that thousands of partitions are made of several times a round
+# of the observer: a third of such a cluster's CPU at rest. At most 100,000 containers wait before the middle generation
+# is looked through: some 20 MB.
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 # Where batches of records are stored: 10,000 records are 30,000 containers before their transaction begins, those of
 # two transactions are there at once, and the collector walked through all of them several times, a quarter of the time.

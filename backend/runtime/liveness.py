@@ -12,7 +12,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-# Name of the variable in which a child is told the number of its socket.
+# Name of the variable that gives a child the number of its socket.
 VARIABLE: Final = "EBBLINE_LIVENESS_FD"
 # As for a broker's own port (`supervisor.health`).
 ANSWER_S: Final = 1.0

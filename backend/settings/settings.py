@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     attach: str | None = None
     client_properties: Path | None = None
     broker_metrics: str | None = None  # Prometheus text of each of its brokers, with {host} or {id}
-    # Told what opens and closes; it may hold a key, so it has no flag.
+    # The webhook that gets what opens and closes; it may hold a key, so it has no flag.
     webhook_url: str | None = None
     allow_changes: bool = False  # of an attached cluster; the embedded one is ours
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -38,7 +38,7 @@ def quick_import() -> Iterator[None]:
 
 
 def main() -> int:
-    """The exit code of the backend, or of the broker; 0 when it was never told to begin."""
+    """The exit code of the backend, or of the broker; 0 when its input ended before the line that begins it."""
     keep_files_private()
     words = sys.argv[1:]
     if words[:1] == [ONE_BROKER]:

@@ -68,7 +68,7 @@ class ControlPlaneFailed(Exception):
 
 
 async def run(settings: ChildSettings, environment: Mapping[str, str]) -> int:
-    """Serves until SIGTERM or SIGINT; the exit code. What went wrong is the last line of the log."""
+    """Serves until SIGTERM or SIGINT; the exit code. The reason of a failure is the last line of the log."""
     try:
         await _serve(settings, environment)
     except (ControlPlaneFailed, StartRefused, NodeFailed) as error:

@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """What `check` found; ``differences`` are looked for only when nothing is missing."""
+    """The result of `check`; ``differences`` are looked for only when nothing is missing."""
 
     revision: str | None
     head: str
@@ -130,7 +130,7 @@ def upgrade(url: str, revision: str = "head") -> str:
 
 
 def check(url: str) -> MigrationReport:
-    """What the database has and lacks, and where its tables are not as this program's. Changes nothing.
+    """Compares the database with this program: its revision, missing steps, tables that differ. Changes nothing.
 
     Raises as `current` does, and MigrationError for a database of a newer release.
     """
@@ -324,7 +324,7 @@ def _is_new_file(url: str) -> bool:
 
 @contextmanager
 def _migrating(engine: Engine) -> Iterator[Connection]:
-    """A transaction in which tables may be made anew.
+    """A transaction in which tables may be replaced.
 
     SQLite changes a table by copying it and dropping the former, which rows that refer to it would forbid; so they are
     looked at when all is done. The setting cannot be changed within a transaction.

@@ -2,8 +2,7 @@
 
 Order of a start: everything that can be refused is checked before anything is written; the backend comes first,
 migrates the database once its brokers serve, and must be ready before pipeline and dashboard. The pipeline starts
-Spark beside it and waits to be told that it is.
-A stop goes the other way.
+Spark meanwhile and waits for a line that says that the backend is ready. A stop goes the other way.
 """
 
 from __future__ import annotations
@@ -374,7 +373,7 @@ class Supervisor:
             if child.process is None:
                 child.start(time.monotonic())
             if child.spec.name == "backend":
-                # Its start takes one core: who waits to be told prepares itself meanwhile.
+                # The backend's start takes one core: a child that waits for its line prepares itself meanwhile.
                 for other in self._children:
                     if other.spec.waits_for_start:
                         other.start(time.monotonic())
@@ -507,7 +506,7 @@ class Supervisor:
 def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     """The whole life of one `ebbline up`; the exit code: 0 stopped, 1 failed, 2 refused.
 
-    `warm` is a backend that waits to be told to begin; the caller ends it when this has not.
+    `warm` is a backend that waits for its environment; the caller ends it when this has not.
     """
     console = Console()
     try:

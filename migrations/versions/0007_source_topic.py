@@ -1,4 +1,4 @@
-"""Which topic the ledger was made of, and where executors of a Spark cluster leave what they read."""
+"""The topic that the ledger was made of, and the place where executors of a Spark cluster leave what they read."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,6 @@
 """The history of events on PostgreSQL is partitioned by month, so that what is too old goes at once; SQLite as before.
 
-All events are written anew in this one transaction: about a minute for five million, and room for them twice.
+All events are written again in this one transaction: about a minute for five million, and room for them twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Two indexes in the order in which their rows come, instead of by the random ids of segments.
 
-An index by random ids is changed in a page of its own for each row: together they were a third of what storing an event
+An index by random ids is changed in another page for each row: together they were a third of what storing an event
 cost. Events are found by their partition now, those of a segment among them, intervals by where they begin. Both are
-written anew: half a minute for five million events, and room for the intervals twice. Events that were not followed are
-found by their partition, too, also by a PostgreSQL that has never looked at what the table holds.
+written again: half a minute for five million events, and room for the intervals twice. Events that were not followed
+are found by their partition, too, also by a PostgreSQL that has never looked at what the table holds.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def _index_of_illegal(columns: tuple[str, ...]) -> None:
 
 def _key_of_intervals(columns: tuple[str, ...]) -> None:
     name = op.f("pk_segment_interval")
-    with op.batch_alter_table(INTERVALS) as batch:  # SQLite writes the table anew
+    with op.batch_alter_table(INTERVALS) as batch:  # SQLite writes the whole table again
         batch.drop_constraint(name, type_="primary")
         batch.create_primary_key(name, list(columns))

@@ -1,4 +1,4 @@
-"""What the ledger sink needs of a database beyond plain SQL: many rows at once, and one writer at a time.
+"""Operations of a database that the ledger sink needs beyond plain SQL: many rows at once, one writer at a time.
 
 SQLAlchemy's own inserts cost 20 µs a row, the drivers' bulk paths 3 µs; hence two small
 implementations, and everything that is not bulk is shared.
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Table
 
 Rows = Sequence[tuple[Any, ...]]
 OnConflict = Literal["replace", "leave", "raise"]
-"""What becomes of a row whose primary key exists."""
+"""The fate of a row whose primary key exists."""
 
 
 class Bulk(Protocol):
@@ -34,7 +34,7 @@ class Bulk(Protocol):
         """
 
     def stored(self, engine: Engine, records: int) -> None:
-        """What comes after a commit of so many records, before the next transaction; others may write meanwhile."""
+        """Runs after a commit of so many records, before the next transaction; others may write meanwhile."""
 
     def close(self) -> None:
         """Wait for what goes on beside the transactions; nothing is stored afterwards."""

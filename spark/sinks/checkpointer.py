@@ -1,7 +1,7 @@
 """Copies SQLite's log into its file while the next transaction is under way.
 
 SQLite does that at the end of the commit that finds 1,000 pages in the log, and it is a fifth of what storing a batch
-takes. A passive checkpoint disturbs neither writers nor readers, so a thread of its own does it between two commits.
+takes. A passive checkpoint disturbs neither writers nor readers, so another thread does it between two commits.
 """
 
 from __future__ import annotations

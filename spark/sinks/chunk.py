@@ -42,7 +42,7 @@ _EVENT: Final = slice(1, 1 + len(EVENT_COLUMNS))  # of a row of table ``segment_
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What events make of the ledger, as far as that can be told without it.
+    """The effect of events on the ledger, as far as it is known without the ledger.
 
     ``segments`` and ``intervals`` are rows of segments that begin here, ``added`` is what these add to their
     partitions. By their places among the events, ``illegal`` says why which may not follow, and ``waiting`` are those
@@ -99,7 +99,7 @@ def chunk_of(cluster_id: str, records: pa.Table, stored: Mapping[int, int], *, t
 def _fresh(
     records: pa.Table, stored: Mapping[int, int]
 ) -> tuple[npt.NDArray[np.bool_], dict[int, int], dict[int, int]]:
-    """Which records are neither stored nor there before; where they begin and end in each topic partition."""
+    """The records that are neither stored nor there before; where they begin and end in each topic partition."""
     fresh = np.zeros(records.num_rows, np.bool_)
     first_offsets: dict[int, int] = {}
     next_offsets: dict[int, int] = {}
@@ -117,7 +117,7 @@ def _fresh(
 
 
 def _follow_lives(cluster_id: str, events: pa.Table, rows: list[Row]) -> Followed:
-    """What `follow`, trusting, gives for all events."""
+    """The result of `follow`, trusting, for all events."""
     lives = plain_lives(events)
     rest = follow(cluster_id, _events(rows, lives.others), trusting=True)
     segments = sorted(segment_rows(cluster_id, lives) + rest.segments)

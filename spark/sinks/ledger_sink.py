@@ -74,7 +74,7 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one transaction stored."""
+    """The rows that one transaction stored."""
 
     records: int
     replayed: int
@@ -132,7 +132,7 @@ class LedgerSink:
 
     @property
     def trouble(self) -> str | None:
-        """What the sink waits for, in words; None while it waits for nothing."""
+        """The fault that the sink waits out, in words; None while it waits for nothing."""
         return next(iter(self._troubles.copy().values()), None)
 
     def next_offsets(self) -> dict[int, int]:
@@ -172,7 +172,7 @@ class LedgerSink:
         self._bulk.close()
 
     def ready(self, records: pa.Table) -> Batch:
-        """What `write` begins with: for a thread that has time while another batch is stored."""
+        """The first step of `write`: for a thread that has time while another batch is stored."""
         ordered = records.sort_by(_LOG_ORDER)
         return Batch(ordered, self._take(ordered, 0))
 
@@ -229,7 +229,7 @@ class LedgerSink:
             self._bulk.analyze(connection, ANALYZED)
 
     def _patiently(self, what: str, work: Callable[[], T]) -> T:
-        """What ``work`` gives, tried again while the database is locked or away; Stopped when asked to stop."""
+        """The result of ``work``, tried again while the database is locked or away; Stopped when asked to stop."""
         delay_s = RETRY_FIRST_S
         while True:
             try:
@@ -304,7 +304,7 @@ class LedgerSink:
         return reasons
 
     def _load_ledger(self, connection: Connection, followed: Followed) -> Ledger:
-        """What is stored about the segments of waiting events, and about the partitions of all."""
+        """The rows of the segments of waiting events, and of the partitions of all."""
         ledger = Ledger()
         waiting = followed.waiting.values()
         names = ("topic_id", "partition", "segment_id")
@@ -374,7 +374,7 @@ class LedgerSink:
 
 
 def trusting_first(store: Callable[[bool], T]) -> T:
-    """What ``store`` gives when it trusts the events, or else, from the beginning, when it looks at all rows.
+    """The result of ``store`` when it trusts the events, or else, from the beginning, when it looks at all rows.
 
     Raises IntegrityError when the database refuses that too.
     """

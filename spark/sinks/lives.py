@@ -1,9 +1,9 @@
-"""What segments whose events tell one plain life make of the ledger, by columns of Arrow and NumPy.
+"""The ledger's rows of segments that live one plain life, by columns of Arrow and NumPy.
 
-A plain life is a copy's start, its end, the deletion's start and its end, or the first few of these, each told once and
-in this order, and nothing else about the segment. Nearly all segments live so, and by columns their events take a third
+A plain life is a copy's start, its end, the deletion's start and its end, or the first few of these, each once and in
+this order, and nothing else about the segment. Nearly all segments live so, and by columns their events take a third
 of the time (2 µs instead of 6). `spark.ledger` says what is right: it follows all other events, these functions give
-what it would give. Pure functions over values.
+the same rows. Pure functions over values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark.schemas import KIND_SEGMENT, KIND_UPDATE
 Row = tuple[Any, ...]
 _Places = npt.NDArray[np.int64]
 _KEY: Final = ("topic_id", "partition", "segment_id")
-# What an event says in any case. A column of numbers with a null in it is not one of integers in NumPy.
+# Fields that an event has in any case. A column of numbers with a null in it is not one of integers in NumPy.
 _ALWAYS: Final = ("kind", "topic", "topic_id", "partition", "state", "broker_id", "event_timestamp_ms")
 _FROM_START: Final[dict[str, Any]] = {  # and what a row holds where the start says nothing
     "start_offset": 0,
@@ -110,7 +110,7 @@ def interval_rows(cluster_id: str, lives: Lives) -> list[Row]:
 
 
 def partitions_added(lives: Lives) -> dict[PartitionKey, PartitionRow]:
-    """What the lives add to the summaries of their partitions."""
+    """The sums that the lives add to their partitions."""
     first = lives.events.take(lives.places[0])
     numbers = first["partition"].to_numpy().astype(np.int64)
     keys, at, of = np.unique((_codes(first, "topic_id") << 32) + numbers, return_index=True, return_inverse=True)

@@ -68,7 +68,7 @@ class PostgresqlBulk:
         pass
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
-        # Who vacuums one of them by hand looks at it too, and need not be waited for.
+        # A VACUUM by hand analyzes the table too, and need not be waited for.
         connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in tables)}")
 
 
@@ -92,7 +92,7 @@ class _JsonText(Dumper):
 
 
 def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str], rows: Rows) -> None:
-    """Raises what SQLAlchemy raises for statements of its own.
+    """Raises the errors that SQLAlchemy raises for its statements.
 
     In binary, which takes a sixth less of the driver's time than text; so each value must be of its column's type.
     """

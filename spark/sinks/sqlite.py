@@ -75,5 +75,6 @@ class SqliteBulk:
         self._checkpointer.close()
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
-        # It is never told, so its plans are the same whatever the tables hold (tests/unit/store/test_page_plans.py).
+        # SQLite gets no statistics, so its plans are the same whatever the tables hold
+        # (tests/unit/store/test_page_plans.py).
         pass

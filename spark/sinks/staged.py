@@ -1,8 +1,8 @@
 """The sink of a Spark cluster: executors COPY what they read into PostgreSQL, the driver stores it from there.
 
-Each try of each task leaves its rows in ``staged_record`` under a name of its own and tells the driver that name and
-how many they are. The driver stores the named rows with the offsets in one transaction, as `LedgerSink` does with rows
-that it has itself, and removes them; so what a lost executor or a task that ran twice left is never counted, and is
+Each try of each task leaves its rows in ``staged_record`` under another name and sends the driver that name and how
+many they are. The driver stores the named rows with the offsets in one transaction, as `LedgerSink` does with rows that
+it has itself, and removes them; so rows that a lost executor or a task that ran twice left are never counted, and are
 removed when the pipeline starts. The rows of events go from table to table; the driver reads their fields 4,000 at a
 time, for the ledger. PostgreSQL only.
 """

@@ -20,7 +20,7 @@ FINDINGS_MAX = 10_000
 
 
 class ResourceType(StrEnum):
-    """Whose settings."""
+    """The owner of settings."""
 
     broker = "broker"
     topic = "topic"

@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class FindingState(StrEnum):
-    """Which findings to list."""
+    """The findings to list."""
 
     open = "open"
     closed = "closed"

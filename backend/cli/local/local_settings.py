@@ -1,4 +1,4 @@
-"""What commands share that work on this machine's files and database, not on the API: settings, and how they fail."""
+"""Parts of commands that work on this machine's files and database, not on the API: settings, and how they fail."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def local_settings(**given: Any) -> Settings:
 
 
 def identity_of(settings: Settings) -> ClusterIdentity:
-    """Whose data folder it is. Raises DataFolderError for one that holds no cluster."""
+    """The cluster that owns the data folder. Raises DataFolderError for one that holds no cluster."""
     from backend.data_folder.data_folder import DataFolder, DataFolderError, IdentityLost
     from backend.data_folder.lost_identity import way_out
 

@@ -244,7 +244,7 @@ def _long_work() -> Iterator[threading.Event]:
 
 @contextmanager
 def _sentences(stopped: str) -> Iterator[None]:
-    """What can go wrong in a command of this module, as one line and exit code 2."""
+    """Ends a command of this module that fails with one line and exit code 2."""
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder.data_folder import DataFolderError

@@ -28,7 +28,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; 
 def _on_database(
     data: Path | None, database_url: str | None, change: Callable[[Connection, str], T], *, writes: bool = True
 ) -> T:
-    """What `change` gives for the connection and the id of the folder's cluster."""
+    """The result of `change` with the connection and the id of the folder's cluster."""
     from sqlalchemy.exc import DBAPIError
 
     from backend.data_folder.data_folder import DataFolderError

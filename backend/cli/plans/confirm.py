@@ -1,4 +1,4 @@
-"""What every command that changes something shares: the plan in lines, the confirmation, the wait for the end."""
+"""Parts of every command that changes something: the plan in lines, the confirmation, the wait for the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_plan(opened: ApiSession, kind: str, inputs: Json, *, reason: str | None
 
 
 def show_draft(opened: ApiSession, kind: str, inputs: Json, *, json_: bool) -> None:
-    """What a plan would be; nothing is stored."""
+    """Shows the plan that inputs would make; nothing is stored."""
     draft = opened.post("/v1/plans", {"kind": kind, "inputs": inputs, "dry_run": True})
     if json_:
         show_json(draft)
@@ -94,7 +94,7 @@ def show_end(plan: Json, *, json_: bool) -> None:
 
 
 def plan_lines(plan: Json) -> list[str]:
-    """What a plan does, in lines: difference, effect, checks, the same by Kafka's own tool."""
+    """The lines of a plan: difference, effect, checks, the same by Kafka's own tool."""
     told = plan["diff"]["words"]
     lines = [told["title"], *(f"  {line}" for line in plan["diff"].get("lines", []))]
     lines += [told[name] for name in ("intro", "effect") if told.get(name)]

@@ -186,7 +186,7 @@ def _note(folder: DataFolder, plan: Recovery, reason: str, now_ms: int) -> None:
 
 
 def _audit(settings: Settings, identity: ClusterIdentity, plan: Recovery, reason: str) -> None:
-    """In the audit where there is a database; the change is made, so a failure is only told."""
+    """In the audit where there is a database; the change is made, so a failure is only printed."""
     end = plan.best.end
     detail = f"from node {plan.best.node_id}, epoch {end.epoch}, offset {end.offset}; {len(plan.strays)} strays"
     row = audited.entry(ACTION, identity.cluster_name, detail=detail, reason=reason)

@@ -96,7 +96,7 @@ class TopicRecord:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition | None:
-        """Whose event it is; None where the record does not say."""
+        """The partition of the event; None where the record does not say."""
         return None if self.event is None else getattr(self.event, "topic_id_partition", None)
 
 

@@ -1,4 +1,4 @@
-"""Which remote segments the metadata topic tells of, and whether their objects are there. Pure.
+"""Remote segments of the metadata topic, and whether their objects are there. Pure.
 
 Objects lie as Kafka's LocalTieredStorage lays them out; see :mod:`backend.engine.remote.storage.object_store_manager`.
 """
@@ -23,7 +23,7 @@ OPTIONAL_SUFFIXES: Final = ("txnindex",)
 
 
 class ObjectProblem(StrEnum):
-    """What is wrong with an object."""
+    """The fault of an object."""
 
     MISSING = "missing"
     """A readable segment lacks it: offsets of the segment cannot be read."""

@@ -113,7 +113,7 @@ class MetadataTopicReader:
         return sorted(found.partitions)
 
     def records(self, partitions: Iterable[int] | None = None) -> Iterator[TopicRecord]:
-        """What the partitions hold from where this reader stands to their ends as of now. Raises TopicUnavailable."""
+        """The partitions' records from this reader's positions to their ends as of now. Raises TopicUnavailable."""
         for partition in self.partitions() if partitions is None else partitions:
             yield from self._to_end(partition)
 
@@ -162,7 +162,7 @@ class MetadataTopicReader:
                 return
 
     def tail(self, partitions: Iterable[int]) -> Iterator[TopicRecord]:
-        """What comes after what was read, for ever."""
+        """The records after those that were read, for ever."""
         self._consumer.assign(
             [TopicPartition(METADATA_TOPIC, partition, self._positions.get(partition, 0)) for partition in partitions]
         )

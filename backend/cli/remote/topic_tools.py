@@ -1,4 +1,4 @@
-"""What `ebbline remote` does: the metadata topic read, its segments compared with the objects of the remote storage."""
+"""Carries out `ebbline remote`: reads the metadata topic, compares its segments with the remote storage's objects."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _is_below(key: str, topic: str | None, partition: int | None) -> bool:
     if topic is None:
         return True
     folder = key.removeprefix(f"{ROOT}/").partition("/")[0]
-    # An id may have dashes of its own, but always 22 characters.
+    # An id may contain dashes, but always has 22 characters.
     found = parse_partition(folder[:-23])
     return found is not None and found[0] == topic and partition in (None, found[1])
 

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class Exit(IntEnum):
-    """What a script can tell a command's end by; documented in docs/cli.md."""
+    """The exit codes of commands; documented in docs/cli.md."""
 
     OK = 0
     ATTENTION = 1  # the answer is there, and it is bad news

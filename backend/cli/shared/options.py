@@ -1,4 +1,4 @@
-"""What all commands that ask the API share: their options, how a failure ends them, and where their output goes."""
+"""Parts of all commands that ask the API: their options, how a failure ends them, and where their output goes."""
 
 from __future__ import annotations
 

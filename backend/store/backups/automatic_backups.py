@@ -1,10 +1,10 @@
-"""Copies of a SQLite database that are made by themselves, beside it, and how the newest comes back.
+"""Automatic copies of a SQLite database, beside it.
 
-The cluster can tell its partitions, settings and remote segments again; plans, audit, tokens and acknowledged findings
-stand in this file alone. A copy is made once a day and before each migration, and the newest seven are kept, in
-``<database>-backups`` for the owner alone. Up to 256 MiB it is the whole database, 1.75 GiB for seven; of a larger one
-only what the cluster cannot tell again, as a database whose other tables are empty: the pipeline fills them from the
-topic. PostgreSQL has backups of its own, which are its operator's.
+Partitions, settings and remote segments can be read from the cluster again; plans, audit, tokens and acknowledged
+findings stand in this file alone. A copy is made once a day and before each migration, and the newest seven are kept,
+in ``<database>-backups`` for the owner alone. Up to 256 MiB it is the whole database, 1.75 GiB for seven; of a larger
+one only what cannot be read from the cluster again, as a database whose other tables are empty: the pipeline fills them
+from the topic. PostgreSQL has other means of backup, which are its operator's.
 
 `backend.store.backups.restoring` puts them back.
 """
@@ -47,7 +47,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What stands in the database that the cluster cannot tell again: the newest plan and audit, and all tokens."""
+    """Rows that cannot be read from the cluster again: the newest plan and audit, and all tokens."""
 
     at_ms: int
     plan: int = 0
@@ -119,7 +119,7 @@ def note_held(database: Path, held: Held) -> None:
 
 
 def read_held(database: Path) -> Held | None:
-    """What was noted last; None: nothing, or nothing that can be read."""
+    """The newest note; None: there is none, or none that can be read."""
     try:
         found = json.loads((folder_of(database) / "held.json").read_text())
         return Held(int(found["at_ms"]), int(found["plan"]), int(found["audit"]), tuple(map(str, found["tokens"])))
@@ -128,7 +128,7 @@ def read_held(database: Path) -> Held | None:
 
 
 def held_by(connection: sqlite3.Connection, now_ms: int) -> Held:
-    """What a database of ours holds."""
+    """The newest plan and audit and the tokens that a database of this product has."""
     (plan,), (audit,) = (connection.execute(f"SELECT max(id) FROM {t}").fetchone() for t in ("operation", "audit"))
     tokens = connection.execute("SELECT name FROM api_token ORDER BY name").fetchall()
     return Held(now_ms, plan or 0, audit or 0, tuple(name for (name,) in tokens))

@@ -1,6 +1,6 @@
 """Puts a SQLite database back that is gone or damaged: from the newest good copy, or from what is still open of it.
 
-A file is never written over. What is damaged is set aside under another name, and so is the log (``-wal``) of a file
+A file is never written over. A damaged one is set aside under another name, and so is the log (``-wal``) of a file
 that is gone, which SQLite would take for the log of the one that is put back.
 """
 
@@ -40,7 +40,7 @@ class Restored:
 
 
 def damage_of(database: Path, *, thorough: bool = False) -> str | None:
-    """What is wrong with a file that is there; None: nothing. `thorough` looks at each page, a second for 256 MiB."""
+    """The damage of a file that is there; None: none. `thorough` reads each page, a second for 256 MiB."""
     if database.stat().st_size == 0:
         return "it is empty"
     try:
@@ -143,7 +143,7 @@ def put_back(copy: Path, database: Path) -> None:
 
 
 def _missing(database: Path, copy: Backup) -> str:
-    """What the copy lacks of what the database was last seen to hold."""
+    """In words, the rows that the database was last seen to have and the copy lacks."""
     since = f"what was planned, noted or acknowledged after {datetime.fromtimestamp(copy.at_ms / 1000, UTC):%F %T} UTC"
     held = read_held(database)
     if held is None or held.at_ms < copy.at_ms:

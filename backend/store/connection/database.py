@@ -93,7 +93,7 @@ def without_password(url: str) -> str:
 def create_engine(url: str, limits: Limits = SERVING, *, name: str = "", foreign: bool = False) -> Engine:
     """An engine for ``url``. Opens nothing yet; the first connection does.
 
-    What fails throws away the connections that may go on failing for it. ``name`` is what PostgreSQL shows of them.
+    An error closes the connections that may go on failing for its cause. ``name`` is what PostgreSQL shows of them.
     ``foreign``: the database may be another product's; a SQLite file is not turned to WAL before `adopt`.
     Raises StoreError when the URL is not one of the two supported databases, or names a SQLite
     file in a folder that does not exist (SQLite would say only "unable to open").

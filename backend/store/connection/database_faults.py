@@ -1,4 +1,4 @@
-"""What is wrong with the database, told from an error: a class, and one sentence. Pure.
+"""Diagnoses the database by an error: a class of fault, and one sentence. Pure.
 
 PostgreSQL says it by SQLSTATE (its manual, appendix A), SQLite by its result code, of which the lower eight bits are
 the primary one. An error of no class is about the statement, not about the database: asking again does not help.
@@ -33,7 +33,7 @@ class DatabaseFault(StrEnum):
     UNSUITABLE = "unsuitable"
 
 
-# What an operator of the database mends while this product runs.
+# Faults that an operator of the database mends while this product runs.
 PASSING: Final = frozenset(
     {
         DatabaseFault.AWAY,
@@ -55,12 +55,12 @@ class Diagnosis:
 
     @property
     def what(self) -> str:
-        """What happened, after the database's name."""
+        """The fault in words that follow the database's name."""
         return f"{_SAYS[self.trouble]}: {self.cause}"
 
     @property
     def sentence(self) -> str:
-        """What happened and what to do, after the database's name."""
+        """The fault and the remedy, in words that follow the database's name."""
         return f"{self.what}: {_NEXT[self.trouble]}"
 
     @property
@@ -115,7 +115,7 @@ _SQLITE_CODES: Final = {
 }
 _DBMOVED: Final = 1032  # SQLITE_READONLY_DBMOVED: a name of the file was taken away
 _NO_SUCH: Final = re.compile(r"^no such (table|column)|has no column named")
-# What libpq says without a SQLSTATE, in English, when the server refuses a connection.
+# Messages of libpq without a SQLSTATE, in English, when the server refuses a connection.
 _CONNECTIONS_TEXT: Final = ("too many connections", "too many clients", "remaining connection slots", "no more connect")
 _LOGIN_TEXT: Final = (
     "authentication failed",
@@ -124,7 +124,7 @@ _LOGIN_TEXT: Final = (
     "does not exist",
 )
 _TLS_TEXT: Final = ("certificate", "SSL error", "does not support SSL", "root.crt")
-# What people are told to do, after the cause.
+# The remedy that stands after the cause.
 _NEXT: Final = {
     DatabaseFault.AWAY: "look whether it runs and can be reached; it is asked again",
     DatabaseFault.CONNECTIONS: "close other connections, or allow more of them; it is asked again",
@@ -154,7 +154,7 @@ _SAYS: Final = {
 
 
 def diagnose(error: BaseException) -> Diagnosis | None:
-    """What an error of SQLAlchemy or of a driver says of the database; None for one that is about the statement."""
+    """The fault of the database that an error of SQLAlchemy or a driver shows; None for an error of the statement."""
     if isinstance(error, PoolTimeout):
         return Diagnosis(DatabaseFault.LOCKED, "all connections of this process wait for it")
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error

@@ -1,10 +1,10 @@
-"""How long who waits for the database, with the arithmetic.
+"""Limits of every wait for the database, with the arithmetic.
 
-A dashboard's page reads in up to seven parts, and a person is told within seconds what it waits for: the first part
-that meets a lock ends after 2 s, the others are told at once (`app.state.RETRY_MS`). The API's callers are told as
-fast; its writes wait as long as the pipeline may hold SQLite's lock, half a second, ten times over. Who stores what
-nobody waits for has a minute for a statement: thinning an hour of samples of 10,000 partitions takes 5 s. PostgreSQL
-ends statements by itself; a server that is frozen cannot, so each answer has a limit here, too: 5 s after its own.
+A dashboard's page reads in up to seven parts, and a person reads within seconds what it waits for: the first part that
+meets a lock ends after 2 s, the others end at once (`app.state.RETRY_MS`). The API's callers are answered as fast; its
+writes wait as long as the pipeline may hold SQLite's lock, half a second, ten times over. A statement for which nobody
+waits has a minute: thinning an hour of samples of 10,000 partitions takes 5 s. PostgreSQL ends statements by itself; a
+server that is frozen cannot, so each answer has a limit here, too: 5 s after the server's.
 
 The first answer of a transaction comes at once from any server that lives: 3 s. A connection is given up after 5 s of
 trying each address, and after 10 s in which the other machine acknowledges nothing: `tcp_user_timeout`, and the

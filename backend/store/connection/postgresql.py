@@ -69,7 +69,7 @@ def _set_local(limit: t.Wait | None) -> bytes:
 
 
 def connect_arguments(name: str) -> dict[str, Any]:
-    """What libpq and the driver are told. `name` is what the server shows for the session."""
+    """Arguments for libpq and the driver. The server shows `name` for the session."""
     return {
         "application_name": f"ebbline {name}",
         "connect_timeout": t.CONNECT_TIMEOUT_S,

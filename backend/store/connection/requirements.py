@@ -1,4 +1,4 @@
-"""What a PostgreSQL database must give before anything is started on it; each lack is one sentence.
+"""Requirements on a PostgreSQL database before anything is started on it; each lack is one sentence.
 
 Encoding and version are looked at by each connection (`backend.store.connection.postgresql.check_server`).
 """
@@ -11,7 +11,8 @@ from sqlalchemy import Connection, text
 
 from backend.store import tables
 
-# What stays open: 5 of the backend, 3 of the pipeline, 2 of the dashboard. Under load each process opens up to 15.
+# Connections that stay open: 5 of the backend, 3 of the pipeline, 2 of the dashboard. Under load each process opens up
+# to 15.
 CONNECTIONS_MIN: Final = 10
 CONNECTIONS_MAX: Final = 45
 _RIGHTS: Final = """
@@ -33,7 +34,7 @@ FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = cu
 
 
 def lack(connection: Connection) -> str | None:
-    """What the database or the role lacks; None: nothing. SQLite lacks nothing."""
+    """The lack of the database or of the role; None: there is none. SQLite lacks nothing."""
     if connection.dialect.name != "postgresql":
         return None
     return _schema(connection) or _tables(connection) or _connections(connection)

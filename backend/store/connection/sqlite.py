@@ -1,7 +1,7 @@
-"""How this product opens its SQLite file: never by making one, and never one that was moved or deleted meanwhile.
+"""Opens this product's SQLite file: never by making one, and never one that was moved or deleted meanwhile.
 
-A file that is deleted while it is open goes on taking writes, which nobody finds again. So who opens it remembers which
-file that was, and uses it no more once another, or none, has its name. Another one is opened only without the log
+A file that is deleted while it is open goes on taking writes, which nobody finds again. So an engine remembers which
+file it opened, and uses it no more once another, or none, has its name. Another one is opened only without the log
 (``-wal``) of the former, which SQLite would take for its own.
 """
 
@@ -26,7 +26,7 @@ _FOREIGN = "ebbline_foreign"
 
 
 def file_identity(file: Path) -> Identity | None:
-    """Which file has this name now; None: there is none."""
+    """The file that has this name now; None: there is none."""
     try:
         found = os.stat(file)
     except OSError:
@@ -35,12 +35,12 @@ def file_identity(file: Path) -> Identity | None:
 
 
 def log_of(file: Path) -> Path:
-    """Where SQLite keeps what is not in the file yet."""
+    """The log beside the file, with writes that are not in the file yet."""
     return file.with_name(f"{file.name}-wal")
 
 
 class OpenFile:
-    """Which file the connections of one engine are of."""
+    """The file of the connections of one engine."""
 
     def __init__(self, file: Path, busy_ms: int) -> None:
         self.file = file

@@ -1,8 +1,8 @@
 """Lets writers of a SQLite file take turns, as SQLite does not queue them.
 
-Who finds the file locked looks again after up to 100 ms, so one that writes without a stop would leave the others
-nothing. Hence who waits for the lock holds the file ``<database>-turn`` shared meanwhile, and who wants to go on
-writing looks whether it is held. Only advice: what cannot be opened or locked is as if nobody waited.
+A writer that finds the file locked tries again after up to 100 ms, so one that writes without a stop would leave the
+others nothing. Hence a writer that waits for the lock holds the file ``<database>-turn`` shared meanwhile, and one that
+is about to write again waits while it is held. Only advice: a file that cannot be opened or locked counts as not held.
 """
 
 from __future__ import annotations

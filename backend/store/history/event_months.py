@@ -1,7 +1,7 @@
 """The months of ``segment_event`` on PostgreSQL: a partition each, made when an event needs it, dropped when too old.
 
 Events say their own time, by their brokers' clocks, and one may say anything: only months from `FIRST_YEAR` to
-`LAST_YEAR` have partitions of their own (360 at most), all else is in ``segment_event_before`` and ``_after``. A month
+`LAST_YEAR` have a partition each (360 at most), all else is in ``segment_event_before`` and ``_after``. A month
 is counted from the year 0, in UTC. On SQLite nothing here does anything.
 """
 
@@ -47,7 +47,7 @@ def is_part(table: str | None) -> bool:
 
 
 def needed(times_ms: Iterable[int], now_ms: int) -> set[int]:
-    """The months of these times that have a partition of their own, this month and the coming ones."""
+    """The months of these times that have a partition, this month and the coming ones."""
     low, high = begin_ms(_FIRST), begin_ms(_END)
     days = {at_ms // DAY_MS for at_ms in times_ms if low <= at_ms < high}
     this = month_of(now_ms)
@@ -88,7 +88,7 @@ def drop(connection: Connection, month: int, cluster_id: str) -> None:
     if month not in existing(connection):
         return
     if not _has_others(connection, month, cluster_id):
-        # Who waits for the lock makes all wait who come after.
+        # A statement that waits for this lock makes all later ones wait.
         connection.execute(text("SET LOCAL lock_timeout = '2s'"))
         connection.execute(text(f"LOCK TABLE {TABLE} IN ACCESS EXCLUSIVE MODE"))
         if not _has_others(connection, month, cluster_id):

@@ -1,4 +1,4 @@
-"""How long samples stay, and how dense: thinned with age, removed at last.
+"""Samples are thinned with age and removed at last.
 
 Arithmetic, per partition with 3 replicas (4 rows a round), sampled every 2 s, about 200 bytes a row with its indexes:
 

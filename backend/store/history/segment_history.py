@@ -1,4 +1,4 @@
-"""How long the history of remote segments stays: events, and segments that are deleted.
+"""The limit of the history of remote segments: events, and segments that are deleted.
 
 The default is for ever (docs/database.md); the whole life of a segment is four events. With a limit, what is older
 goes, the oldest first, in short transactions; a segment that is still remote stays whatever its age, and its events go.

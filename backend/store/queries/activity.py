@@ -1,4 +1,4 @@
-"""Reads of the Activity page: what was wrong, what brokers told, and when; the audit is read by `queries/audit.py`."""
+"""Reads of the Activity page: findings and events of brokers over time; the audit is read by `queries/audit.py`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backend.store.queries.overview import FindingRow
 
 FINDINGS_MAX: Final = 200
 BROKER_EVENTS_MAX: Final = 200
-# Phases and finished copies come by the thousand and have pages of their own: of those only what failed counts here.
+# Phases and finished copies come by the thousand and have other pages: of those only failures count here.
 EVENTS_READ_MAX: Final = 5_000
 ALWAYS: Final = ("leader", "rlmm_ready")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEvent:
-    """Something a broker of the embedded engine told."""
+    """An event of a broker of the embedded engine."""
 
     at_ms: int
     type: str
@@ -30,7 +30,7 @@ class BrokerEvent:
 
 
 def findings(connection: Connection, cluster_id: str, since_ms: int) -> list[FindingRow]:
-    """What is still open, and what was closed since ``since_ms``; the newest 200."""
+    """Findings that are open or were closed since ``since_ms``; the newest 200."""
     table = t.finding
     rows = connection.execute(
         select(*(table.c[name] for name in FindingRow.__slots__))
@@ -44,9 +44,9 @@ def findings(connection: Connection, cluster_id: str, since_ms: int) -> list[Fin
 def broker_events(
     connection: Connection, cluster_id: str, since_ms: int, limit: int = BROKER_EVENTS_MAX
 ) -> list[BrokerEvent]:
-    """Leader changes, metadata read anew, and what failed, among the newest 5,000 events since ``since_ms``.
+    """Leader changes, metadata read from the beginning, and failures among the newest 5,000 events since ``since_ms``.
 
-    Newest first; none on a cluster that does not tell events.
+    Newest first; none on a cluster without such events.
     """
     table = t.engine_event
     columns = [table.c[name] for name in BrokerEvent.__slots__]

@@ -102,7 +102,7 @@ def muted_until(connection: Connection, cluster_id: str, now_ms: int) -> dict[tu
 
 @dataclass(frozen=True, slots=True)
 class StoredCopyEvent:
-    """What a broker of the embedded engine told of a copy; `outcome`: started, finished or failed."""
+    """An event of a copy in a broker of the embedded engine; `outcome`: started, finished or failed."""
 
     topic: str
     partition: int

@@ -40,7 +40,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class FollowerPhaseEvent:
-    """A phase that a broker of the embedded engine told."""
+    """A phase of a follower, from an event of a broker of the embedded engine."""
 
     at_ms: int
     body: dict[str, Any]
@@ -122,7 +122,7 @@ def followers(
 def phase_events(
     connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
 ) -> list[FollowerPhaseEvent]:
-    """What its broker told since ``since_ms``, and the last thing before, oldest first; the newest 200."""
+    """Phases from its broker's events since ``since_ms``, and the last one before, oldest first; the newest 200."""
     table = t.engine_event
     mine = (
         table.c.cluster_id == cluster_id,

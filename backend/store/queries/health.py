@@ -1,4 +1,4 @@
-"""Who writes this database, when it last did, and whether that is late: the head row of every page."""
+"""The processes that write this database, when each last did, and whether that is late: the head row of every page."""
 
 from __future__ import annotations
 

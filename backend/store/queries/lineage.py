@@ -68,7 +68,7 @@ def finished_segments(
 
 
 def leader_chains(connection: Connection, cluster_id: str) -> dict[tuple[str, int], tuple[Chain, int]]:
-    """(epoch chain, log end) of each leader that told both in full."""
+    """(epoch chain, log end) of each leader of which both are known in full."""
     table = t.replica_current
     rows = connection.execute(
         select(table.c.topic, table.c.partition, table.c.leader_epochs, table.c.log_end_offset, table.c.evidence).where(

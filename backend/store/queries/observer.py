@@ -1,4 +1,4 @@
-"""What the observer reads back: the ledger's sums, its own last rows, how far it has read the events."""
+"""Reads of the observer: the ledger's sums, its last rows, how far it has read the events."""
 
 from __future__ import annotations
 

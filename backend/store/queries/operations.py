@@ -48,7 +48,7 @@ def local_segments(
         .scalar_subquery()
     )
     start = current.c.local_log_start_offset
-    # The limit keeps it a query of its own, and its column is what names the cluster of the segments: with the value
+    # The limit keeps SQLite from merging this query, and its column names the cluster of the segments: with the value
     # itself SQLite from 3.41 on begins with all segments of the cluster.
     local = (
         select(
@@ -90,7 +90,7 @@ def local_segments(
 
 
 def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: bool, now_ms: int) -> dict[str, Any]:
-    """What one new replica of every tiered partition would copy with the flag off and on, and how old that is."""
+    """Bytes that one new replica of every tiered partition would copy with the flag off and on, and their age."""
     rows = partitions.partitions(connection, cluster_id)
     estimates = partition_estimates(connection, cluster_id, rows, kafka_rules=kafka_rules)
     return summarize(estimates) | sample_age(connection, cluster_id, rows, now_ms)
@@ -99,7 +99,7 @@ def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: 
 def partition_estimates(
     connection: Connection, cluster_id: str, rows: Sequence[partitions.PartitionRow], *, kafka_rules: bool
 ) -> list[PartitionEstimate]:
-    """What one new replica of each of these partitions would copy, with the flag off and on, in their order."""
+    """Bytes that one new replica of each of these partitions would copy with the flag off and on, in their order."""
     compacted = {
         topic.topic
         for topic in config.topics(connection, cluster_id, tiered_only=True)

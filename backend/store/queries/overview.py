@@ -111,7 +111,7 @@ def brokers(connection: Connection, cluster_id: str) -> list[BrokerRow]:
 
 
 def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
-    """What needs attention now, the worst and oldest first."""
+    """Open findings that need attention, the worst and oldest first."""
     table = t.finding
     rank = case({name: rank for rank, name in enumerate(SEVERITIES)}, value=table.c.severity, else_=len(SEVERITIES))
     rows = connection.execute(
@@ -141,7 +141,7 @@ def history(
 
 
 def copied_bytes(connection: Connection, cluster_id: str, since_ms: int, step_ms: int) -> list[CopiedBytes]:
-    """What the ledger knows to be copied since ``since_ms``, summed over steps of time, oldest first.
+    """Bytes copied since ``since_ms`` by the ledger, summed over steps of time, oldest first.
 
     A step without a finished copy has no row. Segments count that were deleted since; an index holds all it takes.
     """

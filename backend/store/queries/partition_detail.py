@@ -14,7 +14,7 @@ EVENTS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class EngineEventRow:
-    """What a broker of the embedded engine told in `__ebbline_events`."""
+    """An event of a broker of the embedded engine in `__ebbline_events`."""
 
     type: str
     broker_id: int
@@ -55,7 +55,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What the database knows by a name that no partition has now."""
+    """The rows by a name that no partition has now."""
 
     partition_count: int | None  # of the topic of that name; None: there is no such topic
     last_sampled_ms: int | None  # when the partition was last seen
@@ -70,7 +70,7 @@ class Remains:
 def engine_events(
     connection: Connection, cluster_id: str, topic: str, partition: int, limit: int = EVENTS_MAX
 ) -> list[EngineEventRow]:
-    """The newest events of a partition, newest first; none on a cluster that does not tell them."""
+    """The newest events of a partition, newest first; none on a cluster without such events."""
     table = t.engine_event
     rows = connection.execute(
         select(table.c.type, table.c.broker_id, table.c.at_ms, table.c.body)
@@ -84,7 +84,7 @@ def engine_events(
 def phases_since(
     connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
 ) -> list[tuple[int, dict[str, Any]]]:
-    """(time in ms, body) of what one broker told of its follower phases since then, oldest first; up to 200."""
+    """(time in ms, body) of one broker's events of follower phases since then, oldest first; up to 200."""
     table = t.engine_event
     rows = connection.execute(
         select(table.c.at_ms, table.c.body)
@@ -131,7 +131,7 @@ def ledgers(connection: Connection, cluster_id: str, topic: str, partition: int)
 
 
 def remains(connection: Connection, cluster_id: str, topic: str, partition: int) -> Remains:
-    """What is left of a partition that is not there now."""
+    """The rows that are left of a partition that is not there now."""
     sample = t.partition_sample
     count = connection.scalar(
         select(t.topic.c.partition_count).where(t.topic.c.cluster_id == cluster_id, t.topic.c.topic == topic)

@@ -144,7 +144,7 @@ def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_m
     """As :func:`partitions` with tiered topics only, but as each stood at ``at_ms``: by its last sample until then.
 
     A partition without a sample from ``since_ms`` on, or whose topic of then is gone, has no offsets and an ``error``
-    that says so; deleted ones are not listed. What the ledger and the observer know of today only is None.
+    that says so; deleted ones are not listed. Values that are known of today only are None.
     """
     current, sample = t.partition_current, t.partition_sample
     inner = sample.alias()

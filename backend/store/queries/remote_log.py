@@ -196,7 +196,7 @@ def past_events(
 def events_of_segment(
     connection: Connection, cluster_id: str, topic_id: str, partition: int, segment_id: str, limit: int = 100
 ) -> list[StoredEvent]:
-    """What was told of one segment, in the order of the metadata topic.
+    """The events of one segment, in the order of the metadata topic.
 
     Looked for among the events of its partition, in the index alone: 30 ms for a hundred thousand, and in proportion.
     """
@@ -290,7 +290,7 @@ def copies_since(connection: Connection, cluster_id: str, since_ms: int) -> int:
 
 
 def local_bytes(connection: Connection, cluster_id: str, topic: str) -> dict[int, int | None]:
-    """Bytes of a topic's replicas on each broker that has some; None: it told none."""
+    """Bytes of a topic's replicas on each broker that has some; None: not known."""
     table = t.replica_current
     rows = connection.execute(
         select(table.c.broker_id, func.sum(table.c.local_log_bytes))

@@ -1,4 +1,4 @@
-"""What was remote at a moment: reads of `segment_interval`, each by its index (see `backend.tiering.intervals`)."""
+"""Remote segments at a moment: reads of `segment_interval`, each by its index (see `backend.tiering.intervals`)."""
 
 from __future__ import annotations
 

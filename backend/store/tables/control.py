@@ -1,4 +1,4 @@
-"""What the control plane decides and does."""
+"""Tables of the control plane's decisions and actions."""
 
 from __future__ import annotations
 

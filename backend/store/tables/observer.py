@@ -1,4 +1,4 @@
-"""What the observer sees: the cluster and its parts, now and over time."""
+"""Tables of the observer: the cluster and its parts, now and over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pipeline reads from `__remote_log_metadata`."""
+"""Tables of the pipeline: the records of `__remote_log_metadata` and the ledger made of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPEN_SEGMENT = text("state IN (0, 2)")
 
 
 # Events of a partition, and of a segment among them. In the order in which they come: by the random ids of segments
-# first, each would change a page of its own. Only on SQLite, whose history is pruned by the key.
+# first, each would change another page. Only on SQLite, whose history is pruned by the key.
 EVENTS_BY_PARTITION = Index(
     "ix_segment_event_by_partition", "cluster_id", "topic_id", "partition", "metadata_offset", "segment_id"
 ).ddl_if(dialect="sqlite")
@@ -140,7 +140,7 @@ segment_interval = Table(
     # One row a segment; the offset, which never changes, is in the key so that rows come in its order.
     PrimaryKeyConstraint("cluster_id", "topic_id", "partition", "start_offset", "segment_id"),
     CheckConstraint("to_ms >= from_ms", name="times"),
-    # "What was remote at time t" reads this index: some nodes, and of each the rows that began or end in time.
+    # "Remote at time t" reads this index: some nodes, and of each the rows that began or end in time.
     Index(None, "cluster_id", "topic_id", "partition", "node", "from_ms", "to_ms"),
 )
 

@@ -1,4 +1,4 @@
-"""What all tables share: the metadata with its names of constraints, and columns that are in many of them."""
+"""Parts of all tables: the metadata with its names of constraints, and columns that are in many of them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def heartbeat(
     message: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Note that ``process`` lives. Keeps its ``data_version``, see `data_changed`."""
+    """Notes that ``process`` lives. Keeps its ``data_version``, see `data_changed`."""
     row = {
         "cluster_id": cluster_id,
         "process": process,
@@ -74,7 +74,7 @@ def heartbeat(
 
 
 def data_changed(connection: Connection, cluster_id: str, process: str) -> None:
-    """Tell readers that ``process`` wrote data: they skip a redraw while no version has grown.
+    """Marks that ``process`` wrote data: readers skip a redraw while no version has grown.
 
     Does nothing before the first heartbeat of the process.
     """

@@ -24,7 +24,7 @@ HISTORY_INTERVAL_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSample:
-    """What was learned of one partition. None: not known, and ``error`` says why."""
+    """The sample of one partition. None: not known, and ``error`` says why."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSample:
-    """What was learned of one replica. None: not known, and ``error`` says why."""
+    """The sample of one replica. None: not known, and ``error`` says why."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ Sample = PartitionSample | ReplicaSample
 
 @dataclass(slots=True)
 class _Known:
-    """What the database holds of one key."""
+    """The last sample that was written of one key."""
 
     sample: Sample
     changed_ms: int

@@ -155,9 +155,9 @@ def _surpassed(image: MetadataImage, replicas: Sequence[LocalReplica]) -> dict[T
 def records_to_append(plan: Recovery) -> list[Message]:
     """Records that keep numbers given out after the copy's last record from being given out again.
 
-    Who was in sync may have changed since as well. In an older copy the brokers so get an epoch that none of them has
-    had: at their registration they count as stopped uncleanly (KIP-966), and the best log of a partition leads, whoever
-    the copy takes to be in sync.
+    The replicas in sync may have changed since as well. In an older copy the brokers so get an epoch that none of them
+    has had: at their registration they count as stopped uncleanly (KIP-966), and the best log of a partition leads,
+    whoever the copy takes to be in sync.
     """
     image = plan.image
     records: list[Message] = [m.NoOpRecord() for _ in range(plan.offsets_passed_over)]
