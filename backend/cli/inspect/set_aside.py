@@ -6,9 +6,9 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from backend.cli.quorum.quorum_commands import BootstrapOption, gateway_of
 from backend.cli.shared.api_session import Exit
-from backend.cli.shared.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
+from backend.cli.shared.broker_connection import BrokerReportOptions
+from backend.cli.shared.options import console, fail, show_json, with_options
 from backend.cli.shared.tables import table
 from backend.cli.shared.value_text import age
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from backend.control.gateway.requests.log_dir_requests import SetAsideReplica
 
 
-def set_aside(
-    bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
-) -> None:
+@with_options
+def set_aside(options: BrokerReportOptions) -> None:
     """Replica folders that are kept: strays and damaged ones, with size and age. A plan removes them, nothing else."""
     # The client is imported where it is used: every command of `ebbline` would wait for it.
     import asyncio
@@ -29,12 +28,12 @@ def set_aside(
     from backend.protocol.errors import KafkaError
 
     try:
-        found = asyncio.run(_found(gateway_of(bootstrap_server, data)))
+        found = asyncio.run(_found(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
         fail(f"The log directories cannot be described: {error}", Exit.AWAY)
-    if json_:
+    if options.json_:
         show_json([{"broker_id": broker, "path": path, **asdict(one)} for broker, path, one in found])
         return
     if not found:

@@ -7,19 +7,21 @@ from typing import Annotated
 
 import typer
 
-from backend.cli.local.local_settings import DatabaseOption, LocalDataOption, refuse, settings_beside_up
+from backend.cli.local.local_settings import DatabaseOptions, refuse
+from backend.cli.shared.options import with_options
 
 database_app = typer.Typer(help="The database: schema and backups.", no_args_is_help=True)
 ATTENTION = 1
 
 
 @database_app.command("check")
-def check(data: LocalDataOption = None, database_url: DatabaseOption = None) -> None:
+@with_options
+def check(options: DatabaseOptions) -> None:
     """Is this the schema this program needs? Changes nothing. Ends with 1 when there is something to do."""
     from backend.store import migrate
     from backend.store.connection.database import StoreError, describe
 
-    url = settings_beside_up(data_dir=data, database_url=database_url).database
+    url = options.settings().database
     try:
         report = migrate.check(url)
     except StoreError as error:
@@ -40,9 +42,10 @@ def check(data: LocalDataOption = None, database_url: DatabaseOption = None) -> 
 
 
 @database_app.command("upgrade")
+@with_options
 def upgrade(
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
+    options: DatabaseOptions,
+    *,
     pre: Annotated[
         bool, typer.Option("--pre", help="Only what programs of the release before can work with, too.")
     ] = False,
@@ -51,7 +54,7 @@ def upgrade(
     from backend.store import migrate
     from backend.store.connection.database import StoreError
 
-    url = settings_beside_up(data_dir=data, database_url=database_url).database
+    url = options.settings().database
     try:
         before = migrate.current(url)
         target = migrate.last_pre(before) if pre else migrate.head()
@@ -71,17 +74,18 @@ def upgrade(
 
 
 @database_app.command("downgrade")
+@with_options
 def downgrade(
+    options: DatabaseOptions,
     revision: Annotated[str, typer.Argument(help="The schema to go back to, e.g. 0003; `base` drops every table.")],
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
+    *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Go back to an older schema, for an older program. What only the newer one holds is lost."""
     from backend.store import migrate
     from backend.store.connection.database import StoreError, describe
 
-    url = settings_beside_up(data_dir=data, database_url=database_url).database
+    url = options.settings().database
     try:
         known = migrate.current(url)
         undone = migrate.undone_by(known, revision)
@@ -99,16 +103,15 @@ def downgrade(
 
 
 @database_app.command("backup")
+@with_options
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")],
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
+    options: DatabaseOptions, file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]
 ) -> None:
     """Copy the whole database to a file, while others write: SQLite as a database, PostgreSQL by pg_dump."""
     from backend.store.backups import backup as copies
     from backend.store.connection.database import StoreError
 
-    url = settings_beside_up(data_dir=data, database_url=database_url).database
+    url = options.settings().database
     try:
         size = copies.backup(url, file)
     except StoreError as error:

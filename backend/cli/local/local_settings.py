@@ -6,18 +6,37 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from backend.cli.shared.options import OutputOptions
+
 if TYPE_CHECKING:
     from backend.data_folder.data_folder import ClusterIdentity
     from backend.settings.settings import Settings
 
-LocalDataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (default .ebbline).")]
-DatabaseOption = Annotated[str | None, typer.Option("--database-url", help="sqlite:///FILE or postgresql://…")]
 REFUSED = 2
+LocalDataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (default .ebbline).")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseOptions:
+    """The data folder and the database that a command works on."""
+
+    data: LocalDataOption = None
+    database_url: Annotated[str | None, typer.Option("--database-url", help="sqlite:///FILE or postgresql://…")] = None
+
+    def settings(self) -> Settings:
+        """As `settings_beside_up` has them."""
+        return settings_beside_up(data_dir=self.data, database_url=self.database_url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseReportOptions(DatabaseOptions, OutputOptions):
+    """The options of a command that shows what the database has."""
 
 
 def settings_beside_up(**given: Any) -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backend.cli.local.local_settings import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
-from backend.cli.shared.options import JsonOption
+from backend.cli.local.local_settings import DatabaseOptions, DatabaseReportOptions, identity_of, refuse
+from backend.cli.shared.options import show_json, with_options
 from backend.cli.shared.value_text import printable_text
 from backend.runtime.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
 
@@ -67,14 +66,15 @@ def prepare() -> None:
 
 
 @pipeline_app.command("status")
-def status(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
+@with_options
+def status(options: DatabaseReportOptions) -> None:
     """How far it has read, how fast, and what it could not read. Ends with 1 when it does not run as it should."""
     from backend.store import migrate
     from backend.store.connection.database import reading
     from backend.store.connection.limits import PAGES
     from backend.store.queries.pipeline import pipeline_status
 
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         engine = migrate.open_current(settings.database, PAGES, name="command")
@@ -83,8 +83,8 @@ def status(data: LocalDataOption = None, database_url: DatabaseOption = None, js
                 found = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
         finally:
             engine.dispose()
-    if json_:
-        print(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+    if options.json_:
+        show_json(asdict(found))
     else:
         print("\n".join(_lines(found)))
     if found.process is None or not found.process.alive or found.process.state != "running":
@@ -115,12 +115,11 @@ def _lines(found: PipelineStatus) -> list[str]:
 
 
 @pipeline_app.command("at")
+@with_options
 def at(
+    options: DatabaseReportOptions,
     moment: Annotated[str, typer.Argument(help="e.g. 2026-11-22T09:30 or 2026-11-22T09:30:00+01:00; without zone UTC")],
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
-    json_: JsonOption = False,
 ) -> None:
     """What was remote at a moment of the past: segments, bytes and offsets by partition."""
     from backend.store import migrate
@@ -133,7 +132,7 @@ def at(
     except ValueError:
         refuse(f"{moment!r} is not a time: write it as 2026-11-22T09:30, in UTC.")
     at_ms = int((then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() * 1000)
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         engine = migrate.open_current(settings.database, PAGES, name="command")
@@ -142,8 +141,8 @@ def at(
                 found = partitions_at(connection, cluster_id, at_ms, topic)
         finally:
             engine.dispose()
-    if json_:
-        print(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+    if options.json_:
+        show_json([asdict(one) for one in found])
         return
     for one in found:
         held = one.remote
@@ -154,9 +153,10 @@ def at(
 
 
 @pipeline_app.command("rebuild")
+@with_options
 def rebuild(
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
+    options: DatabaseOptions,
+    *,
     forget: Annotated[
         bool,
         typer.Option(
@@ -168,7 +168,7 @@ def rebuild(
     from spark.rebuild import forget_ledger
     from spark.rebuild import rebuild as build
 
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     with _sentences("Stopped; the ledger is as it was."), _long_work() as stop:
         if forget:
             cluster_id = identity_of(settings).cluster_id
@@ -180,16 +180,13 @@ def rebuild(
 
 
 @pipeline_app.command("verify")
-def verify(
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
-    remote: Annotated[str | None, typer.Option(help=REMOTE_HELP)] = None,
-) -> None:
+@with_options
+def verify(options: DatabaseOptions, *, remote: Annotated[str | None, typer.Option(help=REMOTE_HELP)] = None) -> None:
     """Compare the ledger with the topic and with the files of the remote tier. Ends with 1 when they differ."""
     from backend.data_folder.data_folder import DataFolder
     from spark.verify import verify as compare
 
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     # Where an attached cluster keeps its objects is known to its brokers alone.
     folder = "none" if settings.attach else str(DataFolder(settings.data_dir).remote)
     place = remote or settings.remote_location or folder

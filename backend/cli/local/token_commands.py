@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from backend.cli.local import audited
-from backend.cli.local.local_settings import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
-from backend.cli.shared.options import JsonOption, console, show_json
+from backend.cli.local.local_settings import DatabaseOptions, DatabaseReportOptions, identity_of, refuse
+from backend.cli.shared.options import console, show_json, with_options
 from backend.cli.shared.tables import table
 from backend.cli.shared.value_text import moment, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -25,9 +24,7 @@ token_app = typer.Typer(help="Tokens of the control API.", no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; stands in the audit.")]
 
 
-def _on_database(
-    data: Path | None, database_url: str | None, change: Callable[[Connection, str], T], *, writes: bool = True
-) -> T:
+def _on_database(options: DatabaseOptions, change: Callable[[Connection, str], T], *, writes: bool = True) -> T:
     """The result of `change` with the connection and the id of the folder's cluster."""
     from sqlalchemy.exc import DBAPIError
 
@@ -36,7 +33,7 @@ def _on_database(
     from backend.store.connection.limits import PAGES
     from backend.store.migrate import open_current
 
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     try:
         cluster_id = identity_of(settings).cluster_id
         engine = open_current(settings.database, PAGES, name="command")
@@ -56,12 +53,12 @@ def _audit(connection: Connection, cluster_id: str, action: str, name: str, deta
 
 
 @token_app.command("add")
+@with_options
 def add(
+    options: DatabaseOptions,
     name: NameArgument,
     role: Annotated[Literal["viewer", "operator"], typer.Option(help="What it may do.")] = "viewer",
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long it is taken.")] = 90,
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
 ) -> None:
     """Make a token and print it, once: only its hash is kept."""
     from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
@@ -75,16 +72,17 @@ def add(
         _audit(connection, cluster_id, "add token", name, f"{role}, for {plural(days, 'day')}")
         return text
 
-    print(_on_database(data, database_url, change))
+    print(_on_database(options, change))
 
 
 @token_app.command("ls")
-def list_tokens(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
+@with_options
+def list_tokens(options: DatabaseReportOptions) -> None:
     """The tokens there are, with their roles and ends."""
     from backend.control.http.api_tokens import tokens_by_hash
 
-    found = _on_database(data, database_url, tokens_by_hash, writes=False).values()
-    if json_:
+    found = _on_database(options, tokens_by_hash, writes=False).values()
+    if options.json_:
         show_json([{"name": one.name, "role": one.role.value, "expires_ms": one.expires_ms} for one in found])
         return
     rows = [(one.name, one.role.value, "never" if one.expires_ms is None else moment(one.expires_ms)) for one in found]
@@ -92,7 +90,8 @@ def list_tokens(data: LocalDataOption = None, database_url: DatabaseOption = Non
 
 
 @token_app.command("withdraw")
-def withdraw(name: NameArgument, data: LocalDataOption = None, database_url: DatabaseOption = None) -> None:
+@with_options
+def withdraw(options: DatabaseOptions, name: NameArgument) -> None:
     """Take a token back; the API refuses it within seconds."""
     from backend.control.http.api_tokens import FIRST_START, withdraw_token
 
@@ -105,6 +104,6 @@ def withdraw(name: NameArgument, data: LocalDataOption = None, database_url: Dat
             _audit(connection, cluster_id, "withdraw token", name, None)
         return withdrawn
 
-    if not _on_database(data, database_url, change):
+    if not _on_database(options, change):
         refuse(f"There is no token {name}: see `ebbline token ls`.")
     print(f"The token {name} is withdrawn.")

@@ -1,5 +1,5 @@
 """`ebbline quorum describe|upgrade`: who leads the metadata, and how far the others are; they ask a broker, as any
-client does. `recover` works on the folder (`quorum_recover`).
+client does. `recover` works on the folder.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,7 +16,8 @@ from backend.cli.local import audited
 from backend.cli.local.local_settings import identity_of, settings_beside_up
 from backend.cli.quorum.recover import recover
 from backend.cli.shared.api_session import Exit
-from backend.cli.shared.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
+from backend.cli.shared.broker_connection import BrokerOptions, BrokerReportOptions
+from backend.cli.shared.options import console, fail, show_json, with_options
 from backend.cli.shared.tables import table
 from backend.cli.shared.value_text import age, printable_text
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
 
-BootstrapOption = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="host:port, ... (default: the brokers of the data folder).")
-]
-
 
 @quorum_app.callback()
 def quorum() -> None:
@@ -39,9 +36,8 @@ def quorum() -> None:
 
 
 @quorum_app.command()
-def describe(
-    bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
-) -> None:
+@with_options
+def describe(options: BrokerReportOptions) -> None:
     """Leader, epoch, voters and observers with their lag, and the cluster's feature levels."""
     # The client is imported where it is used: every command of `ebbline` would wait for it.
     import asyncio
@@ -50,14 +46,14 @@ def describe(
     from backend.protocol.errors import KafkaError
 
     try:
-        found, features = asyncio.run(_fetched(gateway_of(bootstrap_server, data)))
+        found, features = asyncio.run(_fetched(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
         fail(f"The quorum cannot be described: {error}", Exit.AWAY)
     if found is None:
         fail("The quorum has no leader at the moment, or the cluster does not tell: try again.", Exit.ATTENTION)
-    if json_:
+    if options.json_:
         show_json(_document(found, features))
         return
     now_ms = int(time.time() * 1000)
@@ -82,7 +78,8 @@ def describe(
 
 
 @quorum_app.command()
-def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT) -> None:
+@with_options
+def upgrade(options: BrokerOptions) -> None:
     """Switch eligible leader replicas on (KIP-966): one disk may be lost. Older programs refuse the folder then."""
     import asyncio
 
@@ -90,7 +87,7 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     from backend.protocol.errors import KafkaError
 
     try:
-        former = asyncio.run(_upgraded(gateway_of(bootstrap_server, data)))
+        former = asyncio.run(_upgraded(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -99,7 +96,7 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
         print(f"{ELIGIBLE_LEADER_REPLICAS} is at level {former} already.")
         return
     print(f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now.")
-    why = "no data folder was named" if bootstrap_server else _audit_upgrade(data)
+    why = "no data folder was named" if options.bootstrap_server else _audit_upgrade(options.data)
     if why is not None:
         print(printable_text(f"It is not in the audit: {why}"), file=sys.stderr)
 
@@ -138,33 +135,6 @@ async def _fetched(gateway: Gateway) -> tuple[QuorumInfo | None, Mapping[str, Fe
         return await fetch_quorum(gateway), await fetch_features(gateway)
     finally:
         await gateway.close()
-
-
-def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
-    """A client of the brokers that were named, else of the data folder's cluster, embedded or attached.
-
-    ValueError for an address that is none, GatewayError for client properties that cannot be used.
-    """
-    from backend.control.gateway.client_security import read_security
-    from backend.control.gateway.connection_pool import ConnectionPool
-    from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
-    from backend.data_folder.data_folder import DataFolder, DataFolderError
-
-    if bootstrap_server is not None:
-        return Gateway(parse_bootstrap(bootstrap_server))
-    try:
-        identity = DataFolder(data).read_identity()
-    except DataFolderError as error:
-        fail(str(error), Exit.USAGE)
-    if identity is None:
-        fail(
-            f"The folder {data} holds no cluster: name it with --data, or brokers with --bootstrap-server.", Exit.USAGE
-        )
-    settings = settings_beside_up(data_dir=data)
-    if identity.brokers == 0 and settings.attach is None:
-        fail(f"The folder {data} is of an attached cluster: name its brokers with --bootstrap-server.", Exit.USAGE)
-    security = None if settings.client_properties is None else read_security(settings.client_properties)
-    return Gateway(parse_bootstrap(settings.bootstrap_servers), pool=ConnectionPool(security=security))
 
 
 def _document(found: QuorumInfo, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from backend.cli.local import audited
-from backend.cli.local.local_settings import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
+from backend.cli.local.local_settings import DatabaseOptions, identity_of, refuse
 from backend.cli.plans.confirm import asked_reason, typed
 from backend.cli.shared.api_session import Exit
-from backend.cli.shared.options import JsonOption, console, fail, show_json
+from backend.cli.shared.options import JsonOption, console, fail, show_json, with_options
 from backend.cli.shared.tables import table
 from backend.cli.shared.value_text import age, moment, plural, printable_text
 
@@ -29,9 +29,10 @@ LEDGER = "quorum-recover.log"
 STRAYS_SHOWN = 20
 
 
+@with_options
 def recover(
-    data: LocalDataOption = None,
-    database_url: DatabaseOption = None,
+    options: DatabaseOptions,
+    *,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only shown, or asked for.")] = False,
     reason: Annotated[str | None, typer.Option(help="Why; stands in the audit.")] = None,
     json_: JsonOption = False,
@@ -48,7 +49,7 @@ def recover(
     if yes and not (reason or "").strip():
         fail("Give a --reason with --yes: it stands in the audit.", Exit.USAGE)
     keep_files_private()
-    settings = settings_beside_up(data_dir=data, database_url=database_url)
+    settings = options.settings()
     folder = DataFolder(settings.data_dir)
     now_ms = int(time.time() * 1000)
     try:

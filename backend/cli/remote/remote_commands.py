@@ -5,33 +5,24 @@ All of it only reads. The embedded engine is asked like any other Kafka: by its 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from backend.cli.shared.options import DATA_DEFAULT, DataOption
+from backend.cli.remote.remote_options import DecodeOptions, SegmentOptions
+from backend.cli.shared.options import with_options
 
 remote_app = typer.Typer(help="Remote log metadata and remote segments of any Kafka; only looks.", no_args_is_help=True)
 
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        help="host:port of any Kafka (default $EBBLINE_BOOTSTRAP_SERVERS, else the brokers of `ebbline up` here).",
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--command-config", help="File of client settings, name=value lines in librdkafka's names."),
-]
 PartitionFilter = Annotated[
     str | None, typer.Argument(metavar="[TOPIC[-PARTITION]]", help="Only of this topic or partition.")
 ]
 
 
 @remote_app.command("decode")
+@with_options
 def decode_topic(
+    options: DecodeOptions,
     only: PartitionFilter = None,
     properties: Annotated[
         list[str] | None,
@@ -46,53 +37,32 @@ def decode_topic(
     ] = None,
     max_messages: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes; Ctrl-C ends.")] = False,
-    bootstrap: BootstrapOption = None,
-    config: ConfigOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line, all fields.")] = False,
 ) -> None:
     """The records of __remote_log_metadata, readable. Ends with 1 when some could not be read."""
     # The client, numpy and the object store are imported where they are used: every command would wait for them.
     from backend.cli.remote import topic_tools
 
-    topic_tools.decode_topic(
-        only,
-        properties or [],
-        partition,
-        max_messages,
-        follow=follow,
-        bootstrap=bootstrap,
-        config=config,
-        data=data,
-        as_json=json_,
-    )
+    topic_tools.decode_topic(options, only, properties or [], partition, max_messages, follow=follow)
 
 
 @remote_app.command("ls")
-def ls(
-    only: PartitionFilter = None,
-    bootstrap: BootstrapOption = None,
-    config: ConfigOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,
-) -> None:
+@with_options
+def ls(options: SegmentOptions, only: PartitionFilter = None) -> None:
     """The remote segments that the metadata topic tells of."""
     from backend.cli.remote import topic_tools
 
-    topic_tools.ls(only, bootstrap=bootstrap, config=config, data=data, as_json=json_)
+    topic_tools.ls(options, only)
 
 
 @remote_app.command("verify")
+@with_options
 def verify(
+    options: SegmentOptions,
     only: PartitionFilter = None,
     remote: Annotated[
         str | None,
         typer.Option(help="Folder or URL such as s3://bucket/prefix (default: the remote tier of `ebbline up` here)."),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    config: ConfigOption = None,
-    data: DataOption = DATA_DEFAULT,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,
 ) -> None:
     """Compare the metadata topic with the objects of the remote tier: what is missing, orphaned or of another size.
 
@@ -100,4 +70,4 @@ def verify(
     """
     from backend.cli.remote import topic_tools
 
-    topic_tools.verify(only, remote, bootstrap=bootstrap, config=config, data=data, as_json=json_)
+    topic_tools.verify(options, only, remote)

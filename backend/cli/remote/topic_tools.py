@@ -29,32 +29,31 @@ from backend.tiering.ids import uuid_text
 from backend.tiering.remote_keys import ROOT
 
 if TYPE_CHECKING:
+    from backend.cli.remote.remote_options import DecodeOptions, SegmentOptions, TopicOptions
     from backend.settings.settings import Settings
 
 
 def decode_topic(
+    options: DecodeOptions,
     only: str | None,
     properties: list[str],
     partition: list[int] | None,
     max_messages: int | None,
     *,
     follow: bool,
-    bootstrap: str | None,
-    config: Path | None,
-    data: Path,
-    as_json: bool,
 ) -> None:
     """The records of the metadata topic, a line each."""
     form = _line_format(properties)
     topic, number = _place(only)
     shown = unreadable = 0
-    with _reader(bootstrap, config, data) as reader:
+    with _reader(options) as reader:
         wanted = partition or reader.partitions()
         try:
             for record in _records(reader, wanted, follow=follow):
                 if topic is not None and not _is_of(record, topic, number):
                     continue
-                print(json.dumps(document(record), ensure_ascii=False) if as_json else line(record, form), flush=follow)
+                text = json.dumps(document(record), ensure_ascii=False) if options.json_ else line(record, form)
+                print(text, flush=follow)
                 unreadable += record.is_unreadable
                 shown += 1
                 if shown == max_messages:
@@ -80,14 +79,14 @@ def _line_format(properties: list[str]) -> LineFormat:
     return form
 
 
-def ls(only: str | None, *, bootstrap: str | None, config: Path | None, data: Path, as_json: bool) -> None:
+def ls(options: SegmentOptions, only: str | None) -> None:
     """The segments that the metadata topic tells of."""
     topic, number = _place(only)
-    with _reader(bootstrap, config, data) as reader:
+    with _reader(options) as reader:
         ledger = SegmentLedger()
         ledger.apply(reader.records())
     found = list(ledger.segments(topic, number))
-    if as_json:
+    if options.json_:
         show_json({"items": [segment_document(one) for one in found]})
     elif found:
         out = console()
@@ -98,13 +97,11 @@ def ls(only: str | None, *, bootstrap: str | None, config: Path | None, data: Pa
         print("The metadata topic tells of no such segment.")
 
 
-def verify(
-    only: str | None, remote: str | None, *, bootstrap: str | None, config: Path | None, data: Path, as_json: bool
-) -> None:
+def verify(options: SegmentOptions, only: str | None, remote: str | None) -> None:
     """The metadata topic against the objects of the remote tier."""
     topic, number = _place(only)
-    location = remote or _default_location(data)
-    with _reader(bootstrap, config, data) as reader:
+    location = remote or _default_location(options.data)
+    with _reader(options) as reader:
         ledger = SegmentLedger()
 
         def look() -> tuple[int, int, list[LedgerProblem]]:
@@ -120,7 +117,7 @@ def verify(
             before = {(one.trouble, one.key) for one in problems}
             segments, objects, again = look()
             problems = [one for one in again if (one.trouble, one.key) in before]
-    if as_json:
+    if options.json_:
         show_json(
             {
                 "location": location,
@@ -205,15 +202,15 @@ def _place(text: str | None) -> tuple[str | None, int | None]:
 
 
 @contextmanager
-def _reader(bootstrap: str | None, config: Path | None, data: Path) -> Iterator[MetadataTopicReader]:
+def _reader(options: TopicOptions) -> Iterator[MetadataTopicReader]:
     """A failure is one line on stderr and the command's exit code."""
-    named = bootstrap or os.environ.get("EBBLINE_BOOTSTRAP_SERVERS")
+    named, config = options.bootstrap or os.environ.get("EBBLINE_BOOTSTRAP_SERVERS"), options.config
     try:
         if named:
             servers, expected = named, None
         else:
-            settings = settings_beside_up(data_dir=data)
-            servers, expected = _cluster_of(settings, data)
+            settings = settings_beside_up(data_dir=options.data)
+            servers, expected = _cluster_of(settings, options.data)
             config = config or settings.client_properties
         properties = read_properties(config) if config is not None else {}
         with MetadataTopicReader(servers, properties) as reader:

@@ -67,16 +67,17 @@ class ApiOptions(ConnectionOptions, OutputOptions):
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer reads it: its first parameter, a dataclass of options, becomes one option for each field.
 
-    They stand after the command's own parameters: those of the dataclass itself, then those of its bases.
+    They stand after the command's positional parameters and before its keyword-only ones: those of the dataclass
+    itself, then those of its bases.
     """
     given, *own = inspect.signature(command, eval_str=True).parameters.values()
     kind = given.annotation
     defaults = {field.name: field.default for field in fields(kind)}
     shared = []
+    kw_only = inspect.Parameter.KEYWORD_ONLY
     for owner in kind.__mro__:
         hints = get_type_hints(owner, include_extras=True)
         for name in vars(owner).get("__annotations__", {}):
-            kw_only = inspect.Parameter.KEYWORD_ONLY
             shared.append(inspect.Parameter(name, kw_only, default=defaults[name], annotation=hints[name]))
 
     @functools.wraps(command)
@@ -84,7 +85,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         options = kind(**{name: arguments.pop(name) for name in defaults})
         command(options, **arguments)
 
-    parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]
+    before = [parameter.replace(kind=kw_only) for parameter in own if parameter.kind is not kw_only]
+    parameters = [*before, *shared, *(parameter for parameter in own if parameter.kind is kw_only)]
     shown: Any = run
     shown.__signature__ = inspect.Signature(parameters, return_annotation=None)
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
+from backend.cli.local.local_settings import DatabaseReportOptions
 from backend.cli.plans.plan_commands import PlanOptions, ReassignOptions
 from backend.cli.shared.options import DATA_DEFAULT, ApiOptions, with_options
 
@@ -27,6 +28,17 @@ def test_options_stand_after_the_commands_own_and_those_of_a_base_after_those_of
     own, shared = ["where", "--mine"], ["--api", "--token-file", "--data", "--json"]
     plan = ["--throttle", "--unthrottled", "--at-once", "--reason", "--dry-run"]
     assert options_of(app) == [*own, *plan, *shared]
+
+
+def test_keyword_only_parameters_of_a_command_stand_after_the_options() -> None:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    @with_options
+    def command(options: DatabaseReportOptions, first: int = 0, *, last: int = 0) -> None:
+        """Does nothing."""
+
+    assert options_of(app) == ["--first", "--data", "--database-url", "--json", "--last"]
 
 
 def test_a_command_gets_its_options_as_one_value(tmp_path: Path) -> None:
