@@ -23,6 +23,7 @@ from backend.store import migrate
 from backend.store import tables as t
 from backend.store.connection.database import reading, writing
 from backend.store.connection.limits import PIPELINE
+from backend.store.queries.pipeline import stored_offsets
 from backend.store.writes.cluster_rows import data_changed
 from spark.direct import DirectReader, Said
 from spark.lock import only_one
@@ -82,7 +83,7 @@ def _build_and_swap(
     for _ in range(CATCH_UPS_MAX):
         # In this order: who has read beyond an end that is asked afterwards has read another topic of this name.
         with reading(engine) as connection:
-            read = _offsets(connection, live, topic)
+            read = stored_offsets(connection, live, JOB, topic)
         high = reader.high()
         gone = {partition for partition, offset in read.items() if offset > high.get(partition, 0)}
         records += reader.copy(sink, high, said)
@@ -100,7 +101,7 @@ def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) ->
     """
     with writing(engine) as connection:
         bulk_for(engine).lock(connection, live, JOB)
-        mine, theirs = _offsets(connection, beside, topic), _offsets(connection, live, topic)
+        mine, theirs = stored_offsets(connection, beside, JOB, topic), stored_offsets(connection, live, JOB, topic)
         if any(mine.get(p, 0) < offset for p, offset in theirs.items() if p not in gone):
             return None
         before, after = _events(connection, live), _events(connection, beside)
@@ -111,16 +112,6 @@ def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) ->
         bulk_for(engine).analyze(connection, ANALYZED)  # what was known of them is of the other cluster id
         data_changed(connection, live, PROCESS)
         return before, after
-
-
-def _offsets(connection: Connection, cluster_id: str, topic: str) -> dict[int, int]:
-    table = t.source_offsets
-    rows = connection.execute(
-        select(table.c.partition, table.c.next_offset).where(
-            table.c.cluster_id == cluster_id, table.c.job == JOB, table.c.topic == topic
-        )
-    )
-    return {row.partition: row.next_offset for row in rows}
 
 
 def _events(connection: Connection, cluster_id: str) -> int:

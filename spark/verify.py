@@ -23,6 +23,7 @@ from backend.store import migrate
 from backend.store import tables as t
 from backend.store.connection.database import create_engine, reading
 from backend.store.connection.limits import PIPELINE
+from backend.store.queries.pipeline import stored_offsets
 from backend.tiering.segment_state import SegmentState
 from spark.direct import DirectReader, Said
 from spark.lock import only_one
@@ -109,7 +110,7 @@ def _read_again(
     url = f"sqlite:///{folder / 'ledger.db'}"
     migrate.upgrade(url)
     with reading(engine) as connection:
-        until = _offsets(connection, settings)
+        until = stored_offsets(connection, settings.cluster_id, JOB, settings.source_topic)
     high = reader.high()
     for partition, offset in until.items():
         if offset > high.get(partition, 0):
@@ -130,7 +131,8 @@ def _compare_ledgers(
     live: Connection, fresh: Connection, settings: PipelineSettings, low: dict[int, int], report: Report
 ) -> None:
     """Segments, counts and intervals of every partition. Rows that the live ledger has read since are left out."""
-    read_to, cluster_id = _offsets(fresh, settings), settings.cluster_id
+    cluster_id = settings.cluster_id
+    read_to = stored_offsets(fresh, cluster_id, JOB, settings.source_topic)
     for topic_id, number in sorted({*_partitions(live, cluster_id), *_partitions(fresh, cluster_id)}):
         mine, theirs = _segments(live, cluster_id, topic_id, number), _segments(fresh, cluster_id, topic_id, number)
         forgotten = _forgotten(live, cluster_id, (topic_id, number), mine, theirs)
@@ -250,16 +252,6 @@ def _file_findings(
         if (unknown or deleted) and file.modified_ms < settled_before_ms:
             why = "not in the ledger" if unknown else "deleted in the ledger"
             yield f"the remote tier has a file of segment {segment_id} of {name}, which is {why}."
-
-
-def _offsets(connection: Connection, settings: PipelineSettings) -> dict[int, int]:
-    table = t.source_offsets.c
-    rows = connection.execute(
-        select(table.partition, table.next_offset).where(
-            table.cluster_id == settings.cluster_id, table.job == JOB, table.topic == settings.source_topic
-        )
-    )
-    return {row.partition: row.next_offset for row in rows}
 
 
 def _partitions(connection: Connection, cluster_id: str) -> set[Partition]:

@@ -26,6 +26,7 @@ from backend.store import tables as t
 from backend.store.connection.database import reading, writing
 from backend.store.connection.database_faults import diagnose
 from backend.store.history import event_months
+from backend.store.queries.pipeline import stored_offsets
 from backend.store.writes.cluster_rows import data_changed
 from spark.ledger import (
     PARTITION_COLUMNS,
@@ -328,15 +329,7 @@ class LedgerSink:
             return self._load_offsets(connection)
 
     def _load_offsets(self, connection: Connection) -> dict[int, int]:
-        table = t.source_offsets
-        rows = connection.execute(
-            select(table.c.partition, table.c.next_offset).where(
-                table.c.cluster_id == self._cluster_id,
-                table.c.job == self._job,
-                table.c.topic == self._source_topic,
-            )
-        )
-        return {row.partition: row.next_offset for row in rows}
+        return stored_offsets(connection, self._cluster_id, self._job, self._source_topic)
 
     def _store_offsets(
         self, connection: Connection, before: dict[int, int], after: dict[int, int], now_ms: int

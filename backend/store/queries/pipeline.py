@@ -89,5 +89,13 @@ def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> Pip
     )
 
 
+def stored_offsets(connection: Connection, cluster_id: str, job: str, topic: str) -> dict[int, int]:
+    """The offset that a job continues at, by partition of its topic; none for a partition that it never read."""
+    table = t.source_offsets.c
+    of_job = (table.cluster_id == cluster_id, table.job == job, table.topic == topic)
+    rows = connection.execute(select(table.partition, table.next_offset).where(*of_job))
+    return {row.partition: row.next_offset for row in rows}
+
+
 def _nearest_rank(ordered: list[int], part: float) -> int | None:
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None
