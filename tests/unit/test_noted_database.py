@@ -9,7 +9,7 @@ import pytest
 from backend.cli.local.local_settings import local_settings, settings_beside_up
 from backend.data_folder.data_folder import DataFolder
 from backend.settings.settings import Settings
-from backend.supervisor.up import database_to_note
+from backend.supervisor.checks.preparation import database_to_note
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """Conditions that must hold before `ebbline up` starts anything.
 
-``preflight``: ports, folders, database. ``store_check``: the remote tier answers. ``attach``: the cluster to watch
-answers.
+``preparation`` runs them in order. ``preflight``: ports, folders, database. ``store_check``: the remote tier answers.
+``attach``: the cluster to watch answers.
 """

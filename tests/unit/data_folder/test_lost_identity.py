@@ -10,7 +10,7 @@ import pytest
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder, DataFolderError, IdentityLost
 from backend.data_folder.lost_identity import identity_of_brokers, way_out
 from backend.settings.settings import Settings
-from backend.supervisor.up import Refused, prepare
+from backend.supervisor.checks.preparation import Refused, prepare
 
 CLUSTER_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 

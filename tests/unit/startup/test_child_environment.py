@@ -10,7 +10,7 @@ from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, Dat
 from backend.settings.settings import Settings
 from backend.startup.backend_process import cluster_layout
 from backend.startup.child_environment import ChildSettings, ChildSettingsError
-from backend.supervisor.up import child_specs
+from backend.supervisor.children.child_specs import child_specs
 
 
 def told(settings: Settings, folder: Path) -> dict[str, str]:

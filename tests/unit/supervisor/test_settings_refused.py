@@ -14,7 +14,7 @@ import typer
 
 from backend.cli.local.local_settings import REFUSED, local_settings
 from backend.settings.settings import Settings
-from backend.supervisor.up import Refused, prepare
+from backend.supervisor.checks.preparation import Refused, prepare
 from tests.certificates import Authority
 from tests.ports import free_ports
 

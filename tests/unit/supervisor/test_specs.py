@@ -18,7 +18,8 @@ from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, Dat
 from backend.settings.settings import Settings
 from backend.startup.backend_process import cluster_layout
 from backend.supervisor.checks.preflight import PreflightError, check_ports, check_remote_location
-from backend.supervisor.up import PIPELINE_SIGN_S, Refused, child_specs, pipeline_lives, prepare
+from backend.supervisor.checks.preparation import Refused, prepare
+from backend.supervisor.children.child_specs import PIPELINE_SIGN_S, child_specs, pipeline_lives
 from spark.life import LivingStop
 from spark.settings import PipelineSettings
 from tests.ports import free_ports

@@ -20,8 +20,9 @@ from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, Dat
 from backend.settings.settings import Settings
 from backend.supervisor import up
 from backend.supervisor.children.child import Child, ChildSpec
+from backend.supervisor.children.child_specs import child_specs
 from backend.supervisor.children.process_health import any_broker_answers, broker_answers, http_answers, http_serves
-from backend.supervisor.up import BEGINS_WITHIN_S, HUNG_AFTER_S, child_specs, hung_after_s
+from backend.supervisor.up import BEGINS_WITHIN_S, HUNG_AFTER_S, hung_after_s
 from tests.ports import free_ports
 
 
