@@ -18,6 +18,13 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 PAGES = ("*.md", "docs/**/*.md", "backend/*.md", "backend/decisions/**/*.md")
 OTHER_FILES = ("docs/screenshots/*.png", "docs/website/*.css", "docs/website/*.js", "docs/examples/*.py")
+# The order of search results: pages that lead to others first, decisions and the changelog last.
+SEARCH_BOOSTS = {
+    "docs/index.md": 8,
+    "docs/questions.md": 3,
+    "backend/decisions/": 0.3,
+    "CHANGELOG.md": 0.3,
+}
 _CODE_IN_ROW = re.compile(r"`[^`]*`")
 # A list right after a line of text: GitHub shows a list, Python-Markdown goes on with the paragraph.
 _LIST_IN_TEXT = re.compile(r"^(?!\s|- |\d+\. |```|<!--|\|).+\n(?=- )", re.MULTILINE)
@@ -39,8 +46,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Returns the page with plain bars in the code of table rows: GitHub needs them escaped, Python-Markdown does not.
 
-    A list that has no empty line before it is a warning, which ends the build.
+    A list that has no empty line before it is a warning, which ends the build. The page gets its place in the search.
     """
+    boost = next((boost for path, boost in SEARCH_BOOSTS.items() if page.file.src_uri.startswith(path)), 1)
+    page.meta["search"] = {"boost": boost}
     for text in _LIST_IN_TEXT.findall(re.sub(r"^```.*?^```", "```", markdown, flags=re.MULTILINE | re.DOTALL)):
         _log.warning("Doc file '%s' has a list without an empty line before it, after: %s", page.file.src_uri, text)
     return "\n".join(
