@@ -1,15 +1,17 @@
-"""Where one `ebbline up` runs, kept in its data folder: the next start and the commands there need no variables.
+"""The file of a data folder in which `ebbline up` keeps where it runs; the next start and commands read it.
 
-`up` writes ``run/settings.toml`` once its settings are checked. A later `up` reads from it what neither a flag, nor the
-environment, nor ``ebbline.toml`` says; a command takes it before ``ebbline.toml``, which may have changed since the
-start. No secret is kept: a location with a key in it is left out.
+`up` writes ``run/settings.toml`` once its settings are checked. Its first lines are what a later `up` goes on with: it
+reads them for what neither a flag, nor the environment, nor ``ebbline.toml`` says. The table ``[runs]`` is all that is
+in force: commands take it before ``ebbline.toml``, which may have changed since the start. No secret is kept: of a
+location with a key in it, ``remote_location_left_out`` has the text that may be shown.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from backend.runtime.redact import redact_url
 
 FILE: Final = Path("run") / "settings.toml"
 HEAD: Final = "# Written by `ebbline up` at each start; docs/settings.md says which setting wins.\n"
+RUNS: Final = "runs"
 # Settings that a later start goes on with: where it listens, and where the remote tier is.
 KEPT: Final = (
     "broker_port",
@@ -29,51 +32,111 @@ KEPT: Final = (
 )
 # Settings that only commands read: `up` has to be given --attach each time.
 OF_ATTACHED: Final = ("attach", "client_properties")
+# Those whose default is none: where the table `runs` has no such line, `up` runs without one.
+OPTIONAL: Final = ("public_url", "remote_location", *OF_ATTACHED)
+_LEFT_OUT: Final = "_left_out"
 
 
 class KeptSettingsError(Exception):
     """The file cannot be read. Without it the remote tier would be looked for in another place. One sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSettings:
+    """Content of the file, by name of the setting. The texts of `left_out` are not values: they are to be shown."""
+
+    next_start: Mapping[str, Any] = field(default_factory=dict)
+    next_left_out: Mapping[str, str] = field(default_factory=dict)
+    # None in a file of an earlier version, which has the values of the next start only.
+    runs: Mapping[str, Any] | None = None
+    runs_left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def for_commands(self, chosen: Collection[str]) -> dict[str, Any]:
+        """Values that a command takes before ``ebbline.toml``; None: `up` runs without one.
+
+        `chosen` names the settings that a flag or a variable says. Client properties hold passwords of the kept
+        cluster, and so they are for no other one.
+        """
+        values = dict(self.next_start)
+        if self.runs is not None:
+            values = {name: None for name in OPTIONAL if name not in self.runs_left_out} | dict(self.runs)
+        passed_over = {*chosen, "client_properties"} if "attach" in chosen else set(chosen)
+        return {name: value for name, value in values.items() if name not in passed_over}
+
+
 def values_to_keep(in_force: Mapping[str, object], without: Mapping[str, object]) -> dict[str, str | int]:
-    """Of the settings in force, those that differ from what a start `without` flags and variables would have."""
-    kept: dict[str, str | int] = {}
+    """Lines of the file for the settings in force, but for those that are the same `without` flags and variables.
+
+    A value that must not or cannot be kept becomes a line ``<name>_left_out``.
+    """
+    lines: dict[str, str | int] = {}
     for name in (*KEPT, *OF_ATTACHED):
         value = in_force.get(name)
         if value is None or value == without.get(name):
             continue
-        if name == "remote_location":
-            if redact_url(str(value)) != value:
-                continue
-            value = value if "://" in str(value) else Path(str(value)).absolute()
-        kept[name] = value if isinstance(value, int) else str(value.absolute() if isinstance(value, Path) else value)
-    return kept
+        if isinstance(value, int):
+            lines[name] = value
+            continue
+        text = str(value.absolute() if isinstance(value, Path) else value)
+        shown = text
+        if name == "remote_location" and "://" not in text:
+            text = shown = str(Path(text).absolute())
+        elif name == "remote_location":
+            shown = redact_url(text)
+        # Paths may have bytes that are no text.
+        shown = shown.encode(errors="replace").decode()
+        lines[name if shown == text else f"{name}{_LEFT_OUT}"] = shown
+    return lines
 
 
 def keep(root: Path, in_force: Mapping[str, object], defaults: Mapping[str, object]) -> None:
     """Writes the file of a data folder, all or nothing. Raises OSError."""
     try:
-        toml = tomllib.loads((root / "ebbline.toml").read_text())
+        with (root / "ebbline.toml").open("rb") as file:
+            toml = tomllib.load(file)
     except FileNotFoundError:
         toml = {}
-    values = values_to_keep(in_force, {**defaults, **toml})
+    next_start = values_to_keep(in_force, {**defaults, **toml})
+    runs = values_to_keep(in_force, {})
     path = root / FILE
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join((HEAD, *(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))))
+    text = "".join((HEAD, *map(_line, next_start.items()), f"\n[{RUNS}]\n", *map(_line, runs.items())))
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 
-def read_kept(root: Path) -> dict[str, Any]:
-    """The settings that the last `up` of a data folder kept; empty for a folder that has no such file.
+def _line(item: tuple[str, str | int]) -> str:
+    """A line of TOML. Strings are JSON's, but for DEL, which TOML wants escaped, and for what JSON need not escape."""
+    name, value = item
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007f")
+
+
+def read_kept(root: Path) -> KeptSettings:
+    """What the last `up` of a data folder kept; empty for a folder that has no such file.
 
     Raises KeptSettingsError.
     """
     try:
-        content = tomllib.loads((root / FILE).read_text())
+        with (root / FILE).open("rb") as file:
+            content = tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return KeptSettings()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise KeptSettingsError(
             f"{FILE} in the data folder cannot be read: {error}. Correct it, or delete it and set all again."
         ) from error
-    return {name: value for name, value in content.items() if name in KEPT or name in OF_ATTACHED}
+    runs = content.get(RUNS)
+    if runs is not None and not isinstance(runs, dict):
+        raise KeptSettingsError(
+            f"{FILE} in the data folder has {RUNS}, which is no table: delete that line, or the file to set all again."
+        )
+    return KeptSettings(_values(content), _left_out(content), None if runs is None else _values(runs), _left_out(runs))
+
+
+def _values(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table[name] for name in (*KEPT, *OF_ATTACHED) if name in table}
+
+
+def _left_out(table: Mapping[str, Any] | None) -> dict[str, str]:
+    texts = {name: (table or {}).get(f"{name}{_LEFT_OUT}") for name in (*KEPT, *OF_ATTACHED)}
+    return {name: str(text) for name, text in texts.items() if text is not None}

@@ -19,10 +19,12 @@ from pydantic_settings import (
 )
 
 from backend.settings import kept_settings
+from backend.settings.kept_settings import KeptSettings, KeptSettingsError
 
 BROKERS_MAX: Final = 9
 # A majority of three is left when one is lost.
 VOTERS: Final = 3
+NONE: Final = "none"
 LOOPBACK: Final = "127.0.0.1"
 LOOPBACK_HOSTS: Final = (LOOPBACK, "localhost", "::1")
 
@@ -69,6 +71,12 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None
+
+    @field_validator("public_url", "remote_location", mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        """The word `none` is the way back to no value from one that the folder keeps: an empty variable is not read."""
+        return None if value == NONE else value
 
     @field_validator("controllers")
     @classmethod
@@ -136,16 +144,42 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # The file lies in the data folder, which only a flag or the environment can move.
-        chosen = init_settings().get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"
-        folder = Path(str(chosen))
-        kept = {name: value for name, value in kept_settings.read_kept(folder).items() if name in kept_settings.KEPT}
+        folder = _data_dir(init_settings())
+        next_start = cls.read_kept(folder).next_start
+        kept = {name: value for name, value in next_start.items() if name in kept_settings.KEPT}
         return (
             init_settings,
             env_settings,
             TomlConfigSettingsSource(settings_cls, folder / "ebbline.toml"),
             InitSettingsSource(settings_cls, kept),
         )
+
+    @classmethod
+    def read_kept(cls, folder: Path) -> KeptSettings:
+        """What the last `up` of a data folder kept. Raises KeptSettingsError, also for a value that is not usable."""
+        kept = kept_settings.read_kept(folder)
+        for values in (kept.next_start, kept.runs or {}):
+            # Client properties may stand alone here: their cluster is then in ``ebbline.toml``.
+            checked = cls.model_construct(attach=f"{LOOPBACK}:9092")
+            for name, value in values.items():
+                try:
+                    cls.__pydantic_validator__.validate_assignment(checked, name, value)
+                except ValidationError as error:
+                    raise KeptSettingsError(
+                        f"{describe_invalid(error, f'in {kept_settings.FILE} of the data folder')} Correct it, or"
+                        " delete its line."
+                    ) from error
+        return kept
+
+    @classmethod
+    def beside_up(cls, **given: Any) -> Self:
+        """As the last `up` of the data folder runs, but for what is `given` or stands in the environment.
+
+        Raises ValidationError and KeptSettingsError.
+        """
+        names = (*kept_settings.KEPT, *kept_settings.OF_ATTACHED)
+        chosen = {name for name in names if name in given or os.environ.get(f"EBBLINE_{name.upper()}")}
+        return cls(**cls.read_kept(_data_dir(given)).for_commands(chosen), **given)
 
     def keep(self) -> None:
         """Keeps in the data folder where this `up` runs (`kept_settings`). Raises OSError."""
@@ -186,6 +220,11 @@ class Settings(BaseSettings):
     def dashboard_url(self) -> str:
         """Where a person opens the dashboard."""
         return self.public_url or self.app_url
+
+
+def _data_dir(given: Mapping[str, Any]) -> Path:
+    """The data folder, which only a flag or the environment can move: ``ebbline.toml`` lies in it."""
+    return Path(str(given.get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"))
 
 
 def check_public_url(url: str) -> str:
@@ -239,8 +278,11 @@ def misspelt(names: Iterable[str]) -> list[str]:
 _SHOWN_DIGITS_MAX: Final = 7
 
 
-def describe_invalid(error: ValidationError) -> str:
-    """One sentence: which setting is not usable, and why. Shows no value but a short number."""
+def describe_invalid(error: ValidationError, place: str | None = None) -> str:
+    """One sentence: which setting is not usable, and why. Shows no value but a short number.
+
+    `place` says where the setting stands; None: its variable is named.
+    """
     first: dict[str, Any] = dict(error.errors()[0])
     cause = _cause(first)
     if not first["loc"]:
@@ -250,7 +292,7 @@ def describe_invalid(error: ValidationError) -> str:
         return f"The setting {name} is not usable: {cause}."
     given = str(first["input"])
     shown = f" (given: {given})" if given.lstrip("-").isdigit() and len(given) <= _SHOWN_DIGITS_MAX else ""
-    return f"The setting {name} (EBBLINE_{name.upper()}) is not usable: {cause}{shown}."
+    return f"The setting {name} {place or f'(EBBLINE_{name.upper()})'} is not usable: {cause}{shown}."
 
 
 def _cause(details: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -39,10 +40,18 @@ class DatabaseReportOptions(DatabaseOptions, OutputOptions):
     """The options of a command that shows what the database has."""
 
 
+def local_settings(**given: Any) -> Settings:
+    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+    from backend.settings.settings import Settings
+
+    with _settings_sentences():
+        return Settings(**_without_none(given))
+
+
 def settings_beside_up(**given: Any) -> Settings:
     """As `local_settings`, with what the folder's `ebbline up` runs with: database, ports, remote tier, cluster."""
-    settings = local_settings(**given)
-    use_kept(settings, given)
+    with _settings_sentences():
+        settings = read_beside_up(**_without_none(given))
     if settings.database_url is None:
         from backend.data_folder.data_folder import DataFolder
 
@@ -50,41 +59,63 @@ def settings_beside_up(**given: Any) -> Settings:
     return settings
 
 
-def use_kept(settings: Settings, given: Mapping[str, object] | None = None) -> None:
-    """Puts into the settings what `ebbline up` kept in the folder, but for what was `given` or the environment says.
+def read_beside_up(**given: Any) -> Settings:
+    """Settings with what the folder's `ebbline up` kept, and with its cluster's brokers.
 
-    Raises KeptSettingsError.
+    Raises ValidationError, KeptSettingsError, and what reading ``ebbline.toml`` may raise.
     """
     from backend.data_folder.data_folder import DataFolder, DataFolderError
-    from backend.settings.kept_settings import FILE, read_kept
+    from backend.settings.kept_settings import FILE
+    from backend.settings.settings import Settings
 
-    def is_open(name: str) -> bool:
-        return (given or {}).get(name) is None and not os.environ.get(f"EBBLINE_{name.upper()}")
-
-    for name, value in read_kept(settings.data_dir).items():
-        if is_open(name):
-            setattr(settings, name, Path(value) if name == "client_properties" else value)
+    settings = Settings.beside_up(**given)
     try:
         identity = DataFolder(settings.data_dir).read_identity()
     except DataFolderError:
-        return  # commands that need the identity say so themselves
+        return settings  # commands that need the identity say so themselves
     if identity is None or identity.brokers == 0:
-        return
+        return settings
     settings.brokers = identity.brokers
     # An earlier version kept nothing: the port that the folder was made with is the best guess.
     if not (settings.data_dir / FILE).exists() and "broker_port" not in settings.model_fields_set:
         settings.broker_port = identity.broker_port
+    return settings
 
 
-def local_settings(**given: Any) -> Settings:
-    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+def remote_location(settings: Settings) -> str | None:
+    """The remote tier of the folder's `ebbline up`; None: ``remote`` in the data folder.
+
+    Ends the command with one line when its location was not kept, and the settings name none or another one.
+    """
+    from backend.runtime.redact import redact_url
+
+    with _settings_sentences():
+        shown = settings.read_kept(settings.data_dir).runs_left_out.get("remote_location")
+    location = settings.remote_location
+    named = bool(os.environ.get("EBBLINE_REMOTE_LOCATION"))
+    if shown is not None and not named and (location is None or redact_url(location) != shown):
+        refuse(
+            f"The remote tier of {settings.data_dir} is at {shown}, and its key is not kept: set"
+            " EBBLINE_REMOTE_LOCATION as for `ebbline up`, or name the place with --remote."
+        )
+    return location
+
+
+def _without_none(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@contextmanager
+def _settings_sentences() -> Iterator[None]:
+    """Settings that cannot be used end the command with one line and exit code 2."""
     from pydantic import ValidationError
 
     from backend.settings.kept_settings import KeptSettingsError
-    from backend.settings.settings import Settings, describe_invalid
+    from backend.settings.settings import describe_invalid
 
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        yield
+        return
     except ValidationError as error:
         print(f"ebbline: {describe_invalid(error)}", file=sys.stderr)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backend.cli.local.local_settings import DatabaseOptions, DatabaseReportOptions, identity_of, refuse
+from backend.cli.local.local_settings import (
+    DatabaseOptions,
+    DatabaseReportOptions,
+    identity_of,
+    refuse,
+    remote_location,
+)
 from backend.cli.shared.options import show_json, with_options
 from backend.cli.shared.value_text import printable_text
 from backend.runtime.gc_tuning import GC_THRESHOLDS_OF_BATCHES, tuned
@@ -175,7 +181,7 @@ def rebuild(
             events = forget_ledger(settings.data_dir / "spark", settings.database, cluster_id)
             print(f"{events} events are forgotten; the pipeline reads the topic from its beginning at its next start.")
             return
-        done = build(_pipeline_settings(settings), stop, _say)
+        done = build(pipeline_settings(settings), stop, _say)
     print(f"The ledger is new: {done.events_after} events of {done.records} records, before {done.events_before}.")
 
 
@@ -189,9 +195,9 @@ def verify(options: DatabaseOptions, *, remote: Annotated[str | None, typer.Opti
     settings = options.settings()
     # Where an attached cluster keeps its objects is known to its brokers alone.
     folder = "none" if settings.attach else str(DataFolder(settings.data_dir).remote)
-    place = remote or settings.remote_location or folder
+    place = remote or remote_location(settings) or folder
     with _sentences("Stopped; nothing was changed."), _long_work() as stop:
-        report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)
+        report = compare(pipeline_settings(settings), None if place == "none" else place, stop, _say)
     for sentence in report.findings:
         print(printable_text(sentence))
     files = "" if report.files is None else f", {report.files} files of the remote tier"
@@ -206,18 +212,20 @@ def verify(options: DatabaseOptions, *, remote: Annotated[str | None, typer.Opti
         raise typer.Exit(ATTENTION)
 
 
-def _pipeline_settings(settings: Settings) -> PipelineSettings:
-    """As a child of `ebbline up` gets them; what the environment says wins."""
+def pipeline_settings(settings: Settings) -> PipelineSettings:
+    """As a child of `ebbline up` gets them; what the environment says wins, and an empty variable says nothing."""
     from spark.settings import from_environment
 
     identity = identity_of(settings)
-    if identity.brokers == 0 and settings.attach is None and not os.environ.get("EBBLINE_BOOTSTRAP_SERVERS"):
+    named = bool(os.environ.get("EBBLINE_BOOTSTRAP_SERVERS"))
+    if identity.brokers == 0 and settings.attach is None and not named:
         refuse(f"The folder {settings.data_dir} is of an attached cluster: name it in EBBLINE_BOOTSTRAP_SERVERS.")
-    properties = settings.client_properties
+    # Passwords of the folder's cluster are not for brokers that the environment names.
+    properties = None if named else settings.client_properties
     environment: dict[str, Any] = {
         "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
         **({} if properties is None else {"EBBLINE_CLIENT_PROPERTIES": str(properties)}),
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if value},
         "EBBLINE_DATA_DIR": str(settings.data_dir),
         "EBBLINE_CLUSTER_ID": identity.cluster_id,
         "EBBLINE_DATABASE_URL": settings.database,

@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 from rich.table import Table
 
 from backend.cli.inspect.cluster_commands import parse_partition
-from backend.cli.local.local_settings import settings_beside_up
+from backend.cli.local.local_settings import remote_location, settings_beside_up
 from backend.cli.remote.record_text import LineFormat, TopicRecord, document, line
 from backend.cli.remote.segment_ledger import LedgerProblem, SegmentLedger, compare, segment_document
 from backend.cli.remote.topic_reader import MetadataTopicReader, TopicUnavailable, read_properties
@@ -237,6 +237,7 @@ def _cluster_of(settings: Settings, data: Path) -> tuple[str, str | None]:
 
 def _default_location(data: Path) -> str:
     settings = settings_beside_up(data_dir=data)
-    if settings.remote_location is None and settings.attach is not None:
+    location = remote_location(settings)
+    if location is None and settings.attach is not None:
         fail("Where this cluster's remote tier is, only its brokers know: name it with --remote.", Exit.USAGE)
-    return settings.remote_location or str(data / "remote")
+    return location or str(data / "remote")

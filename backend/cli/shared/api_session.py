@@ -88,14 +88,11 @@ def _local_url(data: Path) -> str:
 
     from pydantic import ValidationError
 
-    from backend.cli.local.local_settings import use_kept
+    from backend.cli.local.local_settings import read_beside_up
     from backend.settings.kept_settings import KeptSettingsError
-    from backend.settings.settings import Settings
 
     try:
-        settings = Settings(data_dir=data)
-        use_kept(settings)
-        return settings.api_url
+        return read_beside_up(data_dir=data).api_url
     except (ValidationError, KeptSettingsError, tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         text = f"The settings of {data} cannot be used, so the API's address is not known: give it with --api."
         raise ApiError(text, Exit.USAGE) from error

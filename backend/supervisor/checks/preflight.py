@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from backend.settings.settings import LOOPBACK, Settings
+from backend.settings.settings import LOOPBACK, NONE, Settings
 from spark.settings import SettingsError as PipelineSettingsError
 from spark.settings import from_environment as pipeline_settings
 
@@ -95,6 +95,7 @@ def check_remote_location(settings: Settings, *, first: bool = True) -> str | No
     brokers serve without the store. One that does not answer, is busy or denies access never refuses: it may pass.
     """
     if settings.remote_location is None:
+        _check_left_out(settings)
         return None
     if "://" not in settings.remote_location:
         _check_folder(Path(settings.remote_location).absolute())
@@ -115,6 +116,18 @@ def check_remote_location(settings: Settings, *, first: bool = True) -> str | No
     if first and trouble.certain:
         raise PreflightError(trouble.sentence)
     return trouble.sentence
+
+
+def _check_left_out(settings: Settings) -> None:
+    """Nobody chose the data folder's own place: a tier that is elsewhere would be missing without a word."""
+    if settings.attach is not None or "remote_location" in settings.model_fields_set:
+        return
+    shown = settings.read_kept(settings.data_dir).next_left_out.get("remote_location")
+    if shown is not None:
+        raise PreflightError(
+            f"The remote tier of this folder is at {shown}, and its key is not kept: set EBBLINE_REMOTE_LOCATION as"
+            f" before, or to `{NONE}` for a new tier in the data folder."
+        )
 
 
 def _check_folder(folder: Path) -> None:

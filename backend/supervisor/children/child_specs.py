@@ -68,8 +68,8 @@ def _backend_environment(settings: Settings, shared: dict[str, str]) -> dict[str
             variables[f"EBBLINE_{name.upper()}"] = str(value.absolute() if isinstance(value, Path) else value)
     if settings.attach is not None:
         variables["EBBLINE_ATTACH"] = settings.attach
-    if settings.remote_location:
-        variables["EBBLINE_REMOTE_LOCATION"] = settings.remote_location
+    # Set in any case: children have the environment of `up` besides, where it may be `none`.
+    variables["EBBLINE_REMOTE_LOCATION"] = settings.remote_location or ""
     return variables
 
 
@@ -130,7 +130,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             ChildSpec(
                 name="app",
                 command=[python, "-m", "app.run", "--port", str(settings.app_port)],
-                environment=shared | ({"EBBLINE_PUBLIC_URL": settings.public_url} if settings.public_url else {}),
+                environment=shared | {"EBBLINE_PUBLIC_URL": settings.public_url or ""},
                 where=settings.app_url,
                 stop_timeout_s=10.0,
                 healthy=lambda: http_serves(f"{settings.app_url}/_stcore/health"),

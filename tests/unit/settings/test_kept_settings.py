@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from backend.cli.local.local_settings import local_settings, settings_beside_up
-from backend.cli.shared.api_session import find_place
+from backend.cli.local.local_settings import local_settings, remote_location, settings_beside_up
+from backend.cli.local.pipeline_commands import pipeline_settings
+from backend.cli.shared.api_session import ApiError, find_place
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.settings.kept_settings import FILE, values_to_keep
 from backend.settings.settings import Settings
+from backend.supervisor.checks.preflight import PreflightError, check_remote_location
 
 MOVED = {"EBBLINE_API_PORT": "9090", "EBBLINE_BROKER_PORT": "20092", "EBBLINE_REMOTE_LOCATION": "s3://bucket/tier"}
 
@@ -47,7 +49,7 @@ def test_what_the_environment_said_holds_in_a_shell_without_it(
 def test_the_file_of_the_user_wins_at_the_next_start_and_what_runs_wins_in_commands(folder: DataFolder) -> None:
     (folder.root / "ebbline.toml").write_text("api_port = 9000\napp_port = 9001\n")
     keep(folder, api_port=8090)
-    assert "app_port" not in (folder.root / FILE).read_text()
+    assert "app_port" not in (folder.root / FILE).read_text().partition("[runs]")[0]
     assert Settings(data_dir=folder.root).api_port == 9000
     assert settings_beside_up(data_dir=folder.root).api_port == 8090
 
@@ -74,17 +76,139 @@ def test_a_folder_of_an_earlier_version_has_the_ports_that_it_was_made_with(fold
 
 
 def test_no_key_of_a_location_is_kept_and_a_folder_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert values_to_keep({"remote_location": "s3://key:secret@bucket/x"}, {}) == {}
+    assert values_to_keep({"remote_location": "s3://key:secret@bucket/x"}, {}) == {
+        "remote_location_left_out": "s3://…@bucket/x"
+    }
     assert values_to_keep({"remote_location": "tier"}, {}) == {"remote_location": str(Path("tier").absolute())}
     assert (
         values_to_keep({"webhook_url": "https://hooks.example/key", "database_url": "postgresql://u:p@h/d"}, {}) == {}
     )
 
 
-def test_names_with_quotes_are_read_back(folder: DataFolder) -> None:
-    place = folder.root / 'a "b" \\ é\x7f'
-    keep(folder, remote_location=str(place))
-    assert Settings(data_dir=folder.root).remote_location == str(place)
+@pytest.mark.parametrize("name", ['a "b" \\\\ é\x7f', "tier 🚀", "a\nb\t\x01\x1f", "\x80\x9f\u2028\ufeff", "'''"])
+def test_a_place_of_any_name_is_read_back(folder: DataFolder, name: str) -> None:
+    place = str(folder.root / name)
+    keep(folder, remote_location=place)
+    assert Settings(data_dir=folder.root).remote_location == place
+    assert settings_beside_up(data_dir=folder.root).remote_location == place
+
+
+@pytest.mark.parametrize("name", ["tier@nas", "c#/tier", "what?", "a,b@c"])
+def test_a_folder_whose_name_looks_like_a_key_is_kept(name: str) -> None:
+    assert values_to_keep({"remote_location": f"/mnt/{name}"}, {}) == {"remote_location": f"/mnt/{name}"}
+
+
+def test_a_path_that_is_no_text_is_left_out(folder: DataFolder) -> None:
+    keep(folder, attach="kafka-1:9092", client_properties=folder.root / "\udcff.properties")
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.attach, settings.client_properties) == ("kafka-1:9092", None)
+
+
+def test_a_start_without_the_location_that_was_left_out_is_refused(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(folder, remote_location="memory://key:secret@bucket/x")
+    with pytest.raises(PreflightError, match=r"at memory://…@bucket/x.*: set EBBLINE_REMOTE_LOCATION"):
+        check_remote_location(Settings(data_dir=folder.root))
+    with pytest.raises(typer.Exit):
+        remote_location(settings_beside_up(data_dir=folder.root))
+    assert "memory://…@bucket/x" in capsys.readouterr().err
+    monkeypatch.setenv("EBBLINE_REMOTE_LOCATION", "none")
+    assert check_remote_location(Settings(data_dir=folder.root)) is None
+    assert remote_location(settings_beside_up(data_dir=folder.root)) is None
+    monkeypatch.setenv("EBBLINE_REMOTE_LOCATION", "memory://key:secret@bucket/x")
+    assert remote_location(settings_beside_up(data_dir=folder.root)) == "memory://key:secret@bucket/x"
+
+
+def test_commands_do_not_take_another_place_of_the_users_file_for_one_that_was_left_out(folder: DataFolder) -> None:
+    keep(folder, remote_location="memory://key:secret@bucket/x")
+    (folder.root / "ebbline.toml").write_text('remote_location = "s3://other/x"\n')
+    with pytest.raises(typer.Exit):
+        remote_location(settings_beside_up(data_dir=folder.root))
+    (folder.root / "ebbline.toml").write_text('remote_location = "memory://key:new@bucket/x"\n')
+    assert remote_location(settings_beside_up(data_dir=folder.root)) == "memory://key:new@bucket/x"
+
+
+def test_defaults_that_run_win_over_what_the_users_file_has_come_to_say(folder: DataFolder) -> None:
+    keep(folder)
+    (folder.root / "ebbline.toml").write_text(
+        'api_port = 9000\nremote_location = "/elsewhere"\nattach = "kafka-1:9092"\n'
+    )
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.api_port, settings.remote_location, settings.attach) == (8090, None, None)
+    settings = Settings(data_dir=folder.root)
+    assert (settings.api_port, settings.remote_location) == (9000, "/elsewhere")
+
+
+def test_what_the_users_file_said_at_the_start_wins_in_commands_and_not_at_the_next_start(folder: DataFolder) -> None:
+    (folder.root / "ebbline.toml").write_text("api_port = 9000\n")
+    keep(folder)
+    (folder.root / "ebbline.toml").write_text("")
+    assert settings_beside_up(data_dir=folder.root).api_port == 9000
+    assert Settings(data_dir=folder.root).api_port == 8090
+
+
+def test_a_file_of_an_earlier_version_has_no_table(folder: DataFolder) -> None:
+    (folder.root / FILE).write_text('api_port = 9090\nattach = "kafka-1:9092"\n')
+    (folder.root / "ebbline.toml").write_text("app_port = 9001\n")
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.api_port, settings.app_port, settings.attach) == (9090, 9001, "kafka-1:9092")
+
+
+def test_none_goes_back_to_no_place(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(folder, remote_location="/tier", public_url="https://ebbline.example.org")
+    monkeypatch.setenv("EBBLINE_PUBLIC_URL", "none")
+    monkeypatch.setenv("EBBLINE_REMOTE_LOCATION", "none")
+    keep(folder)
+    monkeypatch.delenv("EBBLINE_PUBLIC_URL")
+    monkeypatch.delenv("EBBLINE_REMOTE_LOCATION")
+    settings = Settings(data_dir=folder.root)
+    assert (settings.public_url, settings.remote_location) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "api_port = 70000",
+            "api_port in run/settings.toml of the data folder is not usable: it takes a number from 1 to",
+        ),
+        ("[runs]\nattach = 5", "attach in run/settings.toml of the data folder is not usable: "),
+        ("runs = 5", "run/settings.toml in the data folder has runs, which is no table"),
+    ],
+)
+def test_a_kept_value_that_is_not_usable_is_named_with_its_file(
+    folder: DataFolder, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+) -> None:
+    (folder.root / FILE).write_text(f"{text}\n")
+    for read in (local_settings, settings_beside_up):
+        with pytest.raises(typer.Exit):
+            read(data_dir=folder.root)
+        message = capsys.readouterr().err
+        assert sentence in message
+        assert "EBBLINE_" not in message
+        assert "delete" in message
+    (folder.run / "operator.token").write_text("token")
+    with pytest.raises(ApiError, match=r"settings of .* cannot be used"):
+        find_place(None, None, folder.root)
+
+
+def test_client_properties_are_for_the_cluster_that_they_were_kept_with(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = folder.root / "client.properties"
+    properties.write_text("sasl.password=secret\n")
+    keep(folder, attach="kafka-1:9092", client_properties=properties)
+    folder.write_identity(ClusterIdentity(1, "AAAAAAAAAAAAAAAAAAAAAQ", "prod", 0, 19092, 19192))
+    monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "")
+    found = pipeline_settings(settings_beside_up(data_dir=folder.root))
+    assert (found.bootstrap_servers, found.client_properties) == ("kafka-1:9092", {"sasl.password": "secret"})
+    monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "elsewhere:9092")
+    found = pipeline_settings(settings_beside_up(data_dir=folder.root))
+    assert (found.bootstrap_servers, found.client_properties) == ("elsewhere:9092", {})
+    monkeypatch.setenv("EBBLINE_ATTACH", "elsewhere:9092")
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.attach, settings.client_properties) == ("elsewhere:9092", None)
 
 
 def test_a_file_that_cannot_be_read_refuses(folder: DataFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from backend.data_folder.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.settings.settings import Settings
 from backend.startup.backend_process import cluster_layout
+from backend.startup.child_environment import ChildSettings
 from backend.supervisor.checks.preflight import PreflightError, check_ports, check_remote_location
 from backend.supervisor.checks.preparation import Refused, prepare
 from backend.supervisor.children.child_specs import PIPELINE_SIGN_S, child_specs, pipeline_lives
@@ -76,6 +77,18 @@ def test_an_attached_cluster_has_no_brokers_of_ours_and_is_read_only_unless_told
         assert spec.environment["EBBLINE_CLUSTER_KIND"] == "attached"
         assert spec.environment["EBBLINE_ALLOW_CHANGES"] == told
         assert spec.environment["EBBLINE_CLIENT_PROPERTIES"] == str(file)
+
+
+def test_children_do_not_read_the_word_none_of_their_parents_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBLINE_REMOTE_LOCATION", "none")
+    monkeypatch.setenv("EBBLINE_PUBLIC_URL", "none")
+    identity = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "demo", 3, 19092, 19192)
+    specs = {spec.name: spec for spec in child_specs(Settings(data_dir=tmp_path), DataFolder(tmp_path), identity)}
+    backend = ChildSettings.from_environment({**os.environ, **specs["backend"].environment})
+    assert not backend.remote_location
+    assert specs["app"].environment["EBBLINE_PUBLIC_URL"] == ""
 
 
 def test_two_parts_on_one_port_are_named() -> None:
