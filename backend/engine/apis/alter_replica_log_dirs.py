@@ -58,7 +58,7 @@ def alter_replica_log_dirs(
 def _move(services: AlterReplicaLogDirsServices, partition: TopicPartition, path: str) -> int:
     replicas, logs = services.replica_manager, services.log_manager
     try:
-        target = logs.dir_at(path)
+        target = logs.directories.dir_at(path)
         hosted = replicas.find(partition.topic, partition.partition)
         if isinstance(hosted, ErrorCode):
             if hosted is ErrorCode.KAFKA_STORAGE_ERROR:

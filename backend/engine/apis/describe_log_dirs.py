@@ -50,8 +50,8 @@ def describe_log_dirs(
     if request.topics is not None:
         partitions = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     manager = services.log_manager
-    results = [_result(services, log_dir, partitions) for log_dir in manager.dirs]
-    return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.left_out])
+    results = [_result(services, log_dir, partitions) for log_dir in manager.directories.dirs]
+    return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.directories.left_out])
 
 
 def _result(
@@ -62,7 +62,7 @@ def _result(
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
     except OSError:
         return _failed(log_dir.path)
-    if log_dir.path in manager.failed_dirs:
+    if log_dir.path in manager.directories.failed_dirs:
         return _failed(log_dir.path)
     rows = {log.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
     for partition, folder in manager.offline_in(log_dir).items():
@@ -84,7 +84,7 @@ def _result(
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        set_aside=[_Result.SetAside(**kept._asdict()) for kept in manager.set_aside_in(log_dir)]
+        set_aside=[_Result.SetAside(**kept._asdict()) for kept in manager.directories.set_aside_in(log_dir)]
         if partitions is None
         else [],
         offline_logs=_offline_logs(services, log_dir) if partitions is None else [],

@@ -140,7 +140,7 @@ class BrokerMetadataPublisher:
         unremoved = [name for name in named if name not in self._removed_set_aside]
         if unremoved:
             self._removed_set_aside.update(unremoved)
-            await self._services.log_manager.remove_set_aside(unremoved)
+            await self._services.log_manager.directories.remove_set_aside(unremoved)
 
 
 def _refuse_tiered_topics(config: BrokerConfig, image: MetadataImage) -> None:

@@ -66,11 +66,11 @@ class BrokerServer:
             self._peers.channel("lifecycle"),
             cluster_id=services.cluster_id,
             endpoints=listeners.endpoints(),
-            log_dirs=list(services.log_manager.directory_ids.values()),
+            log_dirs=list(services.log_manager.directories.directory_ids.values()),
             features=FEATURES,
             applied_offset=lambda: services.metadata.applied_offset,
-            previous_epoch=services.log_manager.previous_broker_epoch,
-            offline_log_dirs=lambda: services.log_manager.failed_directory_ids,
+            previous_epoch=services.log_manager.directories.previous_broker_epoch,
+            offline_log_dirs=lambda: services.log_manager.directories.failed_directory_ids,
             quorum_waits_for=lambda: metadata.raft.waits_for,
         )
         services.producer_ids = ProducerIdManager(

@@ -125,7 +125,7 @@ class Broker:
         log_manager = LogManager(
             ports, LogManagerConfig.of(config), config.data_dirs, on_all_dirs_failed=on_all_dirs_failed
         )
-        log_manager.open_dirs(cluster_id, config.id)
+        log_manager.directories.open_dirs(cluster_id, config.id)
         self._log_manager = log_manager
         self._channel = PeerControllerChannel(
             ports,
@@ -133,7 +133,7 @@ class Broker:
             client_id=f"broker-{config.id}",
             security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
         )
-        self._raft = await open_raft(ports, config, cluster_id, log_manager)
+        self._raft = await open_raft(ports, config, cluster_id, log_manager.directories)
         await self._raft.start(self._on_fatal)
         metadata = self._raft.metadata
         add_quorum_gauges(metrics, metadata, ports.clock)

@@ -133,7 +133,7 @@ class LocalLog:
         elif active.size_bytes:
             raise ValueError(f"{active} has data and cannot be rolled at its own base")
         else:
-            active.close()
+            active.files.close()
         segment = LogSegment.create(self.disk, self.dir, base_offset)
         self.segments.add(segment)
         self.end_offset = base_offset
@@ -189,7 +189,7 @@ class LocalLog:
         if size <= 0 and not min_one_message:
             return ReadInfo(b"", start_offset, segment.base_offset, position)
         as_range = to_send and size >= RANGE_BYTES_MIN
-        data = segment.pread(_SIZE_PREFIX_BYTES if as_range else max(size, _SIZE_PREFIX_BYTES), position)
+        data = segment.files.pread(_SIZE_PREFIX_BYTES if as_range else max(size, _SIZE_PREFIX_BYTES), position)
         batch_bytes = int.from_bytes(data[8:12], "big") + _SIZE_PREFIX_BYTES
         if batch_bytes > size:
             if not min_one_message:
@@ -197,8 +197,8 @@ class LocalLog:
                 return ReadInfo(b"", start_offset, segment.base_offset, position)
             size = min(batch_bytes, available)
             as_range = to_send and size >= RANGE_BYTES_MIN
-            data = b"" if as_range else segment.pread(size, position)
-        records = segment.range(size, position, self._on_unreadable) if as_range else data
+            data = b"" if as_range else segment.files.pread(size, position)
+        records = segment.files.range(size, position, self._on_unreadable) if as_range else data
         return ReadInfo(records, start_offset, segment.base_offset, position)
 
     def _keep_open(self, segment: LogSegment) -> None:
@@ -215,7 +215,7 @@ class LocalLog:
         for segment in segments:
             self._open_sealed.pop(segment.base_offset, None)
             self.segments.remove(segment)
-            self._deleted_paths.extend(segment.rename_deleted())
+            self._deleted_paths.extend(segment.files.rename_deleted())
             self._on_work()
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
@@ -224,13 +224,13 @@ class LocalLog:
         The files of `new` are complete and on the device under `.cleaned`. Once they are renamed to `.swap`, the loader
         finishes the swap after a crash; before, it keeps the old segments.
         """
-        new.change_suffix(SWAP_SUFFIX)
+        new.files.change_suffix(SWAP_SUFFIX)
         self.segments.replace(old, new)
         for segment in old:
             self._open_sealed.pop(segment.base_offset, None)
-            self._deleted_paths.extend(segment.rename_deleted())
+            self._deleted_paths.extend(segment.files.rename_deleted())
             self._on_work()
-        new.change_suffix("")
+        new.files.change_suffix("")
         new.release()
 
     def truncate_to(self, offset: int) -> int:
@@ -265,10 +265,10 @@ class LocalLog:
         self.disk.rename(self.dir, log_dir)
         self.dir = log_dir
         for segment in self.segments:
-            segment.dir = log_dir
+            segment.files.dir = log_dir
 
     def close_files(self) -> None:
         """Closes descriptors without writing anything."""
         for segment in self.segments:
-            segment.close()
+            segment.files.close()
         self._open_sealed.clear()

@@ -305,7 +305,7 @@ class LogState:
         if not isinstance(error, OSError) or error.errno not in FULL_ERRNOS or active.sealed:
             return self._failed(doing, error)
         try:
-            active.file.truncate(active.size_bytes)
+            active.files.file.truncate(active.size_bytes)
         except OSError as second:
             return self._failed(doing, second)
         message = f"could not {doing} {self.dir}: {error.strerror}; free some space there, appends go on by themselves"

@@ -173,7 +173,7 @@ class LogStorage(LogState):
     def rebuild_indexes(self, work: IndexWork) -> None:
         """Makes the index files of a sealed segment again. Blocking; any thread. Raises `CorruptLog` and OSError."""
         segment = work.segment
-        fresh = LogSegment.open_sealed(self._disk, segment.dir, segment.base_offset, segment.next_offset)
+        fresh = LogSegment.open_sealed(self._disk, segment.files.dir, segment.base_offset, segment.next_offset)
         producers, size_bytes = work.producers, fresh.size_bytes
         start = work.before.first_base_offset if work.before else segment.base_offset
         rebuild_producer_state(producers, work.before, segment.base_offset, start)
@@ -184,7 +184,7 @@ class LogStorage(LogState):
                 raise CorruptLog(f"{damage.reason}; it is copied again by itself where other replicas exist")
             fresh.seal()
         finally:
-            fresh.close()
+            fresh.files.close()
 
     def indexes_rebuilt(self, work: IndexWork) -> None:
         """The files are there."""
@@ -300,7 +300,11 @@ class LogStorage(LogState):
 
     def _flush_work(self, segments: Sequence[LogSegment], up_to_offset: int) -> FlushWork:
         paths = [self._topic_id_path] if self.topic_id_dirty else []
-        paths.extend(path for s in segments for path in (s.paths if s.sealed else (s.log_path, s.txn_index_path)))
+        paths.extend(
+            path
+            for s in segments
+            for path in (s.files.paths if s.sealed else (s.files.log_path, s.files.txn_index_path))
+        )
         paths.extend(self.producer_state.path(offset) for offset in self.producer_state.snapshots[-2:])
         dirty, self.leader_epochs.dirty = self.leader_epochs.dirty, False
         if dirty:

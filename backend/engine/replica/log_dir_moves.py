@@ -53,7 +53,7 @@ class LogDirMoves:
 
         Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR. A full directory refuses; what is in it goes on.
         """
-        target = self._logs.dir_at(path)
+        target = self._logs.directories.dir_at(path)
         future = self._logs.futures.get(partition.topic_partition)
         if future is not None and future.target_dir == target.path:
             return

@@ -240,9 +240,9 @@ class RoleChanges:
         Raises KAFKA_STORAGE_ERROR (`LogManager.getOrCreateLog` of Kafka).
         """
         logs, assigned_directory = self._logs, assigned.registration.directory_of(self._node_id)
-        here = {DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, *logs.directory_ids.values()}
-        if logs.left_out and assigned_directory not in here:
-            where = ", ".join(logs.left_out)
+        here = {DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, *logs.directories.directory_ids.values()}
+        if logs.directories.left_out and assigned_directory not in here:
+            where = ", ".join(logs.directories.left_out)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
 
     def _report_directory(self, assigned: AssignedReplica, log: UnifiedLog, *, repaired: bool) -> None:

@@ -162,7 +162,7 @@ class UnifiedLogModel(RuleBasedStateMachine):
         sealed = hit is not self.log.active_segment
         synced = hit.position_of(flushed) if flushed > hit.base_offset else 0
         self.log.close_files()
-        path = Path(hit.log_path)
+        path = Path(hit.files.log_path)
         data = path.read_bytes()
         kept = synced + round(cut * (len(data) - synced))
         # A sealed segment that ends between two batches looks whole, to Kafka too.

@@ -185,8 +185,8 @@ class Cleaner:
             yield Cleaned(cleaned, tuple(segment.base_offset for segment in segments))
         finally:
             # In the log it has other names.
-            if cleaned.file_suffix == CLEANED_SUFFIX:
-                cleaned.remove_files()
+            if cleaned.files.file_suffix == CLEANED_SUFFIX:
+                cleaned.files.remove_files()
 
     def _copy(self, work: CleaningJob, chunk: memoryview, keep: BatchFilter, cleaned: LogSegment) -> int:
         parts: list[Buffer] = []
@@ -210,7 +210,7 @@ class Cleaner:
         """Index files; everything reaches the device; the file's time stays that of the old segment."""
         cleaned.seal()
         cleaned.next_offset = last.next_offset
-        for path in cleaned.paths:
+        for path in cleaned.files.paths:
             if self._disk.exists(path):
                 file = self._disk.open(path)
                 try:
@@ -218,9 +218,9 @@ class Cleaner:
                 finally:
                     file.close()
         self._disk.sync_dir(work.dir)
-        cleaned.close()
+        cleaned.files.close()
         modified_ms = self._disk.modified_ms(f"{work.dir}/{file_name(last.base_offset, LOG_SUFFIX)}")
-        self._disk.set_modified_ms(cleaned.log_path, modified_ms)
+        self._disk.set_modified_ms(cleaned.files.log_path, modified_ms)
 
     # --- reading
 

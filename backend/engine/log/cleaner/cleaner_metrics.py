@@ -21,7 +21,7 @@ def register_cleaner_metrics(manager: LogManager, clock: Clock, metrics: BrokerM
         return float(100 * sum(run.bytes_written for run in stats) // max(1, read))
 
     def by_directory(value_of: Callable[[TopicPartition], int]) -> Iterable[tuple[Mapping[str, str], float]]:
-        totals = dict.fromkeys((log_dir.path for log_dir in manager.dirs), 0)
+        totals = dict.fromkeys((log_dir.path for log_dir in manager.directories.dirs), 0)
         for partition in list(cleaner.uncleanable):
             log = manager.get(partition)
             if log is not None:

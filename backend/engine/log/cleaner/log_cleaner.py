@@ -234,7 +234,7 @@ class LogCleaner:
             if segment.base_offset >= part.first_uncleanable or following is None:
                 later.extend(t for t in segment.aborted_transactions if t.first_offset < part.first_uncleanable)
             else:
-                sizes = segment.index_sizes
+                sizes = segment.files.index_sizes
                 sources.append(GroupedSegment(segment.base_offset, following.base_offset, segment.size_bytes, *sizes))
         last_records = {
             entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch) for entry in log.producer_state.producers

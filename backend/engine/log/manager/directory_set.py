@@ -44,8 +44,13 @@ class LogDirectories:
                     self.failed_dirs[path] = str(error)
                     _log.error("Log directory %s is left out, its partitions are offline: %s", path, error)
         except LogDirError:
-            self._unlock()
+            self.unlock()
             raise
+
+    def note_failure(self, path: str, reason: str) -> None:
+        """The directory cannot be used any longer; its logs are the log manager's to take offline."""
+        self.failed_dirs[path] = reason
+        _log.error("Log directory %s failed, its partitions are offline: %s; repair it and start again", path, reason)
 
     @property
     def dirs(self) -> tuple[LogDirectory, ...]:
@@ -111,7 +116,8 @@ class LogDirectories:
                 return log_dir
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of the log directories of this broker")
 
-    def _unlock(self) -> None:
+    def unlock(self) -> None:
+        """Lets go of the directories: another process may use them."""
         for log_dir in self._dirs:
             log_dir.unlock()
         self._dirs.clear()

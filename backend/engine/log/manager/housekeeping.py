@@ -99,7 +99,7 @@ class Housekeeping:
     async def _rebuild_indexes(self, log: UnifiedLog) -> None:
         """Makes damaged indexes again; the log goes offline when its records are what is damaged."""
         while (work := log.index_work()) is not None:
-            path = work.segment.log_path
+            path = work.segment.files.log_path
             _log.warning("The indexes of %s are damaged and are made again from its records", path)
             try:
                 await self._ports.workers.run(partial(log.rebuild_indexes, work))

@@ -1,10 +1,10 @@
 """All partition logs of one broker: opening, creating, deleting, and the work in the background (`LogManager` of
 Kafka).
 
-Use: `open_dirs` → `await load_all` → `start` … `await shutdown`. A partition that cannot be opened, or breaks later, is
-offline with a reason; the others go on. Periodic fsync, checkpoints, removal of files and recovery run on worker
-threads, everything else on the loop's thread: appends and local reads, which go through the page cache, and the
-creation of empty logs. A flush that `flush.messages` asks for is part of its append.
+Use: `directories.open_dirs` → `await load_all` → `start` … `await shutdown`. A partition that cannot be opened, or
+breaks later, is offline with a reason; the others go on. Periodic fsync, checkpoints, removal of files and recovery run
+on worker threads, everything else on the loop's thread: appends and local reads, which go through the page cache, and
+the creation of empty logs. A flush that `flush.messages` asks for is part of its append.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ RECOVERIES_AT_ONCE: Final = 2
 _log = logging.getLogger(__name__)
 
 
-class LogManager(LogDirectories):
-    """The logs of one broker."""
+class LogManager:
+    """The logs of one broker, in its `directories`."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class LogManager(LogDirectories):
         on_all_dirs_failed: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`on_all_dirs_failed` is called with the reason once no directory is left."""
-        super().__init__(ports, log_dirs)
+        self._ports = ports
         self.config = config
+        self.directories = LogDirectories(ports, log_dirs)
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         # Partitions that cannot be used: reason and folder.
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
@@ -69,7 +70,7 @@ class LogManager(LogDirectories):
         # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
         self.futures: dict[TopicPartition, FutureLog] = {}
         self.preferred_dirs: dict[TopicPartition, str] = {}
-        self.checkpoints = LogCheckpoints(self, ports.workers)
+        self.checkpoints = LogCheckpoints(self.directories, self, ports.workers)
         self.housekeeping = Housekeeping(ports, lambda: self.all_logs, compacts=config.cleaner.enabled)
         self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self.checkpoints.write_cleaned)
         self._listener = LogListener(
@@ -92,7 +93,7 @@ class LogManager(LogDirectories):
         whether it has further replicas: then one that lacks records is offline and not shortened.
         """
         work: list[LogFolder] = []
-        for log_dir in self._dirs:
+        for log_dir in self.directories.dirs:
             for folder in log_dir.doomed_folders():
                 self.housekeeping.remove_folder(folder)
             for moving, folder in log_dir.future_folders():
@@ -105,7 +106,7 @@ class LogManager(LogDirectories):
         self._note_missing({log_folder.partition for log_folder in work}, has_others)
         jobs = in_jobs(work)
         await tasks.gather(self._load(jobs, config_of) for _ in range(RECOVERIES_AT_ONCE))
-        for log_dir in self._dirs:
+        for log_dir in self.directories.dirs:
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
 
@@ -129,7 +130,7 @@ class LogManager(LogDirectories):
 
     def _note_missing(self, present: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
         """A replica whose folder somebody took away must not lead with an empty one: the checkpoints still know it."""
-        for log_dir in self._dirs:
+        for log_dir in self.directories.dirs:
             checkpoints = log_dir.checkpoints
             for partition in {**checkpoints.recovery_point, **checkpoints.high_watermark}:
                 end = max(checkpoints.recovery_point.get(partition, 0), checkpoints.high_watermark.get(partition, 0))
@@ -233,7 +234,7 @@ class LogManager(LogDirectories):
         self.checkpoints.high_watermark_moved()
         self.changed_logs.add(log)
         path = log.dir.rpartition("/")[0]
-        if not self._ending and path not in self.failed_dirs and path in self.directory_ids:
+        if not self._ending and path not in self.directories.failed_dirs and path in self.directories.directory_ids:
             tasks.spawn(self._probe(path), name=f"probe of {path}")
 
     async def _probe(self, path: str) -> None:
@@ -249,14 +250,13 @@ class LogManager(LogDirectories):
 
         The broker goes on with the others; with none left it cannot.
         """
-        if path in self.failed_dirs:
+        if path in self.directories.failed_dirs:
             return
-        self.failed_dirs[path] = reason
-        _log.error("Log directory %s failed, its partitions are offline: %s; repair it and start again", path, reason)
+        self.directories.note_failure(path, reason)
         for log in self.all_logs:
             if log.dir.rpartition("/")[0] == path:
                 log.mark_offline(f"its directory {path} failed: {reason}")
-        if not self.usable_dirs:
+        if not self.directories.usable_dirs:
             self._on_all_dirs_failed(f"all log directories have failed, {path} last: {reason}")
 
     def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
@@ -278,7 +278,7 @@ class LogManager(LogDirectories):
     def lies_in_failed_dir(self, partition: TopicPartition) -> bool:
         """Whether an offline partition's folder is in a directory that cannot be used."""
         offline = self._offline.get(partition)
-        return offline is not None and offline[1].rpartition("/")[0] in self.failed_dirs
+        return offline is not None and offline[1].rpartition("/")[0] in self.directories.failed_dirs
 
     @property
     def offline_partitions(self) -> dict[TopicPartition, str]:
@@ -292,7 +292,7 @@ class LogManager(LogDirectories):
 
     def directory_id(self, log: UnifiedLog) -> bytes:
         """Id of the directory that the log lies in (KIP-858)."""
-        return self.directory_ids[log.dir.rpartition("/")[0]]
+        return self.directories.directory_ids[log.dir.rpartition("/")[0]]
 
     def offline_in(self, log_dir: LogDirectory) -> dict[TopicPartition, str]:
         """Partitions of one directory that cannot be used, with their folders."""
@@ -309,7 +309,7 @@ class LogManager(LogDirectories):
     def logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]:
         """Usable logs of one directory."""
         # Most brokers have one, and thousands of logs in it.
-        if len(self._dirs) == 1:
+        if len(self.directories.dirs) == 1:
             return self.all_logs
         return [log for log in self.all_logs if log.dir.rpartition("/")[0] == log_dir.path]
 
@@ -344,7 +344,7 @@ class LogManager(LogDirectories):
         return log
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
-        usable = self.usable_dirs
+        usable = self.directories.usable_dirs
         preferred = self.preferred_dirs.pop(tip.topic_partition, None)
         if any(usable_dir.path == preferred for usable_dir in usable):
             usable = [usable_dir for usable_dir in usable if usable_dir.path == preferred]
@@ -483,9 +483,9 @@ class LogManager(LogDirectories):
             _log.error("A log was not closed cleanly, and will be recovered at the next start: %s", failure)
         await self.checkpoints.write_all()
         if not failures:
-            for log_dir in self.usable_dirs:
+            for log_dir in self.directories.usable_dirs:
                 await self._ports.workers.run(partial(log_dir.write_clean_shutdown, broker_epoch))
-        self._unlock()
+        self.directories.unlock()
 
     def abandon(self) -> None:
         """Lets go of everything without writing, as a killed process would.
@@ -497,4 +497,4 @@ class LogManager(LogDirectories):
         self._tasks.clear()
         for log in (*self._logs.values(), *(future.log for future in self.futures.values())):
             log.close_files()
-        self._unlock()
+        self.directories.unlock()

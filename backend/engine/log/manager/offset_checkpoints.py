@@ -8,6 +8,7 @@ from typing import Protocol
 
 from backend.engine.log.file_names import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.log.manager.log_directory import LogDirectory
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Workers, tasks
@@ -16,11 +17,8 @@ from backend.tiering.ids import TopicPartition
 OffsetsOf = Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]
 
 
-class Directories(Protocol):
-    """The directories with their logs."""
-
-    @property
-    def usable_dirs(self) -> list[LogDirectory]: ...
+class LogsByDirectory(Protocol):
+    """The logs that lie in the directories; `LogManager` is it."""
 
     def logs_in(self, log_dir: LogDirectory) -> list[UnifiedLog]: ...
 
@@ -38,8 +36,9 @@ class Directories(Protocol):
 class LogCheckpoints:
     """A full disk is an OSError, tried again later; any other failure is one of the directory."""
 
-    def __init__(self, directories: Directories, workers: Workers) -> None:
+    def __init__(self, directories: LogDirectories, logs: LogsByDirectory, workers: Workers) -> None:
         self._directories = directories
+        self._logs = logs
         self._workers = workers
         # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
         self._writing = tasks.Lock()
@@ -113,17 +112,15 @@ class LogCheckpoints:
                 last = log_dir.last_offsets(name)
                 # An offline log keeps its checkpoint: at the next start it may look whole, and would lead with less.
                 checkpoint = {
-                    partition: last[partition]
-                    for partition in self._directories.offline_in(log_dir)
-                    if partition in last
+                    partition: last[partition] for partition in self._logs.offline_in(log_dir) if partition in last
                 }
-                checkpoint |= offsets(self._directories.broken_logs_in(log_dir))
-                checkpoint |= offsets(self._directories.logs_in(log_dir))
+                checkpoint |= offsets(self._logs.broken_logs_in(log_dir))
+                checkpoint |= offsets(self._logs.logs_in(log_dir))
                 await self._workers.run(partial(log_dir.write_offsets, name, checkpoint))
             except OSError as error:
                 if error.errno in FULL_ERRNOS:
                     raise
-                self._directories.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
+                self._logs.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
 
 
 def _high_watermarks(logs: Iterable[UnifiedLog]) -> dict[TopicPartition, int]:

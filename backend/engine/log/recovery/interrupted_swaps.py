@@ -53,7 +53,7 @@ def _make_room(disk: Disk, log_dir: str, swap: str) -> None:
         for batch in segment.scan(0):
             end = batch.last_offset + 1
     finally:
-        segment.close()
+        segment.files.close()
     _log.info("Finishing an interrupted compaction: %s/%s replaces offsets %d to %d", log_dir, swap, base, end)
     for name in disk.list_dir(log_dir):
         offset = base_offset_of(name)

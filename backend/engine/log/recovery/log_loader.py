@@ -266,8 +266,8 @@ class _Loader:
 
     def _indexes_present(self, segment: LogSegment) -> bool:
         for path, entry_bytes in (
-            (segment.offset_index_path, OFFSET_ENTRY_BYTES),
-            (segment.time_index_path, TIME_ENTRY_BYTES),
+            (segment.files.offset_index_path, OFFSET_ENTRY_BYTES),
+            (segment.files.time_index_path, TIME_ENTRY_BYTES),
         ):
             try:
                 if self.disk.size(path) % entry_bytes:
@@ -285,7 +285,7 @@ class _Loader:
         before = LogSegments([s for s in segments if s.base_offset < base])
         start = min(self.options.log_start_offset, base)
         rebuild_producer_state(producers, before, base, start, now_ms=self.now_ms)
-        damage = recover_segment(segment, producers, epochs, self.config, self.disk.size(segment.log_path))
+        damage = recover_segment(segment, producers, epochs, self.config, self.disk.size(segment.files.log_path))
         following = segments.starting_at_or_after(base + 1)
         if damage is None and following:
             producers.map_end_offset = following[0].base_offset
@@ -300,7 +300,9 @@ class _Loader:
         following = segments.starting_at_or_after(segment.base_offset + 1)
         if not following or segment.next_offset >= following[0].base_offset or self.config.is_compacted:
             return None
-        reason = f"{segment.log_path} ends there, and the next segment begins at offset {following[0].base_offset}"
+        reason = (
+            f"{segment.files.log_path} ends there, and the next segment begins at offset {following[0].base_offset}"
+        )
         return Damage(segment.size_bytes, reason, valid_after=True)
 
     def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
@@ -312,7 +314,7 @@ class _Loader:
         _log.warning(
             "Partition %s is truncated to offset %d: %s", self.tip.topic_partition, segment.next_offset, damage.reason
         )
-        segment.file.truncate(damage.position)
+        segment.files.file.truncate(damage.position)
         self._delete(segments, segments.starting_at_or_after(segment.base_offset + 1))
         self.recovery_point = min(self.recovery_point, segment.next_offset)
 
@@ -348,7 +350,7 @@ class _Loader:
     def _delete(self, segments: LogSegments, pending_delete: list[LogSegment]) -> None:
         for segment in pending_delete:
             segments.remove(segment)
-            for path in segment.rename_deleted():
+            for path in segment.files.rename_deleted():
                 self.disk.remove(path)
 
     def _restore_active(self, segment: LogSegment) -> bool:
@@ -356,17 +358,17 @@ class _Loader:
 
         False when it must be scanned whole.
         """
-        size_bytes = self.disk.size(segment.log_path)
+        size_bytes = self.disk.size(segment.files.log_path)
         if size_bytes == 0:
             segment.reset()
             return True
         try:
-            offsets = OffsetIndex.decode(segment.base_offset, self.disk.read(segment.offset_index_path))
-            times = TimeIndex.decode(segment.base_offset, self.disk.read(segment.time_index_path))
+            offsets = OffsetIndex.decode(segment.base_offset, self.disk.read(segment.files.offset_index_path))
+            times = TimeIndex.decode(segment.base_offset, self.disk.read(segment.files.time_index_path))
             position = offsets.last[1]
             if position >= size_bytes:
                 return False
-            first = parse_header(segment.pread(HEADER_BYTES, 0))
+            first = parse_header(segment.files.pread(HEADER_BYTES, 0))
             segment.adopt(offsets, times, size_bytes=position, first_timestamp=first.max_timestamp)
             batches = [
                 BatchEntry(header.last_offset, header.size_bytes, header.max_timestamp)

@@ -64,7 +64,7 @@ def valid_batches(
         header = None
         if at + HEADER_BYTES > len(data):
             data, data_at, at = (
-                memoryview(segment.pread(min(CHUNK_BYTES, size_bytes - position), position)),
+                memoryview(segment.files.pread(min(CHUNK_BYTES, size_bytes - position), position)),
                 position,
                 0,
             )
@@ -77,11 +77,11 @@ def valid_batches(
             if problem is None:
                 if at + header.size_bytes > len(data):
                     read_bytes = min(max(CHUNK_BYTES, header.size_bytes), size_bytes - position)
-                    data, data_at, at = memoryview(segment.pread(read_bytes, position)), position, 0
+                    data, data_at, at = memoryview(segment.files.pread(read_bytes, position)), position, 0
                 if not crc_valid(data, at, header):
                     problem = f"the CRC of the batch at offset {header.base_offset} does not match its bytes"
         if problem is not None or header is None:
-            reason = f"{segment.log_path} at byte {position}: {problem}"
+            reason = f"{segment.files.log_path} at byte {position}: {problem}"
             raise DamagedFile(Damage(position, reason, _valid_after(segment, position, header, size_bytes)))
         yield position, header, data[at : at + header.size_bytes]
         position += header.size_bytes
@@ -105,12 +105,12 @@ def _valid_after(segment: LogSegment, position: int, damaged: BatchHeader | None
         return False
     after = position + damaged.size_bytes
     try:
-        header = parse_header(segment.pread(HEADER_BYTES, after))
+        header = parse_header(segment.files.pread(HEADER_BYTES, after))
     except DecodeError:
         return False
     if header.magic != MAGIC or header.size_bytes > size_bytes - after or header.base_offset < segment.base_offset:
         return False
-    return crc_valid(segment.pread(header.size_bytes, after), 0, header)
+    return crc_valid(segment.files.pread(header.size_bytes, after), 0, header)
 
 
 def recover_segment(
@@ -204,9 +204,9 @@ def _feed_segment(producers: ProducerStateManager, segment: LogSegment, start: i
     for batch in segment.scan(segment.position_of(start)):
         if batch.last_offset >= end:
             return
-        header = parse_header(segment.pread(HEADER_BYTES, batch.position))
+        header = parse_header(segment.files.pread(HEADER_BYTES, batch.position))
         if header.has_producer:
-            data = segment.pread(batch.size_bytes, batch.position) if header.is_control else b""
+            data = segment.files.pread(batch.size_bytes, batch.position) if header.is_control else b""
             feed_producers(producers, header, data, 0, None)
 
 
@@ -217,7 +217,7 @@ def epochs_in_batches(segments: LogSegments, start: int, end: int) -> LeaderEpoc
         for batch in segment.scan(segment.position_of(max(start, segment.base_offset))):
             if batch.base_offset >= end:
                 return epochs
-            epoch = parse_header(segment.pread(HEADER_BYTES, batch.position)).leader_epoch
+            epoch = parse_header(segment.files.pread(HEADER_BYTES, batch.position)).leader_epoch
             if epoch > (UNDEFINED_EPOCH if epochs.latest_epoch is None else epochs.latest_epoch):
                 epochs.assign(epoch, max(start, batch.base_offset))
     return epochs

@@ -47,11 +47,13 @@ class BatchPosition(NamedTuple):
     size_bytes: int
 
 
-class LogSegment(SegmentFiles):
+class LogSegment:
     """Offsets `[base_offset, next_offset)` of a partition. Not for use by several threads at once."""
 
     def __init__(self, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> None:
-        super().__init__(disk, log_dir, base_offset, file_suffix)
+        self._disk = disk
+        self.files = SegmentFiles(disk, log_dir, base_offset, file_suffix)
+        self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
         self.sealed = False
@@ -75,9 +77,9 @@ class LogSegment(SegmentFiles):
     def create(cls, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> LogSegment:
         """A fresh, empty, active segment; leftovers under its names are removed."""
         segment = cls(disk, log_dir, base_offset, file_suffix)
-        for path in segment.paths:
+        for path in segment.files.paths:
             disk.remove(path)
-        segment._file = disk.open(segment.log_path, create=True)
+        segment.files.create()
         return segment
 
     @classmethod
@@ -86,7 +88,7 @@ class LogSegment(SegmentFiles):
     ) -> LogSegment:
         """A segment that has a successor at `next_offset`; reads nothing but the file's size."""
         segment = cls(disk, log_dir, base_offset, file_suffix)
-        segment.size_bytes = disk.size(segment.log_path)
+        segment.size_bytes = disk.size(segment.files.log_path)
         segment.next_offset = next_offset
         segment.sealed = True
         segment._forget_indexes()
@@ -104,7 +106,7 @@ class LogSegment(SegmentFiles):
         self.next_offset = self.base_offset
         self.first_timestamp = self.created_ms = None
         self.sealed = False
-        for path in (self.offset_index_path, self.time_index_path, self.txn_index_path):
+        for path in (self.files.offset_index_path, self.files.time_index_path, self.files.txn_index_path):
             self._disk.remove(path)
 
     def index_recovered(self, batches: Sequence[BatchEntry], *, index_interval_bytes: int) -> None:
@@ -146,19 +148,19 @@ class LogSegment(SegmentFiles):
             return
         timestamp, offset = self.max_timestamp_and_offset
         self.time_index.maybe_append(timestamp, offset)
-        self._disk.write_atomic(self.offset_index_path, self.offset_index.encode(), sync=False)
-        self._disk.write_atomic(self.time_index_path, self.time_index.encode(), sync=False)
+        self._disk.write_atomic(self.files.offset_index_path, self.offset_index.encode(), sync=False)
+        self._disk.write_atomic(self.files.time_index_path, self.time_index.encode(), sync=False)
 
     def release(self) -> None:
         """Closes the descriptor and drops the indexes of a sealed segment; the next read opens them again."""
-        self.close()
+        self.files.close()
         if self.sealed:
             maximum = self._max
             self._forget_indexes()
             self._max = maximum
 
     def __repr__(self) -> str:
-        return f"LogSegment({self.log_path}, next_offset={self.next_offset}, size_bytes={self.size_bytes})"
+        return f"LogSegment({self.files.log_path}, next_offset={self.next_offset}, size_bytes={self.size_bytes})"
 
     # --- indexes
 
@@ -166,7 +168,7 @@ class LogSegment(SegmentFiles):
     def offset_index(self) -> OffsetIndex:
         if self._offset_index is None:
             with self._index_errors():
-                index = OffsetIndex.decode(self.base_offset, self._disk.read(self.offset_index_path))
+                index = OffsetIndex.decode(self.base_offset, self._disk.read(self.files.offset_index_path))
                 self._check_within(index.last[0], index.last[1])
                 self._offset_index = index
         return self._offset_index
@@ -175,7 +177,7 @@ class LogSegment(SegmentFiles):
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
             with self._index_errors():
-                index = TimeIndex.decode(self.base_offset, self._disk.read(self.time_index_path))
+                index = TimeIndex.decode(self.base_offset, self._disk.read(self.files.time_index_path))
                 self._check_within(index.last[1])
                 self._time_index = index
         return self._time_index
@@ -185,22 +187,22 @@ class LogSegment(SegmentFiles):
         """The transaction index, in the order of the markers."""
         if self._aborted is None:
             with self._index_errors():
-                exists = self._disk.exists(self.txn_index_path)
-                self._aborted = decode_txn_index(self._disk.read(self.txn_index_path)) if exists else []
+                exists = self._disk.exists(self.files.txn_index_path)
+                self._aborted = decode_txn_index(self._disk.read(self.files.txn_index_path)) if exists else []
         return self._aborted
 
     @contextmanager
     def _index_errors(self) -> Iterator[None]:
         """An index that is missing or makes no sense is made again; nobody waits for it, since that may take long."""
         if self.damaged:
-            raise DamagedIndex(self.base_offset, f"{self.log_path}: its indexes are being made again")
+            raise DamagedIndex(self.base_offset, f"{self.files.log_path}: its indexes are being made again")
         try:
             yield
         except (ValueError, FileNotFoundError) as error:
             if not self.sealed:
-                raise CorruptLog(f"{self.log_path}: an index cannot be used: {error}") from error
+                raise CorruptLog(f"{self.files.log_path}: an index cannot be used: {error}") from error
             self.damaged = True
-            raise DamagedIndex(self.base_offset, f"{self.log_path}: an index cannot be used: {error}") from error
+            raise DamagedIndex(self.base_offset, f"{self.files.log_path}: an index cannot be used: {error}") from error
 
     def _check_within(self, offset: int, position: int = 0) -> None:
         """The last entry of an index must lie in the segment."""
@@ -214,13 +216,13 @@ class LogSegment(SegmentFiles):
         """
         base_offset, read = self.base_offset, self._disk.read
         try:
-            offsets = OffsetIndex.decode(base_offset, read(self.offset_index_path))
+            offsets = OffsetIndex.decode(base_offset, read(self.files.offset_index_path))
             self._check_within(*offsets.last)
-            self._check_within(TimeIndex.decode(base_offset, read(self.time_index_path)).last[1])
-            if self._disk.exists(self.txn_index_path):
-                decode_txn_index(read(self.txn_index_path))
+            self._check_within(TimeIndex.decode(base_offset, read(self.files.time_index_path)).last[1])
+            if self._disk.exists(self.files.txn_index_path):
+                decode_txn_index(read(self.files.txn_index_path))
         except (ValueError, FileNotFoundError) as error:
-            raise DamagedIndex(base_offset, f"{self.log_path}: an index cannot be used: {error}") from error
+            raise DamagedIndex(base_offset, f"{self.files.log_path}: an index cannot be used: {error}") from error
 
     def forget_damage(self) -> None:
         """The index files of a sealed segment have been made again: they are read when they are next needed."""
@@ -239,7 +241,7 @@ class LogSegment(SegmentFiles):
     def add_aborted(self, txn: AbortedTxn) -> None:
         """Notes an aborted transaction, in memory and on disk."""
         self.aborted_transactions.append(txn)
-        file = self._disk.open(self.txn_index_path, create=True)
+        file = self._disk.open(self.files.txn_index_path, create=True)
         try:
             file.append((txn.encode(),))
         finally:
@@ -255,10 +257,10 @@ class LogSegment(SegmentFiles):
 
     def _last_of_time_index(self) -> tuple[int, int]:
         """Its last entry, for which of a large index only the end is read. ValueError when it cannot be one."""
-        size = self._disk.size(self.time_index_path)
+        size = self._disk.size(self.files.time_index_path)
         if size < TIME_ENTRY_BYTES or self._time_index is not None:
             return self.time_index.last
-        file = self._disk.open(self.time_index_path)
+        file = self._disk.open(self.files.time_index_path)
         try:
             tail_bytes = min(size, 2 * TIME_ENTRY_BYTES)
             tail = file.pread(tail_bytes, size - tail_bytes)
@@ -280,7 +282,7 @@ class LogSegment(SegmentFiles):
     def largest_timestamp(self) -> int:
         """The time that retention and the remote tier use: the largest timestamp, or the file's time without one."""
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
+        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.files.log_path)
 
     @property
     def first_batch_timestamp(self) -> int:
@@ -288,7 +290,7 @@ class LogSegment(SegmentFiles):
         if self.first_timestamp is None:
             if self.size_bytes < HEADER_BYTES:
                 return NO_TIMESTAMP
-            self.first_timestamp = parse_header(self.pread(HEADER_BYTES, 0)).max_timestamp
+            self.first_timestamp = parse_header(self.files.pread(HEADER_BYTES, 0)).max_timestamp
         return self.first_timestamp
 
     def is_full(self, segment_index_bytes: int) -> bool:
@@ -310,7 +312,7 @@ class LogSegment(SegmentFiles):
 
     def append(self, records: Buffer, batches: Sequence[BatchEntry], *, index_interval_bytes: int, now_ms: int) -> None:
         """Writes whole batches with one call and indexes them. On OSError nothing counts as written."""
-        self.file.append((records,))
+        self.files.file.append((records,))
         if self.first_timestamp is None:
             self.first_timestamp = batches[0].max_timestamp
             self.created_ms = now_ms
@@ -383,8 +385,8 @@ class LogSegment(SegmentFiles):
 
     def _corrupt(self, position: int, problem: str) -> CorruptLog:
         return CorruptLog(
-            f"{self.log_path} is corrupt at byte {position}: {problem}; where other replicas exist it is copied again "
-            "by itself once another leads, else restore the file"
+            f"{self.files.log_path} is corrupt at byte {position}: {problem}; where other replicas exist it is copied"
+            " again by itself once another leads, else restore the file"
         )
 
     def scan(self, position: int) -> Iterator[BatchPosition]:
@@ -393,7 +395,7 @@ class LogSegment(SegmentFiles):
         while position < self.size_bytes:
             at = position - data_at
             if at + _SCAN.size > len(data):
-                data, data_at, at = self.pread(min(SCAN_BYTES, self.size_bytes - position), position), position, 0
+                data, data_at, at = self.files.pread(min(SCAN_BYTES, self.size_bytes - position), position), position, 0
             batch = self._batch_at(data, at, position)
             yield batch
             position += batch.size_bytes
@@ -409,15 +411,15 @@ class LogSegment(SegmentFiles):
         self.time_index.truncate_to(offset)
         self._truncate_txns(offset)
         if batch is not None:
-            self.file.truncate(batch.position)
+            self.files.file.truncate(batch.position)
             self.size_bytes = batch.position
             end = min(offset, batch.base_offset)
         self.next_offset = end
         self.sealed = False
         # Files of a time when the segment was longer: missing ones are rebuilt should we stop before they are written
         # again.
-        self._disk.remove(self.offset_index_path)
-        self._disk.remove(self.time_index_path)
+        self._disk.remove(self.files.offset_index_path)
+        self._disk.remove(self.files.time_index_path)
         self._recent_ends.clear()
         self._bytes_since_index = 0
         if self.size_bytes == 0:
@@ -431,9 +433,9 @@ class LogSegment(SegmentFiles):
             return
         self._aborted = kept
         if kept:
-            self._disk.write_atomic(self.txn_index_path, b"".join(txn.encode() for txn in kept), sync=False)
+            self._disk.write_atomic(self.files.txn_index_path, b"".join(txn.encode() for txn in kept), sync=False)
         else:
-            self._disk.remove(self.txn_index_path)
+            self._disk.remove(self.files.txn_index_path)
 
     def _reload_max(self) -> None:
         maximum = self.time_index.last
@@ -446,6 +448,6 @@ class LogSegment(SegmentFiles):
         """Batches from a position on with their largest timestamps."""
         batches: list[tuple[BatchPosition, int]] = []
         for batch in self.scan(position):
-            timestamp = int.from_bytes(self.pread(8, batch.position + 35), "big", signed=True)
+            timestamp = int.from_bytes(self.files.pread(8, batch.position + 35), "big", signed=True)
             batches.append((batch, timestamp))
         return batches

@@ -19,17 +19,19 @@ from backend.protocol.buffers import Chunk
 class SegmentFiles:
     """A `.log` file and its indexes in the folder of a partition."""
 
+    __slots__ = ("_base_offset", "_disk", "_file", "dir", "file_suffix")
+
     def __init__(self, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> None:
         self._disk = disk
         self.dir = log_dir
         self.file_suffix = file_suffix  # behind the usual name while compaction makes the segment
-        self.base_offset = base_offset
+        self._base_offset = base_offset
         self._file: File | None = None
 
     # --- names
 
     def _path(self, suffix: str) -> str:
-        return f"{self.dir}/{file_name(self.base_offset, suffix)}{self.file_suffix}"
+        return f"{self.dir}/{file_name(self._base_offset, suffix)}{self.file_suffix}"
 
     @property
     def log_path(self) -> str:
@@ -53,6 +55,10 @@ class SegmentFiles:
         return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
 
     # --- the open file
+
+    def create(self) -> None:
+        """Makes an empty `.log` file and keeps it open."""
+        self._file = self._disk.open(self.log_path, create=True)
 
     @property
     def file(self) -> File:

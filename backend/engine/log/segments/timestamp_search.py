@@ -21,7 +21,7 @@ class TimestampedOffset:
 
 def _records(segment: LogSegment, position: int, size_bytes: int) -> tuple[list[Record], int | None]:
     """Returns a batch's records, none when they cannot be read, and its leader epoch."""
-    data = segment.pread(size_bytes, position)
+    data = segment.files.pread(size_bytes, position)
     epoch = parse_header(data).leader_epoch
     try:
         records = list(iter_records(data))

@@ -187,10 +187,10 @@ class CopyTask:
             txn_index_empty=segment.txn_index_empty,
         )
         data = LogSegmentData(
-            log_path=segment.log_path,
-            offset_index_path=segment.offset_index_path,
-            time_index_path=segment.time_index_path,
-            txn_index_path=None if segment.txn_index_empty else segment.txn_index_path,
+            log_path=segment.files.log_path,
+            offset_index_path=segment.files.offset_index_path,
+            time_index_path=segment.files.time_index_path,
+            txn_index_path=None if segment.txn_index_empty else segment.files.txn_index_path,
             producer_snapshot_path=log.producer_state.path(next_base),
             leader_epochs=encode_epochs(log.leader_epochs.entries_in_range(ALL_EPOCHS, next_base)),
         )

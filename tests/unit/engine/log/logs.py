@@ -33,6 +33,7 @@ def open_test_log(
     has_others: bool = False,
     tip: TopicIdPartition = TIP,
     listener: LogListener = IGNORE_EVENTS,
+    disk: OsDisk | None = None,
 ) -> UnifiedLog:
     options = LoadOptions(
         recovery_point=recovery_point,
@@ -43,7 +44,7 @@ def open_test_log(
         remote_system_enabled=remote,
     )
     path = str(folder / "orders-0")
-    return open_log(OsDisk(), SystemRandom(1), path, tip, config, options, now_ms=NOW_MS, listener=listener)
+    return open_log(disk or OsDisk(), SystemRandom(1), path, tip, config, options, now_ms=NOW_MS, listener=listener)
 
 
 def batch(index: int = 0, count: int = 1, **fields: int | bool) -> bytearray:

@@ -26,7 +26,7 @@ async def start(
 ) -> LogManager:
     paths = [str(folder / f"log{number}") for number in range(dirs)]
     manager = LogManager(system_ports(), config or LogManagerConfig(default_log=CONFIG), paths)
-    manager.open_dirs(CLUSTER, 1)
+    manager.directories.open_dirs(CLUSTER, 1)
     await manager.load_all(has_others=lambda _: has_others)
     return manager
 

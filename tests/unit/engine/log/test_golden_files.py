@@ -66,7 +66,7 @@ def test_a_follower_that_fetches_the_same_batches_writes_the_same_files(tmp_path
     for segment in leader.segments:
         if segment.base_offset:
             follower.roll()
-        follower.append_as_follower(memoryview(segment.pread(segment.size_bytes, 0)), 3)
+        follower.append_as_follower(memoryview(segment.files.pread(segment.size_bytes, 0)), 3)
     found = files(tmp_path / "follower")
     for name, hexadecimal in GOLDEN.items():
         assert found[name].hex() == hexadecimal, name

@@ -41,7 +41,7 @@ def test_a_read_returns_raw_bytes_up_to_the_limit_with_a_cut_last_batch(tmp_path
     append(log, *range(5))
     assert len(read(log, 0, 100)) == 100
     assert len(read(log, 0, 10_000)) == 5 * BATCH_BYTES
-    assert read(log, 2, 10_000) == log.active_segment.pread(10_000, 2 * BATCH_BYTES)
+    assert read(log, 2, 10_000) == log.active_segment.files.pread(10_000, 2 * BATCH_BYTES)
 
 
 def test_the_first_batch_comes_whole_only_when_asked_for(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_first_batch_above_the_limit_stays_in_its_file_too_or_is_left_out(tmp_
     for limit in (0, 100, RANGE_BYTES_MIN):
         sent = log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
         assert type(sent) is OsFileRange
-        assert bytes(sent) == log.active_segment.pread(len(large), 0)
+        assert bytes(sent) == log.active_segment.files.pread(len(large), 0)
         assert log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
 
 
@@ -277,7 +277,7 @@ def test_only_a_few_sealed_segments_stay_open(tmp_path: Path) -> None:
     append(log, *range(40))
     assert len(log.segments) == 20
     assert values(log) == [(i, f"v{i}".encode()) for i in range(40)]
-    assert sum(segment._file is not None for segment in log.segments) <= 5
+    assert sum(segment.files._file is not None for segment in log.segments) <= 5
 
 
 # --- offsets

@@ -194,7 +194,7 @@ class Node:
         )
 
     async def start(self) -> None:
-        self.logs.open_dirs(CLUSTER_ID, self.id)
+        self.logs.directories.open_dirs(CLUSTER_ID, self.id)
         # A topic's settings decide how its logs are opened.
         self.applied.image = self.nodes.play.image
         await self.logs.load_all(self.replicas.topic_config, has_others=lambda _: self.has_others)

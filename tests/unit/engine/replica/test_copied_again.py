@@ -15,7 +15,7 @@ def test_it_is_told_to_be_usable_although_its_loss_is_on_its_way_yet(tmp_path: P
 
     async def run() -> None:
         async with Nodes(tmp_path, 2) as nodes:
-            [directory] = nodes[2].logs.directory_ids.values()
+            [directory] = nodes[2].logs.directories.directory_ids.values()
             nodes.play.register(2, incarnation=2, directories=[directory])
             nodes.play.heartbeat(2)
             topic_id = nodes.create("orders", [2, 1])

@@ -410,16 +410,15 @@ class Crash(BaseException):
 
 
 class CrashingDisk(OsDisk):
-    """Ends at the n-th change of a name."""
+    """Ends at the change of a name that comes after `left` others; goes on for ever while that is None."""
 
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self.left = at
+    left: int | None = None
 
     def rename(self, source: str, target: str) -> None:
         if self.left == 0:
             raise Crash(source)
-        self.left -= 1
+        if self.left is not None:
+            self.left -= 1
         super().rename(source, target)
 
 
@@ -452,12 +451,11 @@ def test_a_crash_at_any_rename_loses_nothing_and_the_next_cleaning_ends_it(tmp_p
     done = False
     for at in range(60):
         folder = tmp_path / str(at)
-        log = open_test_log(folder, COMPACT)
+        disk = CrashingDisk()
+        log = open_test_log(folder, COMPACT, disk=disk)
         _history(log)
         log.flush()
-        log._disk = log._local.disk = disk = CrashingDisk(at)
-        for segment in log.segments:
-            segment._disk = disk
+        disk.left = at
         log.active_segment.write_indexes()
         try:
             asyncio.run(_once(cleaner_of(log, disk=disk)))

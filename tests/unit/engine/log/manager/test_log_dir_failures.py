@@ -46,7 +46,7 @@ async def start_on(disk: OsDisk, folder: Path, ends: list[str] | None = None) ->
         [f"{folder}/log0", f"{folder}/log1"],
         on_all_dirs_failed=([] if ends is None else ends).append,
     )
-    manager.open_dirs(CLUSTER, 1)
+    manager.directories.open_dirs(CLUSTER, 1)
     await manager.load_all()
     return manager
 
@@ -95,8 +95,8 @@ def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tm
                 break
         assert len(lost) == 2
         assert {log.dir.rpartition("/")[0] for log in manager.all_logs} == {f"{tmp_path}/log0"}
-        assert list(manager.failed_dirs) == [disk.broken]
-        assert manager.failed_directory_ids == [manager.directory_ids[disk.broken]]
+        assert list(manager.directories.failed_dirs) == [disk.broken]
+        assert manager.directories.failed_directory_ids == [manager.directories.directory_ids[disk.broken]]
         assert not ends
         # The other one goes on, and takes what is new.
         assert manager.get_or_create(tip("new"), CONFIG).dir == f"{tmp_path}/log0/new-0"
@@ -127,9 +127,9 @@ def test_a_partition_that_breaks_alone_leaves_its_directory_as_it_is(tmp_path: P
             log.roll()
         for _ in range(20):
             await asyncio.sleep(0.01)
-        assert not manager.failed_dirs
+        assert not manager.directories.failed_dirs
         assert len(manager.all_logs) == 2
-        log_dir = next(one for one in manager.dirs if log.dir.startswith(one.path))
+        log_dir = next(one for one in manager.directories.dirs if log.dir.startswith(one.path))
         assert manager.offline_in(log_dir) == {ORDERS: log.dir}
         manager.abandon()
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_directory_that_failed(tmp_path
         append(manager.get_or_create(tip(partition=1), CONFIG), 0)
         disk.broken = f"{tmp_path}/log0"
         await manager.checkpoints.write_high_watermarks()
-        assert list(manager.failed_dirs) == [disk.broken]
+        assert list(manager.directories.failed_dirs) == [disk.broken]
         assert len(manager.all_logs) == 1
         manager.abandon()
 
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_directory_that_failed(tmp_path
 
 
 def in_dir(manager: LogManager, log: UnifiedLog) -> int:
-    return [log_dir.path for log_dir in manager.dirs].index(log.dir.rpartition("/")[0])
+    return [log_dir.path for log_dir in manager.directories.dirs].index(log.dir.rpartition("/")[0])
 
 
 def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path) -> None:
@@ -166,7 +166,10 @@ def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path)
         log.maybe_increment_log_start_offset(1)
         log.cleaner_checkpoint = 3
         before = (log.describe(), values(log), log.leader_epochs.entries)
-        source, target = manager.dirs[in_dir(manager, log)], manager.dirs[1 - in_dir(manager, log)]
+        source, target = (
+            manager.directories.dirs[in_dir(manager, log)],
+            manager.directories.dirs[1 - in_dir(manager, log)],
+        )
         future = manager.start_move(log, target)
         assert log.cleaning_paused
         while future.copy_some(log):
@@ -201,7 +204,7 @@ def test_a_copy_follows_a_log_that_is_cut_and_written_anew(tmp_path: Path) -> No
         manager = await start(tmp_path, dirs=2)
         log = manager.get_or_create(tip(), CONFIG)
         append(log, *range(6))
-        future = manager.start_move(log, manager.dirs[1 - in_dir(manager, log)])
+        future = manager.start_move(log, manager.directories.dirs[1 - in_dir(manager, log)])
         future.copy_some(log)
         log.truncate_to(2)
         append(log, 12, 13, 14, 15, epoch=1)
@@ -233,7 +236,10 @@ def test_a_crash_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path, rena
         manager = await start_on(disk, tmp_path)
         log = manager.get_or_create(tip(), CONFIG)
         append(log, *range(5))
-        source, target = manager.dirs[in_dir(manager, log)], manager.dirs[1 - in_dir(manager, log)]
+        source, target = (
+            manager.directories.dirs[in_dir(manager, log)],
+            manager.directories.dirs[1 - in_dir(manager, log)],
+        )
         manager.start_move(log, target)
         disk.left = renames
         if renames < 2:
@@ -251,7 +257,7 @@ def test_a_crash_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path, rena
         assert found.dir.rpartition("/")[0] == (source.path if renames == 0 else target.path)
         # What is left over goes; a move that had not come to its end is begun again.
         assert again.preferred_dirs == ({ORDERS: target.path} if renames == 0 else {})
-        folders = [path for log_dir in again.dirs for path in Path(log_dir.path).glob("orders*")]
+        folders = [path for log_dir in again.directories.dirs for path in Path(log_dir.path).glob("orders*")]
         assert folders == [Path(found.dir)]
         assert not list(Path(found.dir).glob("*moved*"))
         again.abandon()
@@ -265,9 +271,9 @@ def test_moves_are_given_up_with_the_partition_and_go_to_known_directories_only(
         log = manager.get_or_create(tip(), CONFIG)
         append(log, 0)
         with pytest.raises(KafkaError) as caught:
-            manager.dir_at("/nowhere")
+            manager.directories.dir_at("/nowhere")
         assert caught.value.code == ErrorCode.LOG_DIR_NOT_FOUND
-        future = manager.start_move(log, manager.dirs[1 - in_dir(manager, log)])
+        future = manager.start_move(log, manager.directories.dirs[1 - in_dir(manager, log)])
         assert os.path.isdir(future.log.dir)
         manager.async_delete(ORDERS)
         assert not manager.futures

@@ -35,7 +35,7 @@ def test_a_clean_stop_and_start_keeps_records_and_offsets(tmp_path: Path) -> Non
         append(log, 0, 1, 2)
         log.update_high_watermark(3)
         log.maybe_increment_log_start_offset(1)
-        ids = manager.directory_ids
+        ids = manager.directories.directory_ids
         await manager.shutdown(broker_epoch=21)
         folder = tmp_path / "log0"
         assert (folder / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":21}'
@@ -45,8 +45,8 @@ def test_a_clean_stop_and_start_keeps_records_and_offsets(tmp_path: Path) -> Non
 
         again = await start(tmp_path)
         assert not (folder / ".kafka_cleanshutdown").exists()
-        assert again.directory_ids == ids
-        assert again.previous_broker_epoch == 21
+        assert again.directories.directory_ids == ids
+        assert again.directories.previous_broker_epoch == 21
         log = again.get_or_create(tip(), CONFIG)
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 3, 3)
         assert log.topic_id_partition == tip()
@@ -141,7 +141,7 @@ def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
         await manager.checkpoints.write_high_watermarks()
         manager.abandon()
         again = await start(tmp_path)
-        assert again.previous_broker_epoch == -1
+        assert again.directories.previous_broker_epoch == -1
         found = again.get(ORDERS)
         assert found is not None
         assert (found.high_watermark, found.log_end_offset) == (4, 5)
@@ -158,7 +158,7 @@ def test_directories_that_name_different_epochs_were_not_stopped_together(tmp_pa
         # One of them comes from a backup.
         (tmp_path / "log1" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":17}')
         again = await start(tmp_path, dirs=2)
-        assert again.previous_broker_epoch == -1
+        assert again.directories.previous_broker_epoch == -1
         again.abandon()
 
     run(play)
@@ -294,7 +294,7 @@ def test_a_new_logs_topic_id_is_synced_by_a_worker_once_no_more_logs_are_created
         disk = SyncRecorder()
         ports = replace(system_ports(), disk=disk)
         manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
-        manager.open_dirs(CLUSTER, 1)
+        manager.directories.open_dirs(CLUSTER, 1)
         await manager.load_all()
         disk.take()
         manager.get_or_create(tip(), CONFIG)
@@ -318,7 +318,7 @@ def test_the_topic_id_reaches_the_device_before_the_records_of_a_flush_and_on_a_
         disk = SyncRecorder()
         ports = replace(system_ports(), disk=disk)
         manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
-        manager.open_dirs(CLUSTER, 1)
+        manager.directories.open_dirs(CLUSTER, 1)
         await manager.load_all()
         log = manager.get_or_create(tip(), CONFIG)
         append(log, 0)
@@ -363,7 +363,7 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
         manager = await start(tmp_path, dirs=2)
         for partition in range(4):
             manager.get_or_create(tip(partition=partition), CONFIG)
-        assert [len(manager.logs_in(log_dir)) for log_dir in manager.dirs] == [2, 2]
+        assert [len(manager.logs_in(log_dir)) for log_dir in manager.directories.dirs] == [2, 2]
         await manager.shutdown()
         again = await start(tmp_path, dirs=2)
         assert len(again.all_logs) == 4
@@ -495,18 +495,18 @@ def test_directories_of_others_are_refused_with_one_sentence(tmp_path: Path) -> 
         path = str(tmp_path / "log0")
         second = LogManager(system_ports(), LogManagerConfig(), [path])
         with pytest.raises(LogDirError, match="in use by another process"):
-            second.open_dirs(CLUSTER, 1)
+            second.directories.open_dirs(CLUSTER, 1)
         await manager.shutdown()
         with pytest.raises(LogDirError, match=f"belongs to cluster {CLUSTER}, not other"):
-            second.open_dirs("other", 1)
+            second.directories.open_dirs("other", 1)
         with pytest.raises(LogDirError, match="belongs to node 1, not 2"):
-            second.open_dirs(CLUSTER, 2)
+            second.directories.open_dirs(CLUSTER, 2)
         (tmp_path / "file").write_bytes(b"")
         third = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "file")])
         with pytest.raises(LogDirError, match="cannot be written"):
-            third.open_dirs(CLUSTER, 1)
+            third.directories.open_dirs(CLUSTER, 1)
         # A refused start leaves the directory usable.
-        second.open_dirs(CLUSTER, 1)
+        second.directories.open_dirs(CLUSTER, 1)
         second.abandon()
 
     run(play)
@@ -516,16 +516,16 @@ def test_a_directory_that_the_system_refuses_is_left_out_unless_it_is_the_first(
     async def play() -> None:
         (tmp_path / "log1").write_bytes(b"")
         manager = await start(tmp_path, dirs=2)
-        assert manager.left_out == [str(tmp_path / "log1")]
-        assert [one.path for one in manager.usable_dirs] == [str(tmp_path / "log0")]
+        assert manager.directories.left_out == [str(tmp_path / "log1")]
+        assert [one.path for one in manager.directories.usable_dirs] == [str(tmp_path / "log0")]
         with pytest.raises(KafkaError, match="is offline") as refused:
-            manager.dir_at(str(tmp_path / "log1"))
+            manager.directories.dir_at(str(tmp_path / "log1"))
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert manager.get_or_create(tip(), CONFIG).dir.startswith(str(tmp_path / "log0"))
         await manager.shutdown(7)
         again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "log1"), str(tmp_path / "log0")])
         with pytest.raises(LogDirError, match="log1 cannot be written"):
-            again.open_dirs(CLUSTER, 1)
+            again.directories.open_dirs(CLUSTER, 1)
 
     run(play)
 
@@ -551,8 +551,8 @@ def test_of_two_folders_the_one_stays_that_the_controller_knows_of(tmp_path: Pat
         manager.abandon()
         shutil.copytree(tmp_path / "log0" / "orders-0", tmp_path / "log1" / "orders-0")
         again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / f"log{n}") for n in (0, 1)])
-        again.open_dirs(CLUSTER, 1)
-        kept = again.directory_ids[str(tmp_path / "log1")]
+        again.directories.open_dirs(CLUSTER, 1)
+        kept = again.directories.directory_ids[str(tmp_path / "log1")]
         await again.load_all(directory_of=lambda partition: kept if partition == ORDERS else None)
         found = again.get(ORDERS)
         assert found is not None

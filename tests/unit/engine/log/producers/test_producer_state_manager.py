@@ -218,7 +218,7 @@ def test_an_aborted_transaction_is_in_the_index_after_recovery_and_gone_after_tr
     assert again.aborted_transactions(0, 2) == expected != []
     again.truncate_to(1)
     assert again.aborted_transactions(0, 2) == []
-    assert not Path(again.active_segment.txn_index_path).exists()
+    assert not Path(again.active_segment.files.txn_index_path).exists()
     replicate(again)
     assert again.last_stable_offset == 0
 

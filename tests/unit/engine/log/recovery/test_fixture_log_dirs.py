@@ -85,7 +85,7 @@ def test_indexes_rebuilt_from_the_batches_equal_kafkas(tmp_path: Path, broker: s
 def test_every_batch_is_found_by_each_of_its_offsets(tmp_path: Path, broker: str, folder: str) -> None:
     log = opened(tmp_path, broker, folder, clean=True)
     for segment in log.segments:
-        for position, header in iter_batches(segment.pread(segment.size_bytes, 0)):
+        for position, header in iter_batches(segment.files.pread(segment.size_bytes, 0)):
             for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset):
                 info = log.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
                 assert (info.segment_base_offset, info.position) == (segment.base_offset, position)
