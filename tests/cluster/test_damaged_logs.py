@@ -367,7 +367,7 @@ def test_damage_found_while_serving_moves_the_leadership(cluster: EngineCluster)
 
     def look_for_a_timestamp() -> None:
         with pytest.raises(KafkaError):
-            hosted(cluster, 2, 0).log.offset_by_timestamp(1)
+            hosted(cluster, 2, 0).log.reader.offset_by_timestamp(1)
 
     cluster.ask(look_for_a_timestamp)
     cluster.wait_until("another leads orders-0", lambda: registration(cluster, 0).leader in (1, 3))

@@ -13,7 +13,7 @@ from backend.engine.apis import write_txn_markers
 from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.controller.image.metadata_image import PartitionRegistration
-from backend.engine.log import log_storage
+from backend.engine.log import local_retention
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.local_retention import RetentionDecision, RetentionState, decide
 from backend.engine.log.log_config import LogConfig
@@ -59,7 +59,7 @@ def retention_does_not_ask_the_remote_tier(patch: pytest.MonkeyPatch) -> None:
     def careless(segments: Any, state: RetentionState, config: LogConfig, *, now_ms: int) -> RetentionDecision:
         return decide(segments, replace(state, highest_remote_offset=1 << 60), config, now_ms=now_ms)
 
-    patch.setattr(log_storage, "decide", careless)
+    patch.setattr(local_retention, "decide", careless)
 
 
 def epochs_begin_unnoticed(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def leaders_forget_their_log_start(patch: pytest.MonkeyPatch) -> None:
     become_leader = Partition.become_leader
 
     def careless(self: Partition, registration: PartitionRegistration) -> bool:
-        self.log._log_start_offset = 0
+        self.log._offsets.log_start = 0
         return become_leader(self, registration)
 
     patch.setattr(Partition, "become_leader", careless)

@@ -29,7 +29,7 @@ async def batches_of(log: UnifiedLog, unreadable_records: UnreadableRecords) -> 
     topic, partition = log.topic_partition
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        info = log.read(offset, LOAD_BYTES, up_to_offset=log.log_end_offset, min_one_message=True)
+        info = log.reader.read(offset, LOAD_BYTES, up_to_offset=log.log_end_offset, min_one_message=True)
         next_offset = offset
         for position, header in iter_batches(info.records):
             next_offset = header.next_offset

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from backend.engine.log.local_log import LocalLog
 from backend.engine.log.log_config import INT64_MAX, LogConfig
+from backend.engine.log.log_offsets import LogOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,9 @@ class RetentionDecision:
 
     delete_count: int
     roll: bool
+
+
+NOTHING_TO_DELETE: Final = RetentionDecision(0, roll=False)
 
 
 def decide(
@@ -114,3 +120,63 @@ def _limits(config: LogConfig, *, copying: bool) -> tuple[int, int]:
     if copying:
         return config.effective_local_retention_bytes, config.effective_local_retention_ms
     return config.retention_bytes, config.retention_ms
+
+
+class LocalRetention:
+    """The retention of one log. Remembers when it found nothing to do: most logs of a pass have not changed since."""
+
+    def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
+        # The facts with which there was nothing to do, and until when that stays so while they do not change.
+        self._facts_seen: tuple[object, ...] = ()
+        self._idle_until_ms = 0
+
+    def decide(self, now_ms: int, *, remote_enabled: bool) -> RetentionDecision:
+        """The decision at this time; may read the time index of a segment. Raises OSError, DamagedIndex, CorruptLog."""
+        local = self._local
+        segments = local.segments
+        # No rule deletes an empty active segment.
+        if len(segments) == 1 and not segments.active.size_bytes:
+            return NOTHING_TO_DELETE
+        facts = self._facts()
+        if now_ms <= self._idle_until_ms and facts == self._facts_seen:
+            return NOTHING_TO_DELETE
+        views, state = self._views(), self._state(remote_enabled=remote_enabled)
+        decision = decide(views, state, local.config, now_ms=now_ms)
+        if decision == NOTHING_TO_DELETE:
+            self._facts_seen = facts
+            self._idle_until_ms = idle_until_ms(views[0], state, local.config, now_ms=now_ms)
+        return decision
+
+    def _facts(self) -> tuple[object, ...]:
+        """The facts of a decision, beside the time and the broker's switch."""
+        local, offsets = self._local, self._offsets
+        return (
+            local.end_offset,
+            local.segments.size_bytes,
+            local.segments.first_base_offset,
+            offsets.log_start,
+            offsets.local_log_start,
+            offsets.high_watermark,
+            offsets.highest_remote,
+            local.config,
+        )
+
+    def _state(self, *, remote_enabled: bool) -> RetentionState:
+        offsets = self._offsets
+        return RetentionState(
+            log_start_offset=offsets.log_start,
+            local_log_start_offset=offsets.local_log_start if remote_enabled else offsets.log_start,
+            high_watermark=offsets.high_watermark,
+            highest_remote_offset=offsets.highest_remote,
+            remote_enabled=remote_enabled,
+        )
+
+    def _views(self) -> list[SegmentView]:
+        segments = list(self._local.segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self._local.end_offset]
+        return [
+            SegmentView(s.base_offset, end, s.size_bytes, s.largest_timestamp, is_last=s is segments[-1])
+            for s, end in zip(segments, ends, strict=True)
+        ]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 from backend.protocol.errors import ErrorCode, KafkaError
+
+# No space, no quota, or the process may not write files of that size.
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class OffsetOutOfRange(KafkaError):

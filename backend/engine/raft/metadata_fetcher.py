@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar, cast
 
-from backend.engine.log.log_errors import NoSpace
-from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.log.log_errors import FULL_ERRNOS, NoSpace
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import election as q
 from backend.engine.raft import voter_progress

@@ -127,7 +127,7 @@ def _directories(log: UnifiedLog, snapshots: SnapshotFiles) -> VoterDirectoryHis
         history, offset = VoterDirectoryHistory(snapshot), latest.end_offset
     try:
         while offset < log.log_end_offset:
-            data = log.read(offset, READ_BYTES, up_to_offset=log.log_end_offset, min_one_message=True).records
+            data = log.reader.read(offset, READ_BYTES, up_to_offset=log.log_end_offset, min_one_message=True).records
             for at, directories in directories_in(data):
                 history.add(at, directories)
             offset = max(header.next_offset for _, header in iter_batches(data))
@@ -167,7 +167,7 @@ def _restore_epochs(log: UnifiedLog) -> None:
 
 def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
     """The headers of the batch that holds the offset and of the batches behind it."""
-    read = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
+    read = log.reader.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
     return [header for _, header in iter_batches(read.records)]
 
 
@@ -383,7 +383,7 @@ class MetadataLog:
                     files.write(acknowledged)
 
             await self._ports.workers.run(flush)
-            log.flushed(work)
+            log.flusher.done(work)
         return up_to
 
     def update_high_watermark(self, offset: int) -> None:
@@ -423,7 +423,7 @@ class MetadataLog:
         """
         up_to = self._high_watermark if up_to is None else up_to
         try:
-            info = self._log.read(offset, max_bytes, up_to_offset=up_to, min_one_message=True)
+            info = self._log.reader.read(offset, max_bytes, up_to_offset=up_to, min_one_message=True)
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
         return info.records

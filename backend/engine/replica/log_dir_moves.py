@@ -13,7 +13,7 @@ from typing import Final
 
 from backend.engine.common.rates import WindowedRate, Windows
 from backend.engine.config.setting_definition import LONG_MAX
-from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.log.log_errors import FULL_ERRNOS
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.ports import Clock, tasks
 from backend.engine.replica.applied_metadata import AppliedMetadata

@@ -73,7 +73,7 @@ def look_up(partition: Partition, query: OffsetQuery) -> OffsetResult:
                 return _earliest(log)
             return _with_epoch(log, log.local_log_start_offset)
         case offset_timestamps.MAX_TIMESTAMP:
-            return visible(partition, query, of_record(log.max_timestamp_offset()))
+            return visible(partition, query, of_record(log.reader.max_timestamp_offset()))
         case offset_timestamps.LATEST_TIERED:
             tiered = log.remote_enabled and log.highest_remote_offset != UNKNOWN
             return visible(partition, query, _with_epoch(log, log.highest_remote_offset) if tiered else NOTHING)
@@ -84,7 +84,7 @@ def look_up(partition: Partition, query: OffsetQuery) -> OffsetResult:
                 return pending
             return visible(partition, query, pending)
         case timestamp:
-            return visible(partition, query, of_record(log.offset_by_timestamp(timestamp)))
+            return visible(partition, query, of_record(log.reader.offset_by_timestamp(timestamp)))
 
 
 def visible(partition: Partition, query: OffsetQuery, result: OffsetResult) -> OffsetResult:

@@ -41,10 +41,10 @@ def read(
     if offset > log.log_end_offset or offset < log.log_start_offset or offset < log.segments.first_base_offset:
         log.check_online()
         return failed(ErrorCode.OFFSET_OUT_OF_RANGE)
-    info = log.read_file_range(offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
+    info = log.reader.read_file_range(offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
     data.records = info.records
     if params.isolation is Isolation.COMMITTED:
-        data.aborted = log.aborted_in(offset, info)
+        data.aborted = log.reader.aborted_in(offset, info)
     return data
 
 

@@ -188,7 +188,7 @@ class CompactionModel(RuleBasedStateMachine):
         try:
             self._clean()
         except Crash:
-            self.log.offline_reason = None
+            self.log.health.offline_reason = None
         self.log.close_files()
         self.log = self.open(clean=clean_stop, recovery_point=end)
         self.log.cleaner_checkpoint = checkpoint
@@ -236,7 +236,7 @@ class CompactionModel(RuleBasedStateMachine):
     def _batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
-            info = self.log.read(offset, 700, up_to_offset=self.log.log_end_offset, min_one_message=True)
+            info = self.log.reader.read(offset, 700, up_to_offset=self.log.log_end_offset, min_one_message=True)
             if not info.records:
                 return
             for position, header in iter_batches(info.records):
@@ -276,7 +276,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     @invariant()
     def aborted_records_that_are_left_are_in_the_index(self) -> None:
-        index = self.log.aborted_transactions(0, self.log.log_end_offset)
+        index = self.log.reader.aborted_transactions(0, self.log.log_end_offset)
         for header, records in self._batches():
             for record in records:
                 if not header.is_control and record.offset in self.aborted:

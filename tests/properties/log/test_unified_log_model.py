@@ -31,7 +31,7 @@ def local_rows(log: UnifiedLog, max_bytes: int) -> list[Row]:
     found: list[Row] = []
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:
-        info = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
+        info = log.reader.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
         assert info.records, (offset, log.describe())
         for position, header in iter_batches(info.records):
             for record in iter_records(info.records, position):
@@ -185,7 +185,7 @@ class UnifiedLogModel(RuleBasedStateMachine):
     @rule(share=st.floats(0, 0.999))
     def find_by_time(self, share: float) -> None:
         row = self.rows[int(share * len(self.rows))]
-        expected = self.log.offset_by_timestamp(NOW_MS)
+        expected = self.log.reader.offset_by_timestamp(NOW_MS)
         assert expected is not None
         assert expected.offset == self.rows[0][0]
         assert self.log.leader_epochs.epoch_for_offset(row[0]) == row[1]
@@ -195,7 +195,7 @@ class UnifiedLogModel(RuleBasedStateMachine):
     def read_from_any_offset(self, shares: list[float]) -> None:
         for share in shares:
             row = self.rows[int(share * len(self.rows))]
-            info = self.log.read(row[0], 1, up_to_offset=self.end, min_one_message=True)
+            info = self.log.reader.read(row[0], 1, up_to_offset=self.end, min_one_message=True)
             found = [record.offset for record in iter_records(info.records)]
             assert row[0] in found, (row[0], found, info.position)
 

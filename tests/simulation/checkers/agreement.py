@@ -40,7 +40,7 @@ class ReplicasAgree(Checker):
         offset = first if fresh or before is None else max(before[2], first)
         end = log.high_watermark
         while offset < end:
-            data = log.read(offset, READ_BYTES, up_to_offset=end, min_one_message=True).records
+            data = log.reader.read(offset, READ_BYTES, up_to_offset=end, min_one_message=True).records
             if not data:
                 break
             for _, header in iter_batches(data):

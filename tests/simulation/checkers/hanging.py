@@ -58,7 +58,7 @@ class EndedTransactions:
         end = log.log_end_offset
         reading.next_offset = max(reading.next_offset, log.log_start_offset, log.segments.first_base_offset)
         while reading.next_offset < end:
-            data = log.read(reading.next_offset, READ_BYTES, up_to_offset=end, min_one_message=True).records
+            data = log.reader.read(reading.next_offset, READ_BYTES, up_to_offset=end, min_one_message=True).records
             if not data:
                 return
             for _, header in iter_batches(data):
@@ -108,7 +108,7 @@ def _batch_at(log: UnifiedLog, offset: int) -> Placed | None:
     end = log.log_end_offset
     if not max(log.log_start_offset, log.segments.first_base_offset) <= offset < end:
         return None
-    for _, header in iter_batches(log.read(offset, 1, up_to_offset=end, min_one_message=True).records):
+    for _, header in iter_batches(log.reader.read(offset, 1, up_to_offset=end, min_one_message=True).records):
         if header.next_offset > offset:
             return header.base_offset, Batch.of(header)
     return None

@@ -51,7 +51,7 @@ def read_metadata_log(world: World) -> MetadataLog:
     assert replica is not None, f"{METADATA} has no leader in the end"
     log, offset = replica.log, replica.log.log_start_offset
     while offset < log.high_watermark:
-        data = log.read(offset, READ_BYTES, up_to_offset=log.high_watermark, min_one_message=True).records
+        data = log.reader.read(offset, READ_BYTES, up_to_offset=log.high_watermark, min_one_message=True).records
         for position, header in iter_batches(data):
             offset = header.next_offset
             for record in iter_records(data, position):

@@ -25,7 +25,7 @@ class NeverBack(Checker):
         seen = self._seen
         for node, topic, _, replica in replicas:
             log = replica.log
-            start, mark = log._log_start_offset, log._high_watermark
+            start, mark = log.log_start_offset, log.high_watermark
             key = (node, topic.name, replica.topic_id_partition.partition)
             before = seen.get(key)
             if before is not None and before[0] is log:

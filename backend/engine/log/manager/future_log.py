@@ -14,10 +14,9 @@ from typing import Final
 
 from backend.engine.log.file_names import dir_name, dir_name_for_future
 from backend.engine.log.log_errors import LogDirError
-from backend.engine.log.log_state import LogListener
 from backend.engine.log.manager.log_directory import write_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.log.unified_log import LogListener, UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import Disk
 from backend.tiering.ids import TopicPartition
@@ -80,7 +79,7 @@ class FutureLog:
             log.truncate_fully_and_start_at(_first_offset(current))
         if log.log_end_offset == current.log_end_offset:
             return 0
-        records = current.read(
+        records = current.reader.read(
             log.log_end_offset, COPY_BYTES, up_to_offset=current.log_end_offset, min_one_message=True
         ).records
         if not records:
@@ -108,9 +107,7 @@ class FutureLog:
 
     def abandon(self) -> str:
         """Gives the copy up; the folder to be removed."""
-        self.log.close_files()
-        self.log.offline_reason = "its move to another directory was given up"
-        return self.log.dir
+        return self.log.abandon("its move to another directory was given up")
 
 
 def _first_offset(current: UnifiedLog) -> int:

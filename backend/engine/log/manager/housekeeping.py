@@ -87,7 +87,7 @@ class Housekeeping:
             await self._rebuild_indexes(log)
             paths = log.take_deleted_paths()
             self._pending_delete.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
-            work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
+            work = self._flush_due(log, now_ms) or (None if creating else log.flusher.topic_id_work())
             if work is not None:
                 await self.flush(log, work)
             if count % LOGS_PER_TURN == 0:
@@ -98,16 +98,16 @@ class Housekeeping:
 
     async def _rebuild_indexes(self, log: UnifiedLog) -> None:
         """Makes damaged indexes again; the log goes offline when its records are what is damaged."""
-        while (work := log.index_work()) is not None:
+        while (work := log.index_repair.next_work()) is not None:
             path = work.segment.files.log_path
             _log.warning("The indexes of %s are damaged and are made again from its records", path)
             try:
-                await self._ports.workers.run(partial(log.rebuild_indexes, work))
+                await self._ports.workers.run(partial(log.index_repair.rebuild, work))
             except CorruptLog as error:
                 log.mark_offline(error.message)
             except DamagedIndex as error:
                 # One before it, whose records say what its producers had begun.
-                log.note_damaged_index(error)
+                log.health.note_damaged_index(error)
             except FileNotFoundError:
                 # Gone with its segment meanwhile; what is still there is looked at in the next turn.
                 return
@@ -115,7 +115,7 @@ class Housekeeping:
                 _log.warning("The indexes of %s cannot be made again yet: %s", path, error)
                 return
             else:
-                log.indexes_rebuilt(work)
+                log.index_repair.rebuilt(work)
 
     def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
         if log.config.flush_ms < INT64_MAX:
@@ -123,8 +123,8 @@ class Housekeeping:
             since_ms = self._flushed_ms.setdefault(partition, now_ms)
             if now_ms - since_ms >= log.config.flush_ms:
                 self._flushed_ms[partition] = now_ms
-                return log.flush_work()
-        return log.sealed_flush_work()
+                return log.flusher.work()
+        return log.flusher.sealed_work()
 
     async def flush(self, log: UnifiedLog, work: FlushWork) -> None:
         """Brings it to the device; the log goes offline when that fails."""
@@ -134,7 +134,7 @@ class Housekeeping:
             if log.offline_reason is None:
                 log.mark_offline(f"its files could not be flushed: {error}")
         else:
-            log.flushed(work)
+            log.flusher.done(work)
 
     async def _remove_due(self, now_ms: int) -> None:
         due = [(path, folder) for at_ms, path, folder in self._pending_delete if at_ms <= now_ms]

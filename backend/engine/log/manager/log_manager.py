@@ -22,8 +22,7 @@ from backend.engine.log.file_names import (
     dir_name_for_delete,
 )
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
-from backend.engine.log.log_errors import CorruptLog
-from backend.engine.log.log_state import FULL_ERRNOS, LogListener, LogState
+from backend.engine.log.log_errors import FULL_ERRNOS, CorruptLog
 from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.log.manager.future_log import FutureLog, left_over_folders
 from backend.engine.log.manager.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
@@ -32,7 +31,7 @@ from backend.engine.log.manager.log_opening import LogFolder, in_jobs, open_foun
 from backend.engine.log.manager.offset_checkpoints import LogCheckpoints
 from backend.engine.log.manager.stray_replicas import set_aside
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.log.unified_log import LogListener, UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
@@ -177,7 +176,7 @@ class LogManager:
 
     async def flush_log(self, log: UnifiedLog) -> None:
         """Everything appended so far reaches the device."""
-        work = log.flush_work()
+        work = log.flusher.work()
         if work is not None:
             await self.housekeeping.flush(log, work)
 
@@ -211,24 +210,20 @@ class LogManager:
         self.housekeeping.look_after(log)
         self.checkpoints.high_watermark_moved()
 
-    def _managed(self, state: LogState) -> UnifiedLog | None:
-        """The log that an event is of; None for one that is being opened, a copy under way, and one given up."""
-        log = self._logs.get(state.topic_partition)
-        return log if log is state else None
+    def _has(self, log: UnifiedLog) -> bool:
+        """False for one that is being opened, for a copy under way, and for one given up: their events do not count."""
+        return self._logs.get(log.topic_partition) is log
 
-    def _on_log_start(self, state: LogState) -> None:
-        log = self._managed(state)
-        if log is not None:
+    def _on_log_start(self, log: UnifiedLog) -> None:
+        if self._has(log):
             self.changed_logs.add(log)
 
-    def _on_work(self, state: LogState) -> None:
-        log = self._managed(state)
-        if log is not None:
+    def _on_work(self, log: UnifiedLog) -> None:
+        if self._has(log):
             self.housekeeping.look_after(log)
 
-    def _on_offline(self, state: LogState, reason: str) -> None:
-        log = self._managed(state)
-        if log is None:
+    def _on_offline(self, log: UnifiedLog, reason: str) -> None:
+        if not self._has(log):
             return
         self._offline[log.topic_partition] = (reason, log.dir)
         self.checkpoints.high_watermark_moved()
@@ -329,7 +324,7 @@ class LogManager:
                 return self._create(tip, config)
             if log.topic_id_partition.topic_id == ZERO_UUID:
                 write_topic_id(self._ports.disk, log.dir, tip.topic_id)
-                log.topic_id_partition, log.topic_id_dirty = tip, True
+                log.topic_id_partition, log.flusher.topic_id_dirty = tip, True
                 self.housekeeping.look_after(log)
         except OSError as error:
             raise KafkaError(
@@ -371,7 +366,7 @@ class LogManager:
                 disk.remove_tree(folder)
             raise
         # An fsync would hold the loop, a thousand of them for seconds. As in Kafka it follows in the background.
-        log.topic_id_dirty = True
+        log.flusher.topic_id_dirty = True
         self.housekeeping.note_creation()
         self._adopt(log)
         return log

@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.log.log_state import LogListener
 from backend.engine.log.manager.future_log import forget_move
 from backend.engine.log.manager.log_directory import LogDirectory, read_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.log.unified_log import LogListener, UnifiedLog
 from backend.engine.ports import Ports
 from backend.protocol.errors import DecodeError
 from backend.tiering.ids import TopicIdPartition, TopicPartition

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from backend.engine.log.file_names import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
-from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.log.log_errors import FULL_ERRNOS
 from backend.engine.log.manager.directory_set import LogDirectories
 from backend.engine.log.manager.log_directory import LogDirectory
 from backend.engine.log.unified_log import UnifiedLog

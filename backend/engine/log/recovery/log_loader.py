@@ -33,7 +33,6 @@ from backend.engine.log.file_names import (
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.log_config import DAY_MS, LogConfig
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.log.log_state import IGNORE_EVENTS, LogListener
 from backend.engine.log.producers.producer_state_manager import ProducerStateManager
 from backend.engine.log.recovery.interrupted_swaps import finish_swaps
 from backend.engine.log.recovery.segment_recovery import (
@@ -51,7 +50,7 @@ from backend.engine.log.segments.offset_index import OffsetIndex
 from backend.engine.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.segments.time_index import TimeIndex
 from backend.engine.log.topics import is_remote_enabled
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.log.unified_log import IGNORE_EVENTS, LogListener, UnifiedLog
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
 from backend.protocol.record_batches.record_batch import HEADER_BYTES, parse_header

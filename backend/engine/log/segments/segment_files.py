@@ -69,7 +69,8 @@ class SegmentFiles:
 
     def pread(self, size: int, position: int) -> bytes:
         """Raw bytes of the `.log` file."""
-        return self.file.pread(size, position)
+        file = self._file
+        return (self.file if file is None else file).pread(size, position)
 
     def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> Chunk:
         """The same bytes, to be sent (see `File.range`)."""

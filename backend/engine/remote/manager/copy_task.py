@@ -162,7 +162,7 @@ class CopyTask:
         except DamagedIndex as error:
             if log.segments.floor(segment.base_offset) is segment:
                 segment.damaged = True
-                log.note_damaged_index(error)
+                log.health.note_damaged_index(error)
             raise
 
     async def _copy(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
@@ -210,7 +210,7 @@ class CopyTask:
         Kafka's copies fail for ever where the file was lost.
         """
         try:
-            if await self._tier.workers.run(lambda: log.restore_snapshot(next_base)):
+            if await self._tier.workers.run(lambda: log.index_repair.restore_snapshot(next_base)):
                 log.producer_state.find_stored()
                 _log.warning("%s had lost its producer snapshot at %d, which was made again from its records", log,
                              next_base)  # fmt: skip

@@ -76,13 +76,13 @@ async def offset_for_timestamp(tier: Tier, log: UnifiedLog, timestamp_ms: int) -
         while segment is not None:
             if segment.start_offset >= log.segments.first_base_offset:
                 # From here on the local log has everything.
-                return log.offset_by_timestamp(timestamp_ms)
+                return log.reader.offset_by_timestamp(timestamp_ms)
             match = await _search(tier, segment, timestamp_ms, start_offset)
             if match is not None:
                 return match
             segment = next_segment(metadata, partition, epoch, timestamp_ms, segment.end_offset + 1, is_ours)
         epoch = log.leader_epochs.next_epoch(epoch)
-    return log.offset_by_timestamp(timestamp_ms)
+    return log.reader.offset_by_timestamp(timestamp_ms)
 
 
 async def _search(

@@ -223,7 +223,7 @@ class FollowedPartition:
 
         A log that was cut in part is offline until its broker starts again; one that waits goes on by itself.
         """
-        self.partition.log.require_space(EPOCH_BYTES_MAX * epochs + snapshot_bytes + REBUILD_BYTES)
+        self.partition.log.health.require_space(EPOCH_BYTES_MAX * epochs + snapshot_bytes + REBUILD_BYTES)
 
     def _latest_epoch(self) -> int:
         latest = self.partition.log.leader_epochs.latest_epoch

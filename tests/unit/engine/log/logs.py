@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from backend.engine.log.log_config import LogConfig
-from backend.engine.log.log_state import IGNORE_EVENTS, LogListener
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
-from backend.engine.log.unified_log import AppendInfo, UnifiedLog
+from backend.engine.log.unified_log import IGNORE_EVENTS, AppendInfo, LogListener, UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records
@@ -68,7 +67,7 @@ def values(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes |
     offset = log.local_log_start_offset if start is None else start
     found: list[tuple[int, bytes | None]] = []
     while offset < log.log_end_offset:
-        info = log.read(offset, 300, up_to_offset=log.log_end_offset, min_one_message=True)
+        info = log.reader.read(offset, 300, up_to_offset=log.log_end_offset, min_one_message=True)
         if not info.records:
             break
         for position, header in iter_batches(info.records):

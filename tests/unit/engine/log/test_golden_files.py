@@ -106,7 +106,7 @@ def test_an_aborted_transaction_gives_the_golden_marker_index_and_snapshot(tmp_p
     assert found["00000000000000000004.snapshot"].hex() == (
         "0001f5dd884b0000000100000000000000370003000000010000000000000002000000010000018bcfe5680300000009ffffffffffffffff"
     )
-    assert [txn.first_offset for txn in log.aborted_transactions(0, 4)] == [1]
+    assert [txn.first_offset for txn in log.reader.aborted_transactions(0, 4)] == [1]
 
 
 def test_the_golden_segments_hold_three_batches_when_the_time_index_has_36_bytes(tmp_path: Path) -> None:

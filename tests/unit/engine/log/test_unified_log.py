@@ -13,8 +13,7 @@ import pytest
 from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.log.log_config import LogConfig
 from backend.engine.log.log_errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
-from backend.engine.log.log_state import LogListener
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.log.unified_log import LogListener, UnifiedLog
 from backend.engine.ports.file_range import FileUnreadable, OsFileRange
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
@@ -26,7 +25,7 @@ BATCH_BYTES = 72
 
 def read(log: UnifiedLog, offset: int, max_bytes: int, *, up_to: int | None = None, whole: bool = True) -> bytes:
     end = log.log_end_offset if up_to is None else up_to
-    return log.read(offset, max_bytes, up_to_offset=end, min_one_message=whole).records
+    return log.reader.read(offset, max_bytes, up_to_offset=end, min_one_message=whole).records
 
 
 def bases(log: UnifiedLog) -> list[int]:
@@ -48,8 +47,8 @@ def test_the_first_batch_comes_whole_only_when_asked_for(tmp_path: Path) -> None
     log = open_test_log(tmp_path)
     append(log, *range(3))
     assert len(read(log, 1, 10)) == BATCH_BYTES
-    assert log.read(1, 10, up_to_offset=3, min_one_message=False).records == b""
-    assert log.read(1, 0, up_to_offset=3, min_one_message=False).records == b""
+    assert log.reader.read(1, 10, up_to_offset=3, min_one_message=False).records == b""
+    assert log.reader.read(1, 0, up_to_offset=3, min_one_message=False).records == b""
     assert len(read(log, 1, 0)) == BATCH_BYTES
 
 
@@ -79,9 +78,9 @@ def test_many_bytes_that_are_to_be_sent_stay_in_their_file(tmp_path: Path) -> No
         (RANGE_BYTES_MIN, OsFileRange),
         (2 * RANGE_BYTES_MIN, OsFileRange),
     ):
-        sent = log.read_file_range(0, size, up_to_offset=end, min_one_message=False).records
+        sent = log.reader.read_file_range(0, size, up_to_offset=end, min_one_message=False).records
         assert type(sent) is kind
-        read_here = log.read(0, size, up_to_offset=end, min_one_message=False).records
+        read_here = log.reader.read(0, size, up_to_offset=end, min_one_message=False).records
         assert type(read_here) is bytes
         assert bytes(sent) == read_here
 
@@ -92,10 +91,12 @@ def test_a_first_batch_above_the_limit_stays_in_its_file_too_or_is_left_out(tmp_
     assert len(large) > 2 * RANGE_BYTES_MIN - 1000
     log.append_as_leader(memoryview(large), 0, now_ms=NOW_MS)
     for limit in (0, 100, RANGE_BYTES_MIN):
-        sent = log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
+        sent = log.reader.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
         assert type(sent) is OsFileRange
         assert bytes(sent) == log.active_segment.files.pread(len(large), 0)
-        assert log.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
+        assert (
+            log.reader.read_file_range(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
+        )
 
 
 def test_a_disk_that_does_not_give_what_is_being_sent_takes_the_log_offline(
@@ -103,7 +104,7 @@ def test_a_disk_that_does_not_give_what_is_being_sent_takes_the_log_offline(
 ) -> None:
     log = open_test_log(tmp_path)
     append(log, *range(2 * RANGE_BYTES_MIN // BATCH_BYTES))
-    sent = log.read_file_range(0, RANGE_BYTES_MIN, up_to_offset=log.log_end_offset, min_one_message=True).records
+    sent = log.reader.read_file_range(0, RANGE_BYTES_MIN, up_to_offset=log.log_end_offset, min_one_message=True).records
     assert isinstance(sent, OsFileRange)
 
     def fail(*_: int) -> int:
@@ -124,7 +125,7 @@ def test_a_read_never_crosses_a_segment_and_the_next_goes_on_there(tmp_path: Pat
     append(log, 2)
     assert len(read(log, 0, 10_000)) == 2 * BATCH_BYTES
     assert len(read(log, 2, 10_000)) == BATCH_BYTES
-    info = log.read(1, 10_000, up_to_offset=3, min_one_message=True)
+    info = log.reader.read(1, 10_000, up_to_offset=3, min_one_message=True)
     assert (info.segment_base_offset, info.position) == (0, BATCH_BYTES)
 
 
@@ -320,28 +321,28 @@ def test_offsets_are_found_by_time(tmp_path: Path) -> None:
     append(log, 6)
     replicate(log)
     for index in range(7):
-        found = log.offset_by_timestamp(NOW_MS + index)
+        found = log.reader.offset_by_timestamp(NOW_MS + index)
         assert found is not None
         assert (found.offset, found.timestamp) == (index, NOW_MS + index)
-    found = log.offset_by_timestamp(0)
+    found = log.reader.offset_by_timestamp(0)
     assert found is not None
     assert (found.offset, found.leader_epoch) == (0, 0)
-    assert log.offset_by_timestamp(NOW_MS + 7) is None
+    assert log.reader.offset_by_timestamp(NOW_MS + 7) is None
     log.maybe_increment_log_start_offset(4)
-    found = log.offset_by_timestamp(0)
+    found = log.reader.offset_by_timestamp(0)
     assert found is not None
     assert (found.offset, found.leader_epoch) == (4, 3)
 
 
 def test_the_largest_timestamp_names_its_first_record(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
-    assert log.max_timestamp_offset() is None
+    assert log.reader.max_timestamp_offset() is None
     late = build_batch([RecordData(NOW_MS, None, b""), RecordData(NOW_MS + 50, None, b""), RecordData(5, None, b"")])
     append(log, 0)
     log.append_as_leader(memoryview(late), 2, now_ms=NOW_MS)
     log.roll()
     append(log, 1)
-    found = log.max_timestamp_offset()
+    found = log.reader.max_timestamp_offset()
     assert found is not None
     assert (found.offset, found.timestamp, found.leader_epoch) == (2, NOW_MS + 50, 2)
 
@@ -460,9 +461,9 @@ def test_space_is_looked_for_without_changing_anything(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0, 1)
     before = files(tmp_path)
-    log.require_space(5000)
+    log.health.require_space(5000)
     with files_of_at_most(4000), pytest.raises(NoSpace, match="free some space"):
-        log.require_space(5000)
+        log.health.require_space(5000)
     assert files(tmp_path) == before
     append(log, 2)
     assert log.log_end_offset == 3

@@ -247,7 +247,7 @@ class Node:
         offset = max(log.local_log_start_offset, log.log_start_offset)
         values: list[tuple[int, bytes | None]] = []
         while offset < log.log_end_offset:
-            info = log.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
+            info = log.reader.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
             if not info.records:
                 break
             for position, header in iter_batches(info.records):

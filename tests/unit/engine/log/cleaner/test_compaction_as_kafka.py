@@ -65,7 +65,7 @@ def test_our_cleaner_leaves_batch_for_batch_what_kafka_s_left(tmp_path: Path) ->
     assert ours.cleaner_checkpoint == CLEANED_TO
     assert rows(ours) == rows(theirs)
     assert any(row[3] == 0x40 for row in rows(theirs)), "no delete horizon was seen"
-    assert ours.aborted_transactions(0, CLEANED_TO) == theirs.aborted_transactions(0, CLEANED_TO)
+    assert ours.reader.aborted_transactions(0, CLEANED_TO) == theirs.reader.aborted_transactions(0, CLEANED_TO)
     assert [s.base_offset for s in ours.segments] == [s.base_offset for s in theirs.segments]
     for mine, kafkas in zip(ours.segments, theirs.segments, strict=True):
         if mine.sealed and kafkas.sealed:

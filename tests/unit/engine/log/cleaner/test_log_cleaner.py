@@ -87,7 +87,7 @@ def batches(log: UnifiedLog) -> list[tuple[BatchHeader, list[Record]]]:
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        info = log.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
+        info = log.reader.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
         if not info.records:
             break
         for position, header in iter_batches(info.records):
@@ -120,7 +120,7 @@ def test_only_the_last_record_of_every_key_stays_at_its_offset(tmp_path: Path) -
     assert log.cleaner_checkpoint == 6
     assert cleaner.last_stats[0].records.records_kept == 4
     # Reads from an offset that is gone give the next record that is left.
-    assert log.read(0, 100, up_to_offset=7, min_one_message=True).records
+    assert log.reader.read(0, 100, up_to_offset=7, min_one_message=True).records
     log.close_files()
     assert content(open_test_log(tmp_path, COMPACT))[0] == (2, "c", "1")
 
@@ -169,16 +169,16 @@ def test_records_of_aborted_transactions_go_at_once_and_their_marker_when_nothin
     end(log, 7, commit=True)
     log.roll()
     put(log, ("x", "1"))
-    assert log.aborted_transactions(0, log.log_end_offset)
+    assert log.reader.aborted_transactions(0, log.log_end_offset)
     clean(log)
     assert content(log) == [(0, "a", "1"), (4, "b", "committed"), (6, "c", "1"), (8, "x", "1")]
     # The marker stays as long as the batches it speaks of were there, and so does the entry of the index.
     assert [header.base_offset for header, _ in batches(log) if header.is_control] == [3, 5, 7]
-    assert [txn.first_offset for txn in log.aborted_transactions(0, log.log_end_offset)] == [2]
+    assert [txn.first_offset for txn in log.reader.aborted_transactions(0, log.log_end_offset)] == [2]
     log.roll()
     put(log, ("y", "1"))
     clean(log)
-    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert log.reader.aborted_transactions(0, log.log_end_offset) == []
     marker = next(header for header, _ in batches(log) if header.is_control)
     assert (marker.base_offset, marker.has_delete_horizon) == (3, True)
     log.roll()
@@ -439,7 +439,7 @@ def _history(log: UnifiedLog) -> None:
 def _last_values(log: UnifiedLog) -> dict[str, str | None]:
     aborted = {
         offset
-        for txn in log.aborted_transactions(0, log.log_end_offset)
+        for txn in log.reader.aborted_transactions(0, log.log_end_offset)
         for offset in range(txn.first_offset, txn.last_offset)
     }
     return {key: value for offset, key, value in content(log) if offset not in aborted}

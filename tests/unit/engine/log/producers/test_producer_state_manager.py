@@ -153,7 +153,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(tmp_path: Path) -> Non
     assert log.last_stable_offset == 3
     replicate(log)
     assert log.last_stable_offset == log.high_watermark == 6
-    assert log.aborted_transactions(0, 6) == []
+    assert log.reader.aborted_transactions(0, 6) == []
 
 
 def test_a_transaction_that_is_stable_stays_so_when_records_behind_it_are_cut_off(tmp_path: Path) -> None:
@@ -180,18 +180,19 @@ def test_aborted_transactions_are_listed_with_the_stable_offset_of_their_time(tm
     end_txn(log, commit=False)
     replicate(log)
     found = [
-        (t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset) for t in log.aborted_transactions(0, 4)
+        (t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset)
+        for t in log.reader.aborted_transactions(0, 4)
     ]
     assert found == [(8, 1, 2, 0), (7, 0, 3, 4)]
-    assert [t.producer_id for t in log.aborted_transactions(3, 4)] == [7]
+    assert [t.producer_id for t in log.reader.aborted_transactions(3, 4)] == [7]
 
 
 @pytest.mark.parametrize("rolled", [False, True])
 def test_a_read_tells_of_the_aborted_transactions_among_its_records(tmp_path: Path, rolled: bool) -> None:
     log = open_test_log(tmp_path)
     append(log, 0)
-    known_empty = log.read(0, 1000, up_to_offset=1, min_one_message=True)
-    assert list(log.aborted_in(0, known_empty)) == []
+    known_empty = log.reader.read(0, 1000, up_to_offset=1, min_one_message=True)
+    assert list(log.reader.aborted_in(0, known_empty)) == []
     produce(log, 0, transactional=True)
     end_txn(log, commit=False)
     if rolled:
@@ -199,25 +200,25 @@ def test_a_read_tells_of_the_aborted_transactions_among_its_records(tmp_path: Pa
         append(log, 1)
     replicate(log)
     for start in (0, 1):
-        info = log.read(start, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
-        assert [t.first_offset for t in log.aborted_in(start, info)] == [1]
-    nothing = log.read(log.log_end_offset, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
-    assert list(log.aborted_in(log.log_end_offset, nothing)) == []
+        info = log.reader.read(start, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
+        assert [t.first_offset for t in log.reader.aborted_in(start, info)] == [1]
+    nothing = log.reader.read(log.log_end_offset, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
+    assert list(log.reader.aborted_in(log.log_end_offset, nothing)) == []
     if rolled:
-        later = log.read(3, 1000, up_to_offset=4, min_one_message=True)
-        assert list(log.aborted_in(3, later)) == []
+        later = log.reader.read(3, 1000, up_to_offset=4, min_one_message=True)
+        assert list(log.reader.aborted_in(3, later)) == []
 
 
 def test_an_aborted_transaction_is_in_the_index_after_recovery_and_gone_after_truncation(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     produce(log, 0, transactional=True)
     end_txn(log, commit=False)
-    expected = log.aborted_transactions(0, 2)
+    expected = log.reader.aborted_transactions(0, 2)
     log.close_files()
     again = open_test_log(tmp_path)
-    assert again.aborted_transactions(0, 2) == expected != []
+    assert again.reader.aborted_transactions(0, 2) == expected != []
     again.truncate_to(1)
-    assert again.aborted_transactions(0, 2) == []
+    assert again.reader.aborted_transactions(0, 2) == []
     assert not Path(again.active_segment.files.txn_index_path).exists()
     replicate(again)
     assert again.last_stable_offset == 0

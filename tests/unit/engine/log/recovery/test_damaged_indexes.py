@@ -62,12 +62,12 @@ def test_an_offset_index_is_made_again_and_the_log_stays_in_use(tmp_path: Path, 
     whole = files(tmp_path)
     damage(path(tmp_path, ".index"))
     with pytest.raises(DamagedIndex) as caught:
-        log.read(7, 100, up_to_offset=11, min_one_message=True)
+        log.reader.read(7, 100, up_to_offset=11, min_one_message=True)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     # What does not need it is served: another segment, the active one, the end of the log.
     assert log.offline_reason is None
-    assert log.read(2, 100, up_to_offset=11, min_one_message=True).records
-    assert log.read(10, 100, up_to_offset=11, min_one_message=True).records
+    assert log.reader.read(2, 100, up_to_offset=11, min_one_message=True).records
+    assert log.reader.read(10, 100, up_to_offset=11, min_one_message=True).records
     append(log, 11)
     look_after(log)
     assert values(log, 5)[:3] == [(5, b"v5"), (6, b"v6"), (7, b"v7")]
@@ -86,7 +86,7 @@ def test_an_index_that_leads_past_its_offset_hides_no_record(tmp_path: Path) -> 
     data = (moved[0] - 5).to_bytes(4, "big") + moved[1].to_bytes(4, "big")
     path(tmp_path, ".index").write_bytes(data)
     with pytest.raises(DamagedIndex):
-        log.read(entries[0][0] + 1, 100, up_to_offset=11, min_one_message=True)
+        log.reader.read(entries[0][0] + 1, 100, up_to_offset=11, min_one_message=True)
     look_after(log)
     assert values(log, 5)[:3] == [(5, b"v5"), (6, b"v6"), (7, b"v7")]
 
@@ -95,15 +95,15 @@ def test_an_index_that_leads_past_its_offset_hides_no_record(tmp_path: Path) -> 
 def test_time_and_transaction_indexes_are_made_again(tmp_path: Path, suffix: str) -> None:
     log = sealed(tmp_path)
     spoil(path(tmp_path, suffix))
-    look_up = partial(log.offset_by_timestamp, NOW_MS + 7)
+    look_up = partial(log.reader.offset_by_timestamp, NOW_MS + 7)
     with pytest.raises(DamagedIndex):
-        (look_up if suffix == ".timeindex" else partial(log.aborted_transactions, 5, 10))()
+        (look_up if suffix == ".timeindex" else partial(log.reader.aborted_transactions, 5, 10))()
     assert log.offline_reason is None
     look_after(log)
-    found = log.offset_by_timestamp(NOW_MS + 7)
+    found = log.reader.offset_by_timestamp(NOW_MS + 7)
     assert found is not None
     assert found.offset == 7
-    assert log.aborted_transactions(5, 10) == []
+    assert log.reader.aborted_transactions(5, 10) == []
 
 
 def test_retention_does_not_believe_a_damaged_time_index(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_damaged_records_are_found_when_their_index_is_made_again(tmp_path: Path
     data[100] ^= 1
     path(tmp_path, ".log").write_bytes(data)
     with pytest.raises(DamagedIndex):
-        log.read(7, 100, up_to_offset=11, min_one_message=True)
+        log.reader.read(7, 100, up_to_offset=11, min_one_message=True)
     look_after(log)
     assert "does not match its bytes" in str(log.offline_reason)
     with pytest.raises(KafkaError):

@@ -87,7 +87,7 @@ def test_every_batch_is_found_by_each_of_its_offsets(tmp_path: Path, broker: str
     for segment in log.segments:
         for position, header in iter_batches(segment.files.pread(segment.size_bytes, 0)):
             for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset):
-                info = log.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
+                info = log.reader.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
                 assert (info.segment_base_offset, info.position) == (segment.base_offset, position)
                 assert len(info.records) == header.size_bytes
 
@@ -113,8 +113,8 @@ def test_aborted_transactions_equal_those_that_kafka_answered(tmp_path: Path) ->
         offset, expected = answer
         if offset < log.segments.first_base_offset:
             continue
-        info = log.read(offset, 1 << 20, up_to_offset=log.last_stable_offset, min_one_message=True)
-        found = log.aborted_in(offset, info)
+        info = log.reader.read(offset, 1 << 20, up_to_offset=log.last_stable_offset, min_one_message=True)
+        found = log.reader.aborted_in(offset, info)
         assert {(txn.producer_id, txn.first_offset) for txn in found} == expected, offset
         compared += 1
     assert compared > 0

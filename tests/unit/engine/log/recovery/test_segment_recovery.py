@@ -158,7 +158,7 @@ def test_damaged_structure_found_while_reading_takes_the_partition_offline(tmp_p
     log = open_test_log(tmp_path, clean=True, recovery_point=6)
     path(tmp_path, 0, ".index").write_bytes(b"")
     with pytest.raises(CorruptLog):
-        log.read(2, 100, up_to_offset=6, min_one_message=True)
+        log.reader.read(2, 100, up_to_offset=6, min_one_message=True)
     assert "00000000000000000000.log is corrupt at byte 72" in str(log.offline_reason)
     with pytest.raises(KafkaError):
         append(log, 6)

@@ -172,8 +172,8 @@ def test_a_header_that_lies_about_its_time_misleads_neither_rolls_nor_retention_
         log.append_validated(validated, 0, now_ms=NOW_MS)
     replicate(log)
     assert len(log.segments) == 1
-    assert log.max_timestamp_offset() == TimestampedOffset(NOW_MS + 5, 5, 0)
-    assert log.offset_by_timestamp(NOW_MS + 4) == TimestampedOffset(NOW_MS + 4, 4, 0)
+    assert log.reader.max_timestamp_offset() == TimestampedOffset(NOW_MS + 5, 5, 0)
+    assert log.reader.offset_by_timestamp(NOW_MS + 4) == TimestampedOffset(NOW_MS + 4, 4, 0)
     log.roll()
     assert log.delete_old_segments(NOW_MS + 1000) == 0
     assert log.delete_old_segments(NOW_MS + 2000) == 1

@@ -82,7 +82,7 @@ class Day:
     async def check_every_local_record(self) -> None:
         log = self.log
         for offset in range(max(log.log_start_offset, log.segments.first_base_offset), log.log_end_offset):
-            found = log.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
+            found = log.reader.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
             [local] = [one for one in iter_records(memoryview(found.records)) if one.offset == offset]
             assert local.timestamp == self.timestamps[offset], offset
 
