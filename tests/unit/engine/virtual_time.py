@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from backend.engine.ports import Ports, system_ports, tasks
+from backend.engine.ports import Clock, Ports, system_ports, tasks
 from backend.engine.ports.random import SystemRandom
 from tests.simulation.loop import VirtualLoop
 from tests.unit.engine.log.logs import NOW_MS
@@ -51,6 +51,18 @@ class InlineWorkers:
 
     def close(self) -> None:
         return None
+
+
+def loop_here() -> VirtualLoop:
+    """The virtual loop that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
+
+
+def clock_here() -> Clock:
+    """The clock of the virtual loop that runs."""
+    return LoopClock(loop_here())
 
 
 def ports_here() -> Ports:

@@ -29,7 +29,7 @@ from backend.engine.controller.quorum_controller import Controller
 from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.client_request import error_answer
-from backend.engine.ports import Clock, Ports, system_ports
+from backend.engine.ports import Clock, Ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode
 from backend.protocol import codec
@@ -37,6 +37,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader, request_class, response_class
 from backend.protocol.messages import Message
 from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 
 FEATURES: Final = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 CONTROLLER_ID: Final = 9
@@ -182,7 +183,7 @@ async def cluster(
 ) -> AsyncIterator[tuple[ControllerNode, list[BrokerHalf]]]:
     """A started controller and brokers."""
     folder.mkdir(exist_ok=True)
-    ports = system_ports()
+    ports = ports_here()
     if clock is not None:
         ports = replace(ports, clock=clock)
     node = ControllerNode(ports, folder, **properties)
@@ -208,7 +209,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         await asyncio.wait_for(test(), 30)
 
-    asyncio.run(bounded())
+    run_virtual(bounded())
 
 
 async def until(question: Callable[[], bool]) -> None:

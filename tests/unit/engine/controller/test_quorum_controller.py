@@ -15,7 +15,6 @@ from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.quorum_controller import QUEUED_COMMANDS_MAX
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
-from backend.engine.ports.clock import SystemClock
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import Play
@@ -28,6 +27,7 @@ from tests.unit.engine.controller.controller_node import (
     run,
     until,
 )
+from tests.unit.engine.virtual_time import LoopClock, loop_here
 
 Topic = m.CreateTopicsRequest.Topics
 
@@ -198,11 +198,10 @@ def test_a_silent_broker_is_fenced_and_unfenced_when_it_speaks_again(tmp_path: P
     run(play)
 
 
-class JumpingClock(SystemClock):
-    """The machine's clock, and what a process misses that is stopped and goes on."""
+class JumpingClock(LoopClock):
+    """The loop's clock, and the time that a process misses while it is stopped."""
 
-    def __init__(self) -> None:
-        self.missed_ms = 0.0
+    missed_ms = 0.0
 
     def monotonic_ms(self) -> float:
         return super().monotonic_ms() + self.missed_ms
@@ -210,7 +209,7 @@ class JumpingClock(SystemClock):
 
 def test_a_controller_that_was_held_up_itself_fences_nobody(tmp_path: Path) -> None:
     async def play() -> None:
-        clock = JumpingClock()
+        clock = JumpingClock(loop_here())
         # No heartbeat comes between the jump and the look at the sessions.
         properties = {"broker_heartbeat_interval_ms": "60000", "broker_session_timeout_ms": "4000"}
         async with cluster(tmp_path, 1, clock=clock, **properties) as (node, _):

@@ -9,6 +9,7 @@ import pytest
 
 from backend.engine.coordinator.request_batches import GATHERED_MAX, RequestBatches
 from backend.protocol.errors import ErrorCode, KafkaError
+from tests.unit.engine.virtual_time import run_virtual
 
 
 class Brokers:
@@ -44,7 +45,7 @@ def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
             (1, 1), (2, 1), (1, GATHERED_MAX), (1, 2)
         ]  # fmt: skip
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 @pytest.mark.parametrize("failure", [KafkaError(ErrorCode.NETWORK_EXCEPTION), ValueError("a mistake of ours")])
@@ -59,7 +60,7 @@ def test_a_failure_reaches_everybody_who_asked_and_the_next_request_is_made(fail
         brokers.failure = None
         assert await batches.ask(1, 5) == -5
 
-    asyncio.run(play())
+    run_virtual(play())
 
 
 def test_too_few_answers_are_an_error() -> None:
@@ -71,4 +72,4 @@ def test_too_few_answers_are_an_error() -> None:
         with pytest.raises(KafkaError, match="0 answers to 1"):
             await batches.ask(1, 5)
 
-    asyncio.run(play())
+    run_virtual(play())

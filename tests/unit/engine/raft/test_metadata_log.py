@@ -13,7 +13,7 @@ import pytest
 
 from backend.engine.config import BrokerConfig
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports
 from backend.engine.raft.leader_fetch import decide, has_records
 from backend.engine.raft.metadata_log import (
     READ_BYTES,
@@ -36,6 +36,7 @@ from backend.engine.raft.snapshot_files import SnapshotId
 from backend.engine.raft.voter_memory import read_quorum_state
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
 
 FEATURE = m.FeatureLevelRecord(name="metadata.version", feature_level=30)
@@ -43,13 +44,13 @@ FEATURE = m.FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 def run(test: Callable[[Ports], Coroutine[Any, Any, None]]) -> None:
     async def with_ports() -> None:
-        ports = system_ports()
+        ports = ports_here()
         try:
             await asyncio.wait_for(test(ports), 30)
         finally:
             ports.workers.close()
 
-    asyncio.run(with_ports())
+    run_virtual(with_ports())
 
 
 def config_of(folder: Path, **properties: str) -> BrokerConfig:

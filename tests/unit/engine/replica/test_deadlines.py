@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from backend.engine.ports import tasks
-from backend.engine.ports.clock import SystemClock
+from backend.engine.ports import Clock, tasks
 from backend.engine.replica.deadlines import Deadlines
+from tests.unit.engine.virtual_time import clock_here, run_virtual
 
 
 class Waiting:
-    def __init__(self, log: list[str], name: str, clock: SystemClock) -> None:
+    def __init__(self, log: list[str], name: str, clock: Clock) -> None:
         self.log, self.name, self.clock = log, name, clock
         self.expired_ms: float | None = None
 
@@ -24,7 +24,7 @@ class Waiting:
 
 def test_deadlines_expire_in_order_and_never_early() -> None:
     async def run() -> None:
-        clock = SystemClock()
+        clock = clock_here()
         deadlines = Deadlines(clock)
         log: list[str] = []
         start_ms = clock.monotonic_ms()
@@ -39,14 +39,14 @@ def test_deadlines_expire_in_order_and_never_early() -> None:
             assert one.expired_ms - start_ms >= delay
         assert len(deadlines) == 0
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_a_removed_deadline_never_expires() -> None:
     async def run() -> None:
-        deadlines = Deadlines(SystemClock())
+        deadlines = Deadlines(clock_here())
         log: list[str] = []
-        one, other = Waiting(log, "one", SystemClock()), Waiting(log, "other", SystemClock())
+        one, other = Waiting(log, "one", clock_here()), Waiting(log, "other", clock_here())
         due = deadlines.add(one, 5)
         deadlines.add(other, 5)
         deadlines.remove(one, due)
@@ -55,7 +55,7 @@ def test_a_removed_deadline_never_expires() -> None:
             await asyncio.sleep(0.005)
         assert log == ["other"]
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_nobody_is_woken_for_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +74,14 @@ def test_nobody_is_woken_for_requests_that_were_answered(monkeypatch: pytest.Mon
         monkeypatch.setattr(tasks, "call_later", call_later)
         log: list[str] = []
         for _ in range(1_000):
-            one = Waiting(log, "answered", SystemClock())
+            one = Waiting(log, "answered", clock_here())
             due = deadlines.add(one, 100)
             clock.now_ms += 1
             if clock.now_ms >= armed[-1]:
                 deadlines._fire()
             deadlines.remove(one, due)
         assert len(armed) <= 1_000 / 100 + 2
-        deadlines.add(Waiting(log, "late", SystemClock()), 100)
+        deadlines.add(Waiting(log, "late", clock_here()), 100)
         while not log:
             assert clock.now_ms < armed[-1]
             clock.now_ms = armed[-1]
@@ -90,19 +90,19 @@ def test_nobody_is_woken_for_requests_that_were_answered(monkeypatch: pytest.Mon
         assert 1_100 <= clock.now_ms <= 1_102
         deadlines.close()
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_close_leaves_no_timer() -> None:
     async def run() -> None:
-        deadlines = Deadlines(SystemClock())
+        deadlines = Deadlines(clock_here())
         log: list[str] = []
-        deadlines.add(Waiting(log, "late", SystemClock()), 1)
+        deadlines.add(Waiting(log, "late", clock_here()), 1)
         deadlines.close()
         await asyncio.sleep(0.02)
         assert log == []
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 class MovedClock:
@@ -127,9 +127,9 @@ class StillClock:
 def test_a_deadline_is_late_by_at_most_a_64th(delay_ms: float) -> None:
     async def run() -> None:
         deadlines = Deadlines(StillClock())
-        due = deadlines.add(Waiting([], "", SystemClock()), delay_ms)
+        due = deadlines.add(Waiting([], "", clock_here()), delay_ms)
         deadlines.close()
         exact = 123_456.7 + delay_ms
         assert exact <= due <= exact + max(1.0, delay_ms / 64)
 
-    asyncio.run(run())
+    run_virtual(run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, append
 from tests.unit.engine.remote.tiers import EPOCHS
 from tests.unit.engine.replica.nodes import HANDLERS, SMALL_SEGMENTS, Nodes, through_codec
+from tests.unit.engine.virtual_time import run_virtual
 
 TOPIC = "orders"
 # State → (offset, epoch) of -2, -4, -5, -6, and the offset of -3.
@@ -71,7 +71,7 @@ def test_names_on_the_golden_log_are_kafkas_in_every_state(tmp_path: Path) -> No
             await delete_to(7)
             assert await answers() == ((7, 3), (7, 3), (5, -1), (7, 3), 7)
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 async def session(nodes: Nodes) -> list[Any]:
@@ -162,7 +162,7 @@ def test_a_restarted_replica_answers_as_kafkas_until_it_has_looked_at_the_tier_a
             await nodes.tiered_up_to(1, topic, 5)
             assert await answers() == later
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_without_the_tier_nothing_is_different_for_a_topic_that_does_not_use_it(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_without_the_tier_nothing_is_different_for_a_topic_that_does_not_use_it(
         }
         assert errors == {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 @pytest.mark.parametrize("enabled", ["false", None])
@@ -198,4 +198,4 @@ def test_a_broker_without_the_tier_makes_no_part_of_it_and_refuses_tiered_topics
             assert not any("remotelogmanager" in name or "remotefetchrequests" in name for name in names)
             assert "kafka_server_delayedremotefetchmetrics_expires" in names, "Kafka registers these without the tier"
 
-    asyncio.run(run())
+    run_virtual(run())

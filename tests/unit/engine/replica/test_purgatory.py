@@ -4,13 +4,11 @@ acknowledgements."""
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from backend.engine.ports.clock import SystemClock
 from backend.engine.replica.deadlines import Deadlines
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import HIGH_WATERMARK_LINGER_MS, DelayedFetch, Purgatory
@@ -18,6 +16,7 @@ from backend.protocol import messages as m
 from backend.protocol.record_batches.record_batch import build_batch
 from backend.protocol.record_batches.record_codec import RecordData
 from tests.unit.engine.replica.nodes import Nodes, play
+from tests.unit.engine.virtual_time import clock_here, run_virtual
 
 
 class LingeringFetch:
@@ -27,27 +26,27 @@ class LingeringFetch:
         self.at_s: list[float] = []
 
     def complete_if_watermarks_old(self) -> None:
-        self.at_s.append(time.monotonic())
+        self.at_s.append(asyncio.get_running_loop().time())
 
 
 def test_each_fetch_lingers_its_own_time_and_is_tried_once() -> None:
     async def run() -> None:
-        purgatory = Purgatory(Deadlines(SystemClock()))
+        purgatory = Purgatory(Deadlines(clock_here()))
         fetches: list[Any] = [LingeringFetch() for _ in range(4)]
         began_s = []
         for fetch in fetches:
-            began_s.append(time.monotonic())
+            began_s.append(asyncio.get_running_loop().time())
             purgatory.schedule_watermark_update(fetch)
             await asyncio.sleep(HIGH_WATERMARK_LINGER_MS * 0.6 / 1000)
-        deadline_s = time.monotonic() + 10
-        while not all(fetch.at_s for fetch in fetches) and time.monotonic() < deadline_s:
+        deadline_s = asyncio.get_running_loop().time() + 10
+        while not all(fetch.at_s for fetch in fetches) and asyncio.get_running_loop().time() < deadline_s:
             await asyncio.sleep(0.001)
         assert [len(fetch.at_s) for fetch in fetches] == [1] * 4
         # The loop's clock may be a part of a millisecond early.
         waited_ms = [(fetch.at_s[0] - begin_s) * 1000 for fetch, begin_s in zip(fetches, began_s, strict=True)]
         assert min(waited_ms) >= HIGH_WATERMARK_LINGER_MS - 0.5
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_records_go_to_their_reader_before_their_producer_is_answered(tmp_path: Path) -> None:

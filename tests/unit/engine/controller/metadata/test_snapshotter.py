@@ -14,11 +14,12 @@ from backend.engine.controller.commands.command import ControllerResult, checked
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.image.snapshot_images import image_of_snapshot, snapshot_batches
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports
 from backend.engine.raft.snapshot_files import SnapshotId, parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.record_batches.record_batch import iter_batches, iter_records
 from tests.unit.engine.controller.controller_node import ControllerNode
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
 
 # Settings under which every few records make a snapshot and a segment.
@@ -32,13 +33,13 @@ WAIT_S = 10.0
 
 def run(test: Callable[[Ports], Coroutine[Any, Any, None]]) -> None:
     async def with_ports() -> None:
-        ports = system_ports()
+        ports = ports_here()
         try:
             await asyncio.wait_for(test(ports), 30)
         finally:
             ports.workers.close()
 
-    asyncio.run(with_ports())
+    run_virtual(with_ports())
 
 
 def config_record(number: int) -> m.ConfigRecord:

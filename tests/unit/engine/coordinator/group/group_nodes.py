@@ -1,18 +1,12 @@
-"""Brokers with group coordinators on real logs, in a time that jumps to whatever is due next.
-
-The loop's clock and the ports' are one: nothing waits in real time, and time-outs come in the order of their times.
-"""
+"""Brokers with group coordinators on real logs and virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from types import GeneratorType
 from typing import Any, Final, TypeVar
-
-import pytest
 
 from backend.engine.apis import (
     consumer_groups,
@@ -29,15 +23,13 @@ from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
-from backend.engine.ports import Ports, system_ports, tasks
 from backend.protocol import messages as m
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
-from tests.unit.engine.replica import nodes as replica_nodes
 from tests.unit.engine.replica.nodes import Node, Nodes, Peer, through_codec
+from tests.unit.engine.virtual_time import run_virtual
 
 T = TypeVar("T")
-EPOCH_MS: Final = 1_700_000_000_000
 PARTITIONS: Final = 3
 HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     api.key: api.handler
@@ -46,55 +38,6 @@ HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     )
     for api in module.APIS
 }  # fmt: skip
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """Time stands still while anything can run, then jumps to the next timer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 1000.0
-
-    def time(self) -> float:
-        return self.now_s
-
-    def _run_once(self) -> None:
-        inside: Any = self
-        if not inside._ready and inside._scheduled:
-            self.now_s = max(self.now_s, inside._scheduled[0].when())
-        inside = super()
-        inside._run_once()
-
-
-class LoopClock:
-    """The loop's time."""
-
-    def __init__(self, loop: JumpingLoop) -> None:
-        self._loop = loop
-
-    def monotonic_ms(self) -> float:
-        return self._loop.now_s * 1000.0
-
-    def time_ms(self) -> int:
-        return EPOCH_MS + round(self.monotonic_ms())
-
-
-class InlineWorkers:
-    """Work is done at once."""
-
-    def run(self, work: Callable[[], T]) -> tasks.Future[T]:
-        done = tasks.shielded_future()
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-        return done
-
-    def grow(self, threads: int) -> None:
-        return
-
-    def close(self) -> None:
-        return
 
 
 class GroupNode(Node):
@@ -186,10 +129,6 @@ def run_nodes(
     kind: type[N], folder: Path, work: Callable[[N], Coroutine[Any, Any, None]], *, brokers: int = 1, **settings: str
 ) -> None:
     """The same with nodes of any kind."""
-    loop = JumpingLoop()
-    real = system_ports()
-    real.workers.close()
-    ports: Ports = replace(real, clock=LoopClock(loop), workers=InlineWorkers())
 
     async def started() -> None:
         settings.setdefault("group_initial_rebalance_delay_ms", "0")
@@ -198,13 +137,7 @@ def run_nodes(
             await nodes.pass_ms(10)
             await work(nodes)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replica_nodes, "ports_here", lambda: ports)
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(started())
-        finally:
-            loop.close()
+    run_virtual(started())
 
 
 class Client:

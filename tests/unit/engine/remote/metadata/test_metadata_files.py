@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from backend.engine.ports import system_ports, tasks
+from backend.engine.ports import tasks
 from backend.engine.remote.metadata import metadata_consumer
 from backend.engine.remote.metadata.metadata_files import COMMITTED_OFFSETS, COMMITTED_RECORDS, MetadataFiles, Resume
 from backend.engine.remote.metadata.metadata_topic import FetchedPartition
@@ -30,6 +29,7 @@ from tests.unit.engine.remote.metadata.test_topic_based_metadata_manager import 
     update,
 )
 from tests.unit.engine.remote.tiers import RecordingSink
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 
 SEGMENTS = 40
 
@@ -53,7 +53,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = MemoryTopicLog()
-        self.ports = system_ports()
+        self.ports = ports_here()
         self.fatal: list[str] = []
         self.read = 0
 
@@ -103,7 +103,7 @@ def play(folder: Path, scene: Callable[[Site], Awaitable[None]]) -> None:
             site.ports.workers.close()
         assert site.fatal == []
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 async def filled(site: Site) -> list[list[SegmentMetadata]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from backend.engine.ports import Ports, system_ports, tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata import topic_based_metadata_manager
 from backend.engine.remote.metadata.metadata_topic import FetchedPartition, MetadataTopicSettings
 from backend.engine.remote.metadata.topic_based_metadata_manager import RlmmSettings, TopicBasedRemoteLogMetadataManager
@@ -34,6 +33,7 @@ from backend.tiering.segment_state import SegmentState
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog, unavailable
 from tests.unit.engine.log.logs import FIXTURES
 from tests.unit.engine.remote.tiers import RecordingSink
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 
 A, B, C = (TopicIdPartition("orders", bytes(range(1, 17)), partition) for partition in range(3))
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
@@ -92,13 +92,13 @@ class Managers:
 
 def play(scene: Callable[[Managers], Awaitable[None]]) -> None:
     async def run() -> None:
-        managers = Managers(system_ports())
+        managers = Managers(ports_here())
         try:
             await tasks.wait_for(scene(managers), 20_000)
         finally:
             await managers.close()
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def test_who_publishes_sees_its_own_writes_and_others_see_them_too() -> None:
