@@ -112,7 +112,7 @@ def _line(item: tuple[str, str | int]) -> str:
 
 
 def read_kept(root: Path) -> KeptSettings:
-    """What the last `up` of a data folder kept; empty for a folder that has no such file.
+    """The settings that the last `up` of a data folder kept; empty for a folder that has no such file.
 
     Raises KeptSettingsError.
     """

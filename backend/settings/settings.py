@@ -156,7 +156,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def read_kept(cls, folder: Path) -> KeptSettings:
-        """What the last `up` of a data folder kept. Raises KeptSettingsError, also for a value that is not usable."""
+        """Settings that the last `up` of a data folder kept. Raises KeptSettingsError, also for an unusable value."""
         kept = kept_settings.read_kept(folder)
         for values in (kept.next_start, kept.runs or {}):
             # Client properties may stand alone here: their cluster is then in ``ebbline.toml``.
