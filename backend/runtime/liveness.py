@@ -14,7 +14,7 @@ from typing import Final
 
 # Name of the variable that gives a child the number of its socket.
 VARIABLE: Final = "EBBLINE_LIVENESS_FD"
-# As for a broker's own port (`supervisor.health`).
+# As for a broker's own port (`supervisor.children.process_health`).
 ANSWER_S: Final = 1.0
 # Questions that came while a loop was busy; one answer is enough for all.
 _READ_BYTES: Final = 4096

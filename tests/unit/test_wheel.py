@@ -11,6 +11,8 @@ from hatchling.builders.wheel import WheelBuilder
 
 from backend import __version__
 
+pytestmark = pytest.mark.outside  # git lists the tree
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("app/", "backend/", "migrations/", "spark/")
 # For those who change the product; they have its repository.

@@ -17,14 +17,10 @@ from app.components.shared import format as fmt
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+from backend.tiering.overdue import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN
 from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import SegmentState
 
-# A copy is hung beyond three times what its topic's copies take at worst, and never before it had a minute.
-HUNG_FACTOR: Final = 3.0
-HUNG_MS_MIN: Final = 60_000
-# Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
-DELETE_OVERDUE_MS: Final = 60_000
 # The finding whose folders Config lists, with the plan that removes one.
 SET_ASIDE: Final = "set-aside"
 METADATA_TOPIC: Final = "__remote_log_metadata"

@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from app.components.cluster.alerts import DELETE_OVERDUE_MS, AlertFacts, is_hung
+from app.components.cluster.alerts import AlertFacts, is_hung
 from app.components.partition.pending_limits import (
     disk_share,
     disk_status,
@@ -19,6 +19,7 @@ from app.components.partition.pending_limits import (
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.overview import BrokerRow
+from backend.tiering.overdue import DELETE_OVERDUE_MS
 from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import SegmentState
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from app.components.cluster.alerts import DELETE_OVERDUE_MS, PHASE_WORDS, is_hung, times_p99
+from app.components.cluster.alerts import PHASE_WORDS, is_hung, times_p99
 from app.components.partition.pending_limits import disk_share
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
 from backend.store.queries.overview import HISTORY_POINTS, BrokerRow, ClusterSample, CopiedBytes, LedgerTotals
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
+from backend.tiering.overdue import DELETE_OVERDUE_MS
 from backend.tiering.segment_state import SegmentState
 
 # Copies come segment by segment; a rate over less than this would be a comb.

@@ -10,10 +10,11 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.components.cluster.alerts import HUNG_FACTOR, HUNG_MS_MIN, is_hung
+from app.components.cluster.alerts import is_hung
 from app.components.shared import format as fmt
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionRow, SegmentRow
+from backend.tiering.overdue import HUNG_FACTOR, HUNG_MS_MIN
 from backend.tiering.segment_state import SegmentState
 
 TOPICS_MAX: Final = 8

@@ -9,12 +9,12 @@ from typing import Final
 
 import pandas as pd
 
-from app.components.cluster.alerts import DELETE_OVERDUE_MS
 from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import SegmentRow
 from backend.store.queries.remote_log import CycleTotals
+from backend.tiering.overdue import DELETE_OVERDUE_MS
 from backend.tiering.segment_state import SegmentState
 
 STEPS: Final = ("copy", "kept", "delete")

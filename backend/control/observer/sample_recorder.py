@@ -35,7 +35,7 @@ RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 15.0
 RETENTION_INTERVAL_MS: Final = 600_000
 # Twice what the longest write takes, thinning an hour of samples of 10,000 partitions. A server that hangs in the
-# middle of a transaction is given up after a minute (`store.limits`).
+# middle of a transaction is given up after a minute (`store.connection.limits`).
 HANGS_S: Final = 10.0
 _log = logging.getLogger(__name__)
 

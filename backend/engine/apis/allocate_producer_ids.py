@@ -19,7 +19,7 @@ API_KEY: Final = 67
 async def on_controller(
     services: CommandServices, context: RequestContext, request: m.AllocateProducerIdsRequest
 ) -> m.AllocateProducerIdsResponse:
-    """See `controller.commands.producer_ids`."""
+    """See `controller.commands.producer_id_control`."""
     return await carried_out(services, "allocate producer ids", partial(allocate_producer_ids, request=request))
 
 

@@ -189,7 +189,7 @@ async def whole_on_broker(
 async def incremental_on_controller(
     services: AlterConfigsServices, context: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
-    """See `controller.commands.configs`."""
+    """See `controller.commands.config.configuration_control`."""
     command = partial(incremental_alter_configs, request=request, config=services.config)
     return await carried_out(services, "alter configs", command, by_worker=True)
 
@@ -197,7 +197,7 @@ async def incremental_on_controller(
 async def whole_on_controller(
     services: AlterConfigsServices, context: RequestContext, request: m.AlterConfigsRequest
 ) -> m.AlterConfigsResponse:
-    """See `controller.commands.configs`."""
+    """See `controller.commands.config.configuration_control`."""
     return await carried_out(
         services, "alter configs", partial(alter_configs, request=request, config=services.config), by_worker=True
     )

@@ -29,7 +29,7 @@ class AlterPartitionServices(Protocol):
 async def on_controller(
     services: AlterPartitionServices, context: RequestContext, request: m.AlterPartitionRequest
 ) -> m.AlterPartitionResponse:
-    """See `controller.commands.alter_partition`."""
+    """See `controller.commands.partition.isr_change`."""
     command = partial(alter_partition, request=request, config=services.config, version=context.api_version)
     return await carried_out(services, "alter partition", command)
 

@@ -29,7 +29,7 @@ class AssignReplicasToDirsServices(Protocol):
 async def on_controller(
     services: AssignReplicasToDirsServices, context: RequestContext, request: m.AssignReplicasToDirsRequest
 ) -> m.AssignReplicasToDirsResponse:
-    """See `controller.commands.directories`."""
+    """See `controller.commands.partition.replica_directories`."""
     command = partial(assign_replicas_to_dirs, request=request, config=services.config)
     return await carried_out(services, "assign replicas to directories", command, by_worker=True)
 

@@ -47,7 +47,7 @@ async def register_broker(
 async def register_controller_node(
     services: BrokerRegistrationServices, context: RequestContext, request: m.ControllerRegistrationRequest
 ) -> m.ControllerRegistrationResponse:
-    """See `controller.commands.cluster`."""
+    """See `controller.commands.cluster_bootstrap`."""
     return await carried_out(
         services, "register controller", partial(register_controller, request=request), by_worker=True
     )

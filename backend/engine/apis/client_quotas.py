@@ -139,7 +139,7 @@ def _shows(request: m.AlterClientQuotasRequest, answer: m.AlterClientQuotasRespo
 async def alter_on_controller(
     services: ClientQuotasServices, context: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
-    """See `controller.commands.client_quotas`."""
+    """See `controller.commands.client_quota_control`."""
     return await carried_out(
         services, "alter client quotas", partial(alter_client_quotas, request=request), by_worker=True
     )

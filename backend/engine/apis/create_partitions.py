@@ -73,7 +73,7 @@ def _new_partitions(image: MetadataImage, topic_request: m.CreatePartitionsReque
 async def on_controller(
     services: CreatePartitionsServices, context: RequestContext, request: m.CreatePartitionsRequest
 ) -> m.CreatePartitionsResponse:
-    """See `controller.commands.create_partitions`."""
+    """See `controller.commands.partition.more_partitions`."""
     command = partial(create_partitions, request=request, choose=services.ports.random.randrange)
     return await carried_out(services, "create partitions", command, by_worker=True)
 

@@ -68,7 +68,7 @@ def _partitions(topic: m.CreateTopicsRequest.Topics, config: BrokerConfig) -> in
 async def on_controller(
     services: CreateTopicsServices, context: RequestContext, request: m.CreateTopicsRequest
 ) -> m.CreateTopicsResponse:
-    """See `controller.commands.topics`."""
+    """See `controller.commands.topic_commands`."""
     command = partial(
         create_topics,
         request=request,

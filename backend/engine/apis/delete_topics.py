@@ -80,7 +80,7 @@ def _partitions(image: MetadataImage, key: tuple[str | None, bytes]) -> int:
 async def on_controller(
     services: DeleteTopicsServices, context: RequestContext, request: m.DeleteTopicsRequest
 ) -> m.DeleteTopicsResponse:
-    """See `controller.commands.topics`."""
+    """See `controller.commands.topic_commands`."""
     command = partial(delete_topics, request=request, config=services.config, version=context.api_version)
     return await carried_out(services, "delete topics", command, by_worker=True)
 

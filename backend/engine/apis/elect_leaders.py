@@ -48,7 +48,9 @@ async def on_broker(
 async def on_controller(
     services: ElectLeadersServices, context: RequestContext, request: m.ElectLeadersRequest
 ) -> m.ElectLeadersResponse:
-    """See `controller.commands.elections`. An unclean election takes the best log: live replicas are asked first."""
+    """See `controller.commands.partition.elections`. An unclean election takes the best log, so live replicas are asked
+    first.
+    """
     controller, ends = services.controller, services.log_ends
     log_ends: LogEndsByPartition = {}
     if ends is not None and controller is not None and controller.is_active:

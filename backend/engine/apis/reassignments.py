@@ -46,7 +46,7 @@ async def alter_on_broker(
 async def alter_on_controller(
     services: ReassignmentsServices, context: RequestContext, request: m.AlterPartitionReassignmentsRequest
 ) -> m.AlterPartitionReassignmentsResponse:
-    """See `controller.commands.reassignment`."""
+    """See `controller.commands.partition.partition_reassignment`."""
     command = partial(alter_partition_reassignments, request=request, config=services.config)
     return await carried_out(services, "alter partition reassignments", command, by_worker=True)
 

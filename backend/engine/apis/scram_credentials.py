@@ -103,7 +103,7 @@ async def alter_on_broker(
 async def alter_on_controller(
     services: ScramCredentialsServices, context: RequestContext, request: m.AlterUserScramCredentialsRequest
 ) -> m.AlterUserScramCredentialsResponse:
-    """See `controller.commands.scram`."""
+    """See `controller.commands.scram_control`."""
     command = partial(alter_user_scram_credentials, request=request)
     return await carried_out(services, "alter SCRAM credentials", command, by_worker=True)
 

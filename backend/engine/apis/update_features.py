@@ -40,7 +40,7 @@ async def on_broker(
 async def on_controller(
     services: UpdateFeaturesServices, context: RequestContext, request: m.UpdateFeaturesRequest
 ) -> m.UpdateFeaturesResponse:
-    """See `controller.commands.features`."""
+    """See `controller.commands.feature_control`."""
     command = partial(update_features, request=request, config=services.config, version=context.api_version)
     return await carried_out(services, "update features", command, by_worker=True)
 

@@ -11,7 +11,9 @@ from backend.engine.raft.raft_node import RaftNode
 
 
 def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clock) -> None:
-    """kafka.server:type=raft-metrics, SnapshotEmitter and MetadataLoader of any node."""
+    """kafka.server:type=raft-metrics, SnapshotEmitter and MetadataLoader, kafka.controller:type=KafkaController's of
+    KIP-630, and ebbline_quorum_*, of any node.
+    """
     raft, log, snapshotter, committed = metadata.raft, metadata.log, metadata.snapshotter, metadata.committed
     prefix = "kafka_server_raft_metrics"
     for name, doc, read in (
@@ -23,7 +25,7 @@ def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clo
         ("log_end_epoch", "Epoch of the last record of this node's metadata log", lambda: log.last_epoch),
         ("number_of_voters", "Voters of the metadata quorum", lambda: len(raft.voters)),
     ):
-        metrics.add_gauge(f"{prefix}_{name}", doc, lambda read=read: float(read()))  # type: ignore[misc]  # bound now
+        metrics.add_gauge(f"{prefix}_{name}", doc, lambda read=read: float(read()))  # type: ignore[misc]  # the loop variable as it is now
     metrics.add_counter("ebbline_quorum_elections_won", "Elections that this node won", lambda: float(raft.elections))
     metrics.add_gauge("ebbline_quorum_lag_records", "Records that a voter lacks, on the leader", lambda: _lag(raft))
 
@@ -46,25 +48,29 @@ def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clo
         "Level of metadata.version",
         lambda: float(committed.image.features.get(METADATA_VERSION, 0)),
     )
-    kip = "kafka_controller_kafkacontroller"
+    controller_prefix = "kafka_controller_kafkacontroller"
     metrics.add_gauge(
-        f"{kip}_gensnapshotlatencyms",
+        f"{controller_prefix}_gensnapshotlatencyms",
         "How long the last snapshot took to write (KIP-630)",
         lambda: snapshotter.generation_latency_ms,
     )
     metrics.add_gauge(
-        f"{kip}_loadsnapshotlatencyms",
+        f"{controller_prefix}_loadsnapshotlatencyms",
         "How long the last snapshot took to load (KIP-630)",
         lambda: committed.load_latency_ms,
     )
-    metrics.add_gauge(f"{kip}_snapshotsizebytes", "Size of the last snapshot written (KIP-630)", size_bytes)
+    metrics.add_gauge(
+        f"{controller_prefix}_snapshotsizebytes", "Size of the last snapshot written (KIP-630)", size_bytes
+    )
 
 
 def _lag(raft: RaftNode) -> MetricValue:
     state, end = raft.state, raft.log.end_offset
     if not state.is_leader:
         return []
+    # A voter that this leader has not heard from yet has no lag: after an election that would be the whole log.
     return [
-        ({"voter": str(voter)}, float(end - max(0, progress.end_offset)))
+        ({"voter": str(voter)}, float(end - progress.end_offset))
         for voter, progress in sorted(state.progress.items())
+        if progress.end_offset >= 0
     ]

@@ -1,4 +1,4 @@
-"""The driver of `controller.commands.recovery`: asks for logs, waits, and has the best ones lead.
+"""The driver of `controller.commands.partition.recovery_verdict`: asks for logs, waits, and has the best ones lead.
 
 Runs on the node of the active controller, and only while there are partitions that nobody may lead.
 """

@@ -1,4 +1,6 @@
-"""`remote.metadata_topic.MetadataTopic` with the Kafka protocol over loopback (KIP-405's topic-based RLMM)."""
+"""The client of `__remote_log_metadata` of a broker, for KIP-405's topic-based RLMM: it produces, lists offsets and
+keeps one long poll for each leader.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,17 @@ FETCH_VERSION: Final = 12  # the newest that names topics instead of giving thei
 LIST_OFFSETS_VERSION: Final = 11
 CONSUMER: Final = -1
 DEFAULTS: Final = MetadataClientSettings()
-# From this size on records are read in columns: setting those up costs more than reading the one or two that a fetch
-# mostly brings, of some 200 bytes each with their batch.
+# Fetches of fewer bytes are read record by record. Most bring one or two records of some 200 bytes, which costs less
+# than setting up columns.
 COLUMNS_BYTES_MIN: Final = 512
 
 _log = logging.getLogger(__name__)
 
 
 class MetadataTopicClient:
-    """See the protocol. ``produce_client`` and ``fetch_client`` are apart, because a fetch holds its connection."""
+    """Implements `MetadataTopic`. ``fetch_client`` has separate connections, since a long poll holds one; where nothing
+    is fetched, both clients may be the same.
+    """
 
     def __init__(
         self,
@@ -91,14 +95,14 @@ class MetadataTopicClient:
             except KafkaError as error:
                 _log.debug("Offsets of %s-%d are not known: %s", METADATA_TOPIC, partition, error)
         # The high watermark is asked for after the log start, so that a range is never empty by mistake.
-        starts = await self._listed(by_leader, EARLIEST)
-        ends = await self._listed(by_leader, LATEST)
+        starts = await self._list_offsets(by_leader, EARLIEST)
+        ends = await self._list_offsets(by_leader, LATEST)
         return {
             partition: OffsetRange(starts[partition], max(starts[partition], ends[partition]))
             for partition in starts.keys() & ends.keys()
         }
 
-    async def _listed(self, by_leader: Mapping[int, Sequence[int]], timestamp: int) -> dict[int, int]:
+    async def _list_offsets(self, by_leader: Mapping[int, Sequence[int]], timestamp: int) -> dict[int, int]:
         topics = m.ListOffsetsRequest.Topics
         requests = [
             self._produce_client.send_to_broker(
@@ -161,7 +165,9 @@ class MetadataTopicClient:
         return fetched
 
     async def _poll(self, leader: int, positions: Mapping[int, int], max_wait_ms: int) -> list[FetchedPartition]:
-        """The records of one broker. Its failures end as an empty answer after a pause: the next call asks again."""
+        """The records of one broker. A request that fails and a partition whose leader has moved give none, after a
+        pause: the next call asks again.
+        """
         try:
             answer = await self._fetch_client.send_to_broker(
                 leader,
@@ -242,19 +248,20 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
             if not row.records:
                 continue
             buffer = cast(memoryview, row.records)
-            usual = read_canonical(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
-            if usual is None:
+            canonical = read_canonical(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
+            if canonical is None:
                 partition = records_of(row.partition_index, buffer, position)
             else:
-                next_offset, records, plan = usual
-                partition = FetchedPartition(row.partition_index, next_offset, records, plan=plan)
+                next_offset, records, apply_plan = canonical
+                partition = FetchedPartition(row.partition_index, next_offset, records, plan=apply_plan)
             if partition.next_offset > position or partition.error is not ErrorCode.NONE:
                 partitions.append(partition)
     return partitions
 
 
 def records_of(partition: int, buffer: memoryview, position: int) -> FetchedPartition:
-    """The records of batches of any kind from `position` on, one by one. A batch with unreadable records is skipped.
+    """The records of all batches but control batches from `position` on, one by one. A batch with unreadable records is
+    skipped.
 
     A batch whose end is unknown, with nothing before it, is an error (CORRUPT_MESSAGE).
     """

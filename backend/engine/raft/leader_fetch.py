@@ -1,6 +1,6 @@
 """Fetch of `__cluster_metadata` as its leader answers it (KIP-595; KafkaRaftClient.handleFetchRequest).
 
-The decision is a function of the request and the log's offsets; waiting for more records is `apis.metadata_log_fetch`.
+The decision is a function of the request and the log's offsets; `apis.fetch.metadata_log_fetch` waits for more records.
 """
 
 from __future__ import annotations

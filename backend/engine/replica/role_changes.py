@@ -104,7 +104,7 @@ class RoleChanges:
         if newly_led:
             named = ", ".join(str(tip.topic_partition) for tip in newly_led[:NAMED_MAX])
             more = ", …" if len(newly_led) > NAMED_MAX else ""
-            _log.info("Broker %d leads %d partitions anew: %s%s", self._node_id, len(newly_led), named, more)
+            _log.info("Broker %d leads %d partitions again: %s%s", self._node_id, len(newly_led), named, more)
         if old.brokers is not new.brokers:
             self._fetchers.reconnect(self._hosted.by_name.values())
         self._fetchers.stop_idle()

@@ -123,7 +123,7 @@ class SampleWriter:
         return added
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop what is remembered of topics that no longer exist (their rows: `writes.save_topics`)."""
+        """Drop what is remembered of topics that no longer exist (their rows: `cluster_rows.save_topics`)."""
         gone = set(topics)
         self._known = {key: known for key, known in self._known.items() if key[0] not in gone}
 

@@ -24,13 +24,9 @@ from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
+from backend.tiering.overdue import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN
 from backend.tiering.segment_state import SegmentState
 
-# A copy is hung beyond three times what its partition's copies take at worst, and never before it had a minute.
-HUNG_FACTOR: Final = 3.0
-HUNG_MS_MIN: Final = 60_000
-# Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
-DELETE_OVERDUE_MS: Final = 60_000
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000
 SLOW_FOR_MS: Final = 10_000

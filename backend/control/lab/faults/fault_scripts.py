@@ -1,4 +1,4 @@
-"""How each scenario of the lab breaks things. What they do is undone by `faults.FaultLab`, whatever they come to."""
+"""The scenarios of the lab that break things. `fault_lab.FaultLab` undoes each of them, however it ends."""
 
 from __future__ import annotations
 

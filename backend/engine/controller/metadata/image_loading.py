@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """The offset at which replay of the log goes on: the one behind `image.offset`."""
+    """The offset at which replay of the log goes on: the one behind `MetadataImage.offset`."""
 
     image: MetadataImage
     last_record_ms: int = 0

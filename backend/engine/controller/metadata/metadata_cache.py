@@ -17,7 +17,7 @@ class MetadataCache:
         self._image = image
         self._applied_offset = image.offset
         self._waiting: list[tuple[ImagePredicate, tasks.Future[None]]] = []
-        # Names that a client asked for and the controller has been asked to create (`apis.auto_topic_creation`).
+        # Names that a client asked for and the controller was asked to create (`apis.support.auto_topic_creation`).
         self.topics_in_creation: set[str] = set()
 
     @property

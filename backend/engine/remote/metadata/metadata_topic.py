@@ -142,7 +142,8 @@ class MetadataTopic(Protocol):
         """Committed records of several partitions from the given offsets.
 
         Returns as soon as any partition has records (or an error), else empty after about ``max_wait_ms``. Only one
-        call runs at a time. Cancelling it abandons its requests; the next call does not wait for them.
+        call runs at a time. A cancelled call may leave its requests running: the next call takes their responses where
+        it asks for the same offsets, and asks those brokers again once they have answered.
         """
         ...
 

@@ -1,8 +1,8 @@
 """A follower's fetching of one partition: its state, and the meaning of each response of the leader.
 
-Pure. `fetcher` keeps one `FetchState` per partition, asks `decide` about every row of a Fetch response, carries the
-decision out and records the result with the functions below. A decision that needs more questions to the leader or to
-the remote tier (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE) is planned by `tier_state`.
+Pure. `replica_fetcher` keeps one `FetchState` per partition, asks `decide` about every row of a Fetch response, carries
+the decision out and records the result with the functions below. A decision that needs more questions to the leader or
+to the remote tier (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE) is planned by `tier_state`.
 
 Kafka's fetcher knows TRUNCATING and FETCHING and keeps the rest in its head; here the phase that a person sees is part
 of the state (`backend.tiering.follower_phase`). A phase that follows failures stays until something succeeds, so that

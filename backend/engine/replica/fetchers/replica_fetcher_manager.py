@@ -16,7 +16,7 @@ from backend.tiering.ids import TopicIdPartition
 
 
 class ReplicaFetcherManager:
-    """Starts a fetcher with the first partition of a leader and stops it after the last."""
+    """Starts a fetcher with the first partition of a leader; `stop_idle` stops those that have none left."""
 
     def __init__(self, context: PartitionContext, connect: ConnectToLeader) -> None:
         self._context = context
@@ -26,8 +26,10 @@ class ReplicaFetcherManager:
         self._stopping: set[tasks.Task[None]] = set()
 
     def add_partition(self, partition: Partition) -> None:
-        """Fetches the partition from its leader, and begins again when it did already; without a leader from nobody."""
-        self._remove(partition.topic_id_partition, but=partition.leader)
+        """Fetches the partition from its leader; a partition that is fetched already begins again. Without a leader, or
+        with one whose address is unknown, the partition is not fetched.
+        """
+        self._remove(partition.topic_id_partition, except_leader=partition.leader)
         address = self._address_of(partition.leader)
         if address is None:
             self._remove(partition.topic_id_partition)
@@ -43,9 +45,9 @@ class ReplicaFetcherManager:
         """Fetches the partition no longer."""
         self._remove(tip)
 
-    def _remove(self, tip: TopicIdPartition, *, but: int = NO_LEADER) -> None:
+    def _remove(self, tip: TopicIdPartition, *, except_leader: int = NO_LEADER) -> None:
         for leader, fetcher in self._fetchers.items():
-            if leader != but:
+            if leader != except_leader:
                 fetcher.remove(tip)
 
     def note_isr(self, partition: Partition) -> None:
@@ -63,25 +65,26 @@ class ReplicaFetcherManager:
         return None
 
     def max_lag(self) -> int:
-        """The largest known lag of a followed partition, in records."""
+        """The largest lag of a followed partition, in records."""
         return max((fetcher.max_lag() for fetcher in list(self._fetchers.values())), default=0)
 
     def reconnect(self, partitions: Iterable[Partition]) -> None:
         """Brokers have registered again: leaders that have moved or come back are fetched from at their new address."""
         for leader, fetcher in list(self._fetchers.items()):
             if self._address_of(leader) != fetcher.address:
-                self._end(leader)
+                self._stop_fetcher(leader)
+        reached = frozenset(self._fetchers)
         for partition in partitions:
-            if not partition.is_leader and partition.leader != NO_LEADER and partition.leader not in self._fetchers:
+            if not partition.is_leader and partition.leader != NO_LEADER and partition.leader not in reached:
                 self.add_partition(partition)
 
     def stop_idle(self) -> None:
         """Ends fetchers that have nothing left to fetch."""
         for leader, fetcher in list(self._fetchers.items()):
             if fetcher.is_empty:
-                self._end(leader)
+                self._stop_fetcher(leader)
 
-    def _end(self, leader: int) -> None:
+    def _stop_fetcher(self, leader: int) -> None:
         task = tasks.spawn(self._fetchers.pop(leader).stop(), name=f"stop of the fetcher from broker {leader}")
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
@@ -94,5 +97,5 @@ class ReplicaFetcherManager:
     async def shutdown(self) -> None:
         """Follows nothing any more."""
         for leader in list(self._fetchers):
-            self._end(leader)
+            self._stop_fetcher(leader)
         await tasks.gather_settled(list(self._stopping))

@@ -1,9 +1,9 @@
 """Plans for a follower whose offset the leader no longer has locally (KIP-405, KIP-1023).
 
 Pure. A plan is a generator: it yields a question, is sent the answer, and returns what to do with the log; a failed
-question is thrown into it and ends it. `fetcher` asks the questions (Fetch's leader over the network, the remote tier
-through the remote log manager) and carries the outcome out in one go. Nothing local is dropped before every answer is
-there: both indexes of the remote segment are in hand (KAFKA-17249).
+question is thrown into it and ends it. `tier_state_runner` asks the questions (Fetch's leader over the network, the
+remote tier through the remote log manager) and carries the outcome out in one go. Nothing local is dropped before every
+answer is there: both indexes of the remote segment are in hand (KAFKA-17249).
 
 Kafka: `TierStateMachine`, `ReplicaFetcherThread.shouldFetchFromLastTieredOffset`. Where Kafka 4.3 can never join
 (nothing valid in the remote tier while the flag is on) or loses the producers that it has downloaded, this follows
