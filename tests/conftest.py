@@ -14,6 +14,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.checked import OUTSIDE, Guard, leave_out
 from tests.effort import CHECK, SOAK
+from tests.litter import left_behind, names
 from tests.unsteady import unsteady
 
 # Files of tests in memory: a cluster waits for its disk at every flush, and so for whoever else writes to that disk.
@@ -58,6 +59,10 @@ MAY_BE_MISSING = {
 }
 
 
+# The names in the project's folder before the tests, and those that the tests have left there.
+NAMES_BEFORE = pytest.StashKey[frozenset[str]]()
+LEFT = pytest.StashKey[list[str]]()
+
 # Files that go to one worker, beside the file they are named with: they share what is slow to start.
 TOGETHER = {"tests/e2e/test_kill_backend.py": "tests/e2e/test_flights.py"}
 
@@ -99,6 +104,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{OUTSIDE}: starts a process, a browser or a JVM, or waits for the real clock; not in `make check`"
     )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[NAMES_BEFORE] = names()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The run fails when the tests have left files in the project's folder."""
+    left = [] if hasattr(session.config, "workerinput") else left_behind(session.config.stash[NAMES_BEFORE])
+    session.config.stash[LEFT] = left
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(LEFT, []):
+        terminalreporter.section("files in the project's folder", red=True)
+        terminalreporter.line(f"Tests write to their own folders; these are new beside README.md: {', '.join(left)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

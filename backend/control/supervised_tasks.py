@@ -23,7 +23,7 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
         try:
             await run()
             return
-        except Exception:
+        except Exception:  # a task starts again after a fault of any kind
             _log.exception("The task %s of the control plane failed and starts again in %.0f s", name, pause_s)
         if time.monotonic() - began_s >= HEALTHY_AFTER_S:
             pause_s = PAUSE_FIRST_S

@@ -52,6 +52,7 @@ class Dispatcher:
             except ClientDisconnect:
                 response = Response(status_code=499)  # nobody reads it
             except Exception:
+                # The log has the traceback, the response its number.
                 number = secrets.token_hex(4)
                 _log.exception("%s %s failed (error %s)", endpoint.method, endpoint.path, number)
                 text = f"A fault of this program; the backend's log tells more under error {number}."

@@ -254,6 +254,7 @@ class Broker:
             # A disk that is gone: the sentence says which.
             _log.error("Node %d could not %s: %s", self.config.id, what, error)
         except Exception as error:
+            # The remaining steps of the stop follow, whatever fails in this one.
             _log.error("Node %d could not %s: %s", self.config.id, what, error, exc_info=error)
 
     def _release(self) -> None:

@@ -378,6 +378,7 @@ class Controller:
         except KafkaError as refusal:
             return None, refusal
         except Exception as bug:
+            # The commands that wait behind this one are carried out.
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         try:

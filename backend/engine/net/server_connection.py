@@ -176,7 +176,7 @@ class ServerConnection:
             return False
         try:
             answer = api.fast_path(self._services, self._context, frame)
-        except Exception as error:
+        except Exception as error:  # answered by its code, and logged unless it is Kafka's
             self._failed(decode(self._apis, self._listener_kind, frame, now_ms), error)
             return True
         if answer is None:
@@ -378,7 +378,7 @@ class ServerConnection:
         except AuthenticationFailed as failed:
             self._fail_login(failed, request.header)
             return
-        except Exception as error:
+        except Exception as error:  # likewise
             self._failed(request, error)
             return
         if isinstance(outcome, Unfinished):

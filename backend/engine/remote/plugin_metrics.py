@@ -55,7 +55,7 @@ class PluginRegistry:
         name = type(plugin).__name__
         try:
             plugin.with_plugin_metrics(PluginMetrics(self, setting, name))
-        except Exception as error:
+        except Exception as error:  # the plug-in is others' code: the start ends with a sentence that names it
             raise ValueError(f"{setting}: the metrics of the plug-in {name} cannot be had: {error}") from error
 
     def add(self, name: str, doc: str, row: tuple[str, str], read: Callable[[], float], *, is_counter: bool) -> None:
@@ -77,7 +77,7 @@ class PluginRegistry:
         for (setting, plugin), read in self._families[full_name].rows.copy().items():
             try:
                 rows.append(({"config": setting, "class": plugin}, float(read())))
-            except Exception as error:
+            except Exception as error:  # logged once for each metric
                 if full_name not in self._failed:
                     self._failed.add(full_name)
                     _log.warning("Metric %s of the plug-in %s cannot be read: %s", full_name, plugin, error)

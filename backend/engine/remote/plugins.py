@@ -107,5 +107,5 @@ def _opened(
         return open_(offered[name].load())
     except ValueError:
         raise
-    except Exception as error:
+    except Exception as error:  # the plug-in is others' code: the start ends with a sentence that names it
         raise ValueError(f"{setting}: the plug-in {name} ({offered[name].value}) cannot be opened: {error}") from error

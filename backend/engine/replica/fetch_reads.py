@@ -154,5 +154,5 @@ def _set_result(answered: tasks.Future[R], respond: Callable[[list[FetchData]], 
         return
     try:
         answered.set_result(respond(reads))
-    except Exception as error:
+    except Exception as error:  # the request that waits for the answer raises it
         answered.set_exception(error)

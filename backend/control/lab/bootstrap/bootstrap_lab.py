@@ -144,6 +144,7 @@ class BootstrapLab:
             cause = str(error) if isinstance(error, LabFailed) else describe_failure(error)
             state, message = RunState.FAILED, f"It could not {self._at}. {cause}"
         except Exception as error:
+            # A fault of this program: what the race made is removed all the same, and the run ends as failed.
             _log.exception("The bootstrap race failed")
             state, message = RunState.FAILED, f"It could not {self._at}, by a fault of this program: {error!r}."
         self._begin(RaceStage.CLEAN_UP)

@@ -123,6 +123,7 @@ class FaultLab:
             self._task = None
             raise
         except Exception as error:
+            # A fault of this program: the machine is mended all the same, and the run ends as failed.
             _log.exception("Scenario %s of the lab failed", scenario.slug)
             await self._mended(machine, FaultState.FAILED, f"It broke off: {error}")
             return
@@ -151,6 +152,7 @@ class FaultLab:
                 await machine.start(node_id)
                 self._tell(f"Broker {node_id} runs again.")
             except Exception as error:
+                # The other brokers are started; the run's end names this one.
                 _log.exception("Broker %d could not be started by the lab", node_id)
                 left.append(f"Broker {node_id} could not be started: {error}")
         for topic in scripts.TOPICS:

@@ -50,6 +50,7 @@ class LongRunningExecution:
         try:
             state, text, detail = await self._steps()
         except Exception:
+            # Throttles and leftovers of the plan are removed all the same, and it ends as failed.
             _log.exception("Plan %d (%s) failed", self._row.id, self._row.kind)
             state, text, detail = PlanState.FAILED, "A fault of this program; see the backend's log.", None
         clean, left = await self._clean()

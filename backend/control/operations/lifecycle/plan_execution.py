@@ -106,6 +106,7 @@ class PlanExecutor:
             # It is not known whether Kafka accepted it: `_verify` reads the cluster.
             journal.note("unanswered", describe_failure(error))
         except Exception:
+            # A plan that stayed as it is would hold up all later ones: it ends as failed.
             _log.exception("Plan %d (%s) failed while it was sent", row.id, row.kind)
             await journal.move(PlanState.FAILED, "A fault of this program; see the backend's log.")
             return
@@ -150,6 +151,7 @@ class PlanExecutor:
             except OperationError as error:  # what it is about is gone
                 verification = PlanVerification(False, str(error))
             except Exception:
+                # Likewise: the plan ends, unverified.
                 _log.exception("Plan %d (%s) cannot be verified", row.id, row.kind)
                 return PlanVerification(False, "A fault of this program; see the backend's log.")
             if verification.done or time.monotonic() + VERIFY_INTERVAL_S > deadline_s:

@@ -246,7 +246,7 @@ class PartitionRemover:
             removed = await self._remove(target, partition, deletion, cache, read_to)
         except (KafkaError, OSError):
             raise  # of the metadata topic: no other partition could say what becomes of it either
-        except Exception as error:
+        except Exception as error:  # logged; the other partitions are removed, and this one is tried again
             self._put_off(target, partition, error)
             return False
         self._failed.pop(partition, None)

@@ -64,7 +64,7 @@ class CheckedStorage:
             return call()
         except (RemoteStorageError, ValueError):
             raise
-        except Exception as error:
+        except Exception as error:  # the plug-in is others' code, which may raise anything
             raise self._broken(what, metadata, f"{type(error).__name__}: {error}") from error
 
     def _broken(self, what: str, metadata: SegmentMetadata, problem: str) -> RemoteStorageError:

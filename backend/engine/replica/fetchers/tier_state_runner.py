@@ -149,7 +149,7 @@ class TierStateRunner:
         follower.build(question)
         try:
             aux = await source.aux_state(follower.partition.topic_id_partition, question.epoch, question.offset)
-        except Exception as error:
+        except Exception as error:  # the event says that it failed; the caller decides by the kind of the error
             follower.built("failed", question.target_offset, str(error))
             raise
         follower.built("finished", aux.next_offset, None)

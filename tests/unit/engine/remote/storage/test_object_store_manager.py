@@ -97,7 +97,10 @@ def test_delete_enable_and_delete_on_close(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config", [{}, {"dir": ""}, {"dir": "x", "delete.enable": "maybe"}, {"url": "nonsense://bucket"}]
 )
-def test_wrong_settings_are_refused_with_their_names(config: dict[str, str]) -> None:
+def test_wrong_settings_are_refused_with_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"rsm\.config|nonsense"):
         open_storage(config, broker_id=1)
 
