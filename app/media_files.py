@@ -17,38 +17,39 @@ from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.media_file_storage import MediaFileKind
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 
-# The browser asks within milliseconds; this is for a machine without time and for a slow line.
+# The browser asks within milliseconds; this is for a busy machine and for a slow line.
 KEEP_S: Final = 60.0
 # Of all files that only wait to be fetched; the largest, a table of 10,000 partitions, has some 2 MB.
 KEEP_BYTES_MAX: Final = 64_000_000
-# A button that was drawn again is off the screen by then. Parts are drawn every 2 s at most, so three generations of a
-# button's table are kept, of up to 2 MB each.
+# A button that was drawn again is off the screen by then. Live parts are drawn every 5 s and by each click, so two or
+# three generations of a button's table are kept, of up to 2 MB each.
 KEEP_BUTTON_S: Final = 5.0
 
 
 class KeptDownloads(MemoryMediaFileStorage):
-    """Streamlit's storage in memory, but what was made to be taken away goes `KEEP_S` after Streamlit lets go of it.
+    """Streamlit's storage in memory, but downloads stay `KEEP_S` after Streamlit has released them.
 
-    Beyond `KEEP_BYTES_MAX` the one that was let go of first goes at once.
+    Older ones are removed with the next file that is made or released, and so is what exceeds `KEEP_BYTES_MAX`, the one
+    that was released first before the others.
     """
 
     def __init__(self, media_endpoint: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(media_endpoint)
         self._clock = clock
-        # File ids and when they were let go of, in that order; calls come under the lock of Streamlit's manager.
+        # File ids and when they were released, in that order; calls come under the lock of Streamlit's manager.
         self._released: dict[str, float] = {}
 
     def load_and_get_id(
         self, path_or_data: str | bytes, mimetype: str, kind: MediaFileKind, filename: str | None = None
     ) -> str:
-        """As Streamlit's; a file that was let go of and is made again is in use again."""
+        """As Streamlit's; a released file that is made again is in use again."""
         file_id = super().load_and_get_id(path_or_data, mimetype, kind, filename)
         self._released.pop(file_id, None)
         self._remove_old()
         return file_id
 
     def delete_file(self, file_id: str) -> None:
-        """Lets go of a file."""
+        """Releases a file."""
         file = self._files_by_id.get(file_id)
         if file is None or file.kind is not MediaFileKind.DOWNLOADABLE:
             super().delete_file(file_id)

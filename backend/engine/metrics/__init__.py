@@ -1,4 +1,4 @@
-"""One broker's counters and gauges, under the names the JMX exporter's Kafka rules give (architecture, fixed names).
+"""One broker's counters and gauges, under the names that the JMX exporter's rules for Kafka give.
 
 The engine counts into plain integers and `collector` reads them when somebody scrapes: a hot path pays an addition.
 """

@@ -1,7 +1,8 @@
 """The engine's only way to the outside world: time, randomness, disk, network, threads, object store.
 
-Every other engine package takes a :class:`Ports` and imports nothing of the operating system,
-so that a simulator can run the engine unchanged on virtual ones.
+Every other engine package takes a :class:`Ports` and imports nothing of the operating system, so that a simulator can
+run the engine unchanged on virtual ones. ``tasks`` (concurrency) and ``time_slices`` (long work in short turns of the
+loop) are used directly: the simulator brings its own event loop.
 """
 
 from __future__ import annotations
