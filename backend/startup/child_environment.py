@@ -50,7 +50,8 @@ class ChildSettings:
             demo=told.truth("DEMO"),
             process_per_broker=told.truth("PROCESS_PER_BROKER"),
             attach=environment.get("EBBLINE_ATTACH"),
-            remote_location=environment.get("EBBLINE_REMOTE_LOCATION"),
+            # An empty one overrules a value of the parent's environment, and means none.
+            remote_location=environment.get("EBBLINE_REMOTE_LOCATION") or None,
         )
 
 
