@@ -45,10 +45,10 @@ class NotArchived(Exception):
 
 def archive_of(java: Java) -> Path | None:
     """The archive for this Java and the installed Spark, whole; None where there is none."""
-    for found in _folder().glob(f"{_name(java)}-*.jsa"):
+    for archive in _folder().glob(f"{_name(java)}-*.jsa"):
         # Its name ends with its size: Java 17 crashes on one that was cut.
-        if found.stem.rpartition("-")[2] == str(found.stat().st_size):
-            return found
+        if archive.stem.rpartition("-")[2] == str(archive.stat().st_size):
+            return archive
     return None
 
 

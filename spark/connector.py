@@ -53,26 +53,28 @@ def jars_in(folder: Path) -> list[Path]:
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """librdkafka settings in the words of Kafka's Java client; raises SettingsError for one that has none here."""
-    found: dict[str, str] = {}
+    translated: dict[str, str] = {}
     for name, value in properties.items():
         if name in _SAME:
-            found[name] = "" if (name, value) == ("ssl.endpoint.identification.algorithm", "none") else value
+            translated[name] = "" if (name, value) == ("ssl.endpoint.identification.algorithm", "none") else value
         elif name in _RENAMED:
-            found[_RENAMED[name]] = value
+            translated[_RENAMED[name]] = value
         elif name in _TEXTS:
-            found[_TEXTS[name]] = _pem(name, value)
+            translated[_TEXTS[name]] = _pem(name, value)
         elif name not in _LOGIN:
             raise SettingsError(
                 f"EBBLINE_CLIENT_PROPERTIES has {name}, which Spark's Kafka connector does not know: "
                 "take it out, or use `--connector rlmm`."
             )
-    if "ssl.truststore.location" in found:
-        found["ssl.truststore.type"] = "PEM"
-    if "ssl.keystore.key" in found:
-        found["ssl.keystore.type"] = "PEM"
+    if "ssl.truststore.location" in translated:
+        translated["ssl.truststore.type"] = "PEM"
+    if "ssl.keystore.key" in translated:
+        translated["ssl.keystore.type"] = "PEM"
     if any(name in properties for name in _LOGIN):
-        found["sasl.jaas.config"] = _login(found.get("sasl.mechanism", ""), *(properties.get(n, "") for n in _LOGIN))
-    return found
+        translated["sasl.jaas.config"] = _login(
+            translated.get("sasl.mechanism", ""), *(properties.get(n, "") for n in _LOGIN)
+        )
+    return translated
 
 
 def _pem(name: str, file: str) -> str:

@@ -78,7 +78,7 @@ def _one_by_one(records: list[RawRecord]) -> pa.RecordBatch:
 
 def _usual(events: CanonicalEvents) -> pa.RecordBatch:
     rows, count = events.rows, len(events.rows)
-    known: dict[str, pa.Array] = {
+    columns: dict[str, pa.Array] = {
         "kind": _all(KIND_SEGMENT if events.is_segment else KIND_UPDATE, pa.int16(), count),
         "topic": _texts(np.ascontiguousarray(rows["name"]).tobytes(), count),
         "topic_id": _texts(id_texts(rows["topic_id"]), count),
@@ -90,7 +90,7 @@ def _usual(events: CanonicalEvents) -> pa.RecordBatch:
     }
     if events.is_segment:
         epoch, offset = (_numbers(rows[name], np.int64).cast(pa.string()) for name in ("epoch", "epoch_start"))
-        known |= {
+        columns |= {
             "start_offset": _numbers(rows["start"], np.int64),
             "end_offset": _numbers(rows["end"], np.int64),
             "max_timestamp_ms": _numbers(rows["max_ms"], np.int64),
@@ -99,7 +99,7 @@ def _usual(events: CanonicalEvents) -> pa.RecordBatch:
             "txn_index_empty": _all(events.txn_index_empty, pa.bool_(), count),
         }
     nothing = pa.nulls(count)
-    arrays = [known[field.name] if field.name in known else nothing.cast(field.type) for field in _DECODED]
+    arrays = [columns[field.name] if field.name in columns else nothing.cast(field.type) for field in _DECODED]
     return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
 
 

@@ -63,10 +63,10 @@ class DirectReader:
 
         Raises MetadataGap, BrokersAway, and Stopped; what was stored until then stays.
         """
-        low, known = self.low(), sink.next_offsets()
+        low, stored_to = self.low(), sink.next_offsets()
         ranges = []
         for partition, end in sorted(until.items()):
-            start = known.get(partition, low.get(partition, 0))
+            start = stored_to.get(partition, low.get(partition, 0))
             if start < low.get(partition, 0):
                 raise MetadataGap(f"{self._topic}-{partition}", f"begins at offset {low[partition]}, {start} was next")
             if start < end:

@@ -56,8 +56,8 @@ def waited_ms(
     """
     if lag_records is None or lag_records == 0:
         return lag_records
-    known = [at_ms for at_ms in (caught_up_ms, newest_event_ms) if at_ms is not None and at_ms <= now_ms]
-    return now_ms - max(known) if known else None
+    times_ms = [at_ms for at_ms in (caught_up_ms, newest_event_ms) if at_ms is not None and at_ms <= now_ms]
+    return now_ms - max(times_ms) if times_ms else None
 
 
 class Heartbeat:

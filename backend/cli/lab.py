@@ -62,11 +62,11 @@ def bootstrap(
 
 def size_bytes(text: str) -> int:
     """`2GB`, `500 MB`, `64MiB` as bytes; one line and exit code 2 for anything else."""
-    found = _SIZE.fullmatch(text.strip())
-    unit = "" if found is None else found[2].lower().removesuffix("b")
-    if found is None or unit not in _UNITS:
+    match = _SIZE.fullmatch(text.strip())
+    unit = "" if match is None else match[2].lower().removesuffix("b")
+    if match is None or unit not in _UNITS:
         fail(f"{text!r} is no size: give one like 2GB, 500MB or 64MiB.", Exit.USAGE)
-    return round(float(found[1]) * _UNITS[unit])
+    return round(float(match[1]) * _UNITS[unit])
 
 
 def percent(text: str) -> int:
@@ -79,25 +79,25 @@ def percent(text: str) -> int:
 
 def _follow(opened: ApiSession, run: Json) -> Json:
     """Waits for the end; each step, and every tenth of what is produced, is a line on stderr."""
-    told: Json | None = None
+    shown: Json | None = None
     while True:
-        for line in progress_lines(told, run):
+        for line in progress_lines(shown, run):
             print(line, file=sys.stderr, flush=True)
         if run["state"] != RUNNING:
             return run
-        told = run
+        shown = run
         time.sleep(ASK_EVERY_S)
-        found = opened.get(PATH)["run"]
-        if found is None or found["started_ms"] != run["started_ms"]:
+        current = opened.get(PATH)["run"]
+        if current is None or current["started_ms"] != run["started_ms"]:
             fail("The backend was started anew and the race is lost; it is cleaned up.", Exit.FAILED)
-        run = found
+        run = current
 
 
-def progress_lines(told: Json | None, run: Json) -> Iterable[str]:
+def progress_lines(shown: Json | None, run: Json) -> Iterable[str]:
     """The news since `told`: steps that were over before the first request are listed as well."""
-    for begun in run["steps"][0 if told is None else len(told["steps"]) :]:
+    for begun in run["steps"][0 if shown is None else len(shown["steps"]) :]:
         yield f"{printable_text(begun['step'])} …"
-    produced = None if told is None else _tenths(told)
+    produced = None if shown is None else _tenths(shown)
     if run["state"] == RUNNING and run["step"].startswith("produce") and _tenths(run) != produced:
         yield f"{printable_text(run['step'])} … {10 * _tenths(run)} % of {in_bytes(run['total_bytes'])}"
     if run["state"] != RUNNING:

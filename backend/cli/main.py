@@ -66,8 +66,8 @@ for change in (
     app.command(rich_help_panel="Change the cluster")(change)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(given: bool) -> None:
+    if given:
         print(f"ebbline {__version__}")
         raise typer.Exit
 

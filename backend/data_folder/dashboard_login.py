@@ -56,21 +56,21 @@ class DashboardLogin:
 
     def new_session(self, now_s: float) -> str:
         """The text that a browser keeps. Raises OSError."""
-        told = f"{int(now_s) + SESSION_S}.{secrets.token_urlsafe(16)}"
-        return f"{told}.{_signature(self._session_secret(), told)}"
+        session = f"{int(now_s) + SESSION_S}.{secrets.token_urlsafe(16)}"
+        return f"{session}.{_signature(self._session_secret(), session)}"
 
     def is_session(self, text: str, now_s: float) -> bool:
         """Whether a browser that shows `text` has signed in, not too long ago."""
-        told, _, signature = text.rpartition(".")
+        session, _, signature = text.rpartition(".")
         if len(text) > SESSION_CHARS_MAX or not text.isascii():
             return False
         try:
             secret = self._session_secret()
         except OSError:
             return False
-        if not hmac.compare_digest(signature.encode(), _signature(secret, told).encode()):
+        if not hmac.compare_digest(signature.encode(), _signature(secret, session).encode()):
             return False
-        return now_s < int(told.partition(".")[0])
+        return now_s < int(session.partition(".")[0])
 
     def end_sessions(self) -> None:
         """Every browser has to sign in again. Raises OSError."""
@@ -96,11 +96,11 @@ class DashboardLogin:
     def _session_secret(self) -> bytes:
         """Read at each question: who removes the file ends all sessions at once."""
         try:
-            found = self._secret.read_bytes()
+            secret = self._secret.read_bytes()
         except FileNotFoundError:
-            found = b""
-        if len(found) >= KEY_BYTES:
-            return found
+            secret = b""
+        if len(secret) >= KEY_BYTES:
+            return secret
         _write_private(self._secret, secrets.token_urlsafe(KEY_BYTES))
         return self._secret.read_bytes()
 
@@ -113,8 +113,8 @@ def login_url(address: str, key: str) -> str:
     return f"{address}/{LOGIN_PATH}?key={key}"
 
 
-def _signature(secret: bytes, told: str) -> str:
-    return hmac.new(secret, told.encode(), hashlib.sha256).hexdigest()
+def _signature(secret: bytes, session: str) -> str:
+    return hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
 
 
 def _write_private(path: Path, text: str) -> None:

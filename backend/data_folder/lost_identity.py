@@ -17,10 +17,10 @@ def way_out(root: Path) -> str:
     """The remedy for a `cluster.json` below `root` that is gone or cannot be read: one sentence, never one that could
     give the folder to a cluster of another shape.
     """
-    found = identity_of_brokers(root)
-    if found is None:
+    identity = identity_of_brokers(root)
+    if identity is None:
         return "restore it from a copy, or choose another folder with --data."
-    line = json.dumps(asdict(found))
+    line = json.dumps(asdict(identity))
     return f"restore it from a copy, or make it again with this line: {line} (with your own name of the cluster)."
 
 
@@ -54,7 +54,7 @@ def _cluster_id(path: Path) -> str | None:
 def _voters(path: Path) -> int | None:
     """How many voters the node knew; None where it does not say."""
     try:
-        known = {int(one["voterId"]) for one in json.loads(path.read_text())["currentVoters"]}
+        ids = {int(voter["voterId"]) for voter in json.loads(path.read_text())["currentVoters"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return len(known) if known and known == set(range(1, len(known) + 1)) else None
+    return len(ids) if ids and ids == set(range(1, len(ids) + 1)) else None

@@ -264,14 +264,14 @@ _ALIKE: Final = 0.8
 
 def misspelt(names: Iterable[str]) -> list[str]:
     """A sentence for each EBBLINE_* that is nearly a setting: it is not read, and its owner thinks that it is."""
-    known = _OTHER_VARIABLES | {name.upper() for name in Settings.model_fields}
+    expected = _OTHER_VARIABLES | {name.upper() for name in Settings.model_fields}
     ours = {name.removeprefix("EBBLINE_") for name in names if name.startswith("EBBLINE_")}
-    found = []
-    for name in sorted(ours - known):
-        alike = difflib.get_close_matches(name, known, 1, _ALIKE)
+    sentences = []
+    for name in sorted(ours - expected):
+        alike = difflib.get_close_matches(name, expected, 1, _ALIKE)
         if alike and not name.startswith(_NAMED_ELSEWHERE):
-            found.append(f"EBBLINE_{name} is no setting and is not read. Is it EBBLINE_{alike[0]}?")
-    return found
+            sentences.append(f"EBBLINE_{name} is no setting and is not read. Is it EBBLINE_{alike[0]}?")
+    return sentences
 
 
 # Longer numbers may be secrets, too.
@@ -317,8 +317,8 @@ def _cause(details: Mapping[str, Any]) -> str:
 
 
 def _limits(name: str) -> str:
-    found: dict[str, object] = {}
+    limits: dict[str, object] = {}
     field = Settings.model_fields.get(name)
     for rule in () if field is None else field.metadata:
-        found |= {bound: value for bound in ("ge", "le") if (value := getattr(rule, bound, None)) is not None}
-    return f"from {found.get('ge')} to {found.get('le')}"
+        limits |= {bound: value for bound in ("ge", "le") if (value := getattr(rule, bound, None)) is not None}
+    return f"from {limits.get('ge')} to {limits.get('le')}"

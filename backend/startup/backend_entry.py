@@ -48,10 +48,10 @@ def main() -> int:
     with quick_import():
         from backend.startup.backend_process import main as run
     if WAIT_FOR_START in words:
-        told = sys.stdin.readline()
-        if not told:
+        line = sys.stdin.readline()
+        if not line:
             return 0
-        os.environ.update(json.loads(told))
+        os.environ.update(json.loads(line))
     return run()
 
 

@@ -37,18 +37,18 @@ class ChildSettings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Raises ChildSettingsError for what is missing or has another type."""
-        told = _Told(environment)
+        values = _Told(environment)
         return cls(
-            data_dir=Path(told.text("DATA_DIR")),
-            brokers=told.number("BROKERS"),
-            broker_port=told.number("BROKER_PORT"),
-            controller_port=told.number("CONTROLLER_PORT"),
-            metrics_port=told.number("METRICS_PORT"),
-            voters=told.number("CONTROLLERS"),
-            bootstrap_servers=told.text("BOOTSTRAP_SERVERS"),
-            api_url=told.text("API_URL"),
-            demo=told.truth("DEMO"),
-            process_per_broker=told.truth("PROCESS_PER_BROKER"),
+            data_dir=Path(values.text("DATA_DIR")),
+            brokers=values.number("BROKERS"),
+            broker_port=values.number("BROKER_PORT"),
+            controller_port=values.number("CONTROLLER_PORT"),
+            metrics_port=values.number("METRICS_PORT"),
+            voters=values.number("CONTROLLERS"),
+            bootstrap_servers=values.text("BOOTSTRAP_SERVERS"),
+            api_url=values.text("API_URL"),
+            demo=values.truth("DEMO"),
+            process_per_broker=values.truth("PROCESS_PER_BROKER"),
             attach=environment.get("EBBLINE_ATTACH"),
             # An empty one overrules a value of the parent's environment, and means none.
             remote_location=environment.get("EBBLINE_REMOTE_LOCATION") or None,

@@ -103,12 +103,12 @@ def upgrade(url: str, revision: str = "head") -> str:
     Raises MigrationError for a database of another product or of a newer release, StoreError for
     one that cannot be opened or written; nothing has been changed then.
     """
-    known = current(url)
-    _refuse_newer(known, url)
-    if known is not None and known == head():
-        return known
+    before = current(url)
+    _refuse_newer(before, url)
+    if before is not None and before == head():
+        return before
     if (file := sqlite_file_of(url)) is not None:
-        if known is None:
+        if before is None:
             sqlite.create(file)
         else:
             try:
@@ -134,17 +134,17 @@ def check(url: str) -> MigrationReport:
 
     Raises as `current` does, and MigrationError for a database of a newer release.
     """
-    known = current(url)
-    _refuse_newer(known, url)
-    missing = steps_after(known)
+    revision = current(url)
+    _refuse_newer(revision, url)
+    missing = steps_after(revision)
     differences: list[str] = []
-    if known is not None and not missing:
+    if revision is not None and not missing:
         with _errors(url), looking_engine(url).connect() as connection:
-            differences = [_difference(one) for one in compared(connection)]
+            differences = [_difference(difference) for difference in compared(connection)]
             if connection.dialect.name == "sqlite":
                 damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
                 differences += [f"the file is damaged: {line}" for line in damage if line != "ok"]
-    return MigrationReport(known, head(), missing, differences)
+    return MigrationReport(revision, head(), missing, differences)
 
 
 def compared(connection: Connection) -> list[Any]:
@@ -167,9 +167,9 @@ def compared(connection: Connection) -> list[Any]:
     return list(compare_metadata(MigrationContext.configure(connection, opts=options), tables.metadata))
 
 
-def _difference(found: Any) -> str:
+def _difference(difference: Any) -> str:
     """Alembic's tuples, or lists of them, in words: what it would do to make the database as the program wants it."""
-    first = found[0] if isinstance(found, list) else found
+    first = difference[0] if isinstance(difference, list) else difference
     what, subject = str(first[0]).replace("_", " "), first[-1] if not str(first[0]).startswith("modify") else first[3]
     table = getattr(subject, "table", None)
     name = getattr(subject, "name", subject)
@@ -200,22 +200,26 @@ def last_pre(revision: str | None) -> str:
     return reached
 
 
-def undone_by(known: str | None, revision: str) -> list[Step]:
+def undone_by(revision_now: str | None, revision: str) -> list[Step]:
     """The revisions that a downgrade from ``known`` to ``revision`` undoes, the newest first.
 
     Raises MigrationError for a revision this program does not know, or that is newer than the database.
     """
     every = [step.revision for step in steps_after(None)]
-    if known is None:
+    if revision_now is None:
         raise MigrationError("The database has no tables of ebbline: nothing to undo.")
     if revision != "base" and revision not in every:
         raise MigrationError(f"There is no schema {revision}: choose one of base, {', '.join(every)}.")
     of_target = 0 if revision == "base" else every.index(revision) + 1
-    if known not in every:
-        raise MigrationError(f"The database has schema {known}, which only a newer program can undo: use that one.")
-    if of_target > every.index(known) + 1:
-        raise MigrationError(f"The database has schema {known}, older than {revision}: use `ebbline db upgrade`.")
-    return steps_after(None)[of_target : every.index(known) + 1][::-1]
+    if revision_now not in every:
+        raise MigrationError(
+            f"The database has schema {revision_now}, which only a newer program can undo: use that one."
+        )
+    if of_target > every.index(revision_now) + 1:
+        raise MigrationError(
+            f"The database has schema {revision_now}, older than {revision}: use `ebbline db upgrade`."
+        )
+    return steps_after(None)[of_target : every.index(revision_now) + 1][::-1]
 
 
 def running(url: str, cluster_id: str | None = None) -> list[str]:
@@ -257,9 +261,9 @@ def require_usable(url: str) -> None:
     if is_sqlite(parse_url(url)):
         return
     with _errors(url), looking_engine(url).connect() as connection:
-        found = lack(connection)
-    if found is not None:
-        raise MigrationError(f"The database {describe(url)} cannot be used: {found}.")
+        lacking = lack(connection)
+    if lacking is not None:
+        raise MigrationError(f"The database {describe(url)} cannot be used: {lacking}.")
 
 
 def open_current(url: str, limits: Limits, *, name: str) -> Engine:
@@ -281,10 +285,10 @@ def open_current(url: str, limits: Limits, *, name: str) -> Engine:
     return engine
 
 
-def _require_head(known: str | None, url: str) -> None:
-    _refuse_newer(known, url)
-    if known != head():
-        have = "has no ebbline tables yet" if known is None else f"has the older schema {known}"
+def _require_head(revision: str | None, url: str) -> None:
+    _refuse_newer(revision, url)
+    if revision != head():
+        have = "has no ebbline tables yet" if revision is None else f"has the older schema {revision}"
         raise SchemaBehind(
             f"The database {describe(url)} {have}, this program needs {head()}: "
             "start `ebbline up` with this database, which brings it up to date before anything else."

@@ -28,7 +28,7 @@ def storable(text: str) -> str:
     """The text itself, nearly always; else with ␀ for a zero character and � for half a pair."""
     if text.isascii() and "\0" not in text:
         return text
-    return _NOT_STORABLE.sub(lambda found: _INSTEAD.get(found[0], _UNKNOWN), text)
+    return _NOT_STORABLE.sub(lambda match: _INSTEAD.get(match[0], _UNKNOWN), text)
 
 
 def storable_key(text: str) -> str:
@@ -53,9 +53,11 @@ def _storable_parts(value: Any) -> Any:
         case str():
             return storable(value)
         case dict():
-            return {storable(key) if isinstance(key, str) else key: _storable_parts(one) for key, one in value.items()}
+            return {
+                storable(key) if isinstance(key, str) else key: _storable_parts(part) for key, part in value.items()
+            }
         case list() | tuple():
-            return [_storable_parts(one) for one in value]
+            return [_storable_parts(part) for part in value]
         case _:
             return value
 

@@ -62,11 +62,11 @@ def _fill(connection: sa.Connection) -> None:
     last: tuple[object, ...] | None = None
     while True:
         after = query if last is None else query.where(sa.tuple_(*key) > sa.tuple_(*last))
-        found = connection.execute(after).all()
-        if not found:
+        segments = connection.execute(after).all()
+        if not segments:
             return
-        connection.execute(sa.insert(target), [_interval(row._mapping, copied) for row in found])
-        last = tuple(found[-1][:4])
+        connection.execute(sa.insert(target), [_interval(row._mapping, copied) for row in segments])
+        last = tuple(segments[-1][:4])
 
 
 def _interval(row: sa.RowMapping, copied: tuple[str, ...]) -> dict[str, object]:

@@ -158,15 +158,15 @@ class LedgerSink:
         def claim() -> str:
             with reading(self._engine) as connection:
                 of_job = (table.c.cluster_id == key[0], table.c.job == key[1], table.c.topic == key[2])
-                known = connection.scalar(select(table.c.topic_id).where(*of_job))
-            if known is None:
+                claimed = connection.scalar(select(table.c.topic_id).where(*of_job))
+            if claimed is None:
                 with writing(self._engine) as connection:
                     self._bulk.insert(connection, table, table.c.keys(), [(*key, topic_id)], "leave")
-            return str(known or topic_id)
+            return str(claimed or topic_id)
 
-        known = self._patiently("the topic of the ledger", claim)
-        if known != topic_id:
-            raise TopicRecreated(self._source_topic, known, topic_id)
+        claimed = self._patiently("the topic of the ledger", claim)
+        if claimed != topic_id:
+            raise TopicRecreated(self._source_topic, claimed, topic_id)
 
     def close(self) -> None:
         """Nothing is written any more, and nothing uses the database once this returns."""
@@ -236,10 +236,10 @@ class LedgerSink:
             try:
                 result = work()
             except (DBAPIError, PoolTimeout) as error:
-                found = diagnose(error)
-                if found is None:
+                diagnosis = diagnose(error)
+                if diagnosis is None:
                     raise
-                trouble = f"the database {found.what}"
+                trouble = f"the database {diagnosis.what}"
                 self._troubles[what] = trouble  # by its name: a full disk can still be read, which ends no other's wait
                 log.warning("pipeline %s: %s; trying again in %.1f s", what, trouble, delay_s)
                 if self._stop.wait(delay_s):
@@ -309,12 +309,12 @@ class LedgerSink:
         ledger = Ledger()
         waiting = followed.waiting.values()
         names = ("topic_id", "partition", "segment_id")
-        wanted = _Keys(self._cluster_id, names, sorted(segment_keys(waiting)))
-        for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, wanted):
+        keys = _Keys(self._cluster_id, names, sorted(segment_keys(waiting)))
+        for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, keys):
             segment = SegmentRow(*row)
             ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
-        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.added.keys()))
-        for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, wanted):
+        keys = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.added.keys()))
+        for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, keys):
             partition = PartitionRow(*row)
             ledger.partitions[(partition.topic_id, partition.partition)] = partition
         return ledger

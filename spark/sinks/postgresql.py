@@ -109,7 +109,7 @@ def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str
     except psycopg.IntegrityError as error:
         raise IntegrityError(sql, None, error) from error
     except (psycopg.OperationalError, psycopg.InternalError, psycopg.ProgrammingError) as error:
-        if (found := diagnose(error)) is not None and found.renews:
+        if (diagnosis := diagnose(error)) is not None and diagnosis.renews:
             connection.invalidate(error)  # SQLAlchemy, which does it for its own statements, has not seen this one
         kind = OperationalError if isinstance(error, psycopg.OperationalError) else ProgrammingError
         raise kind(sql, None, error) from error

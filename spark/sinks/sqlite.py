@@ -53,17 +53,17 @@ class SqliteBulk:
     ) -> None:
         if not rows:
             return
-        one, suffix = f"({', '.join('?' * len(columns))})", insert_suffix(table, columns, on_conflict)
+        placeholders, suffix = f"({', '.join('?' * len(columns))})", insert_suffix(table, columns, on_conflict)
         # A statement of several rows that SQLite must be able to undo by itself costs what the rows save: hence FAIL,
         # which leaves the rows before the one that fails. A replacement it undoes all the same.
         into = f'INSERT OR FAIL INTO "{table.name}" ({", ".join(quoted(columns))}) VALUES '
         whole = 0 if on_conflict == "replace" else len(rows) - len(rows) % ROWS_AT_ONCE
         if whole:
             parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, whole, ROWS_AT_ONCE))
-            many = f"{into}{', '.join([one] * ROWS_AT_ONCE)} {suffix}"
+            many = f"{into}{', '.join([placeholders] * ROWS_AT_ONCE)} {suffix}"
             connection.exec_driver_sql(many, [tuple(chain.from_iterable(part)) for part in parts])
         if whole < len(rows):
-            connection.exec_driver_sql(f"{into}{one} {suffix}", list(rows[whole:]))
+            connection.exec_driver_sql(f"{into}{placeholders} {suffix}", list(rows[whole:]))
 
     def stored(self, engine: Engine, records: int) -> None:
         file = sqlite_file(engine)

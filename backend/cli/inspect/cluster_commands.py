@@ -31,16 +31,16 @@ def status(options: ApiOptions) -> None:
     """Is anything wrong? The cluster, its brokers, what needs attention. Ends with 1 when something critical does."""
     with options.connected() as opened:
         cluster, brokers = opened.get("/v1/cluster"), opened.get("/v1/brokers")["items"]
-        found = _open_findings(opened, None)
-    critical = [f for f in found if f["severity"] == "critical"]
+        findings = _open_findings(opened, None)
+    critical = [f for f in findings if f["severity"] == "critical"]
     if options.json_:
-        show_json({"cluster": cluster, "brokers": brokers, "findings": found})
+        show_json({"cluster": cluster, "brokers": brokers, "findings": findings})
     else:
-        _print_status(cluster, brokers, found)
+        _print_status(cluster, brokers, findings)
     end(attention=not cluster["answers"] or bool(critical))
 
 
-def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None:
+def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> None:
     out, totals = console(), cluster["totals"]
     out.print(
         Text(
@@ -66,8 +66,8 @@ def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None
     out.print()
     out.print(tables.processes(cluster["processes"]))
     out.print()
-    if found:
-        out.print(tables.findings(found, cluster["now_ms"]))
+    if findings:
+        out.print(tables.findings(findings, cluster["now_ms"]))
     else:
         out.print("Nothing needs attention.")
 
@@ -137,8 +137,8 @@ def config(
 ) -> None:
     """Settings in effect, and where each is set."""
     with options.connected() as opened:
-        found = _settings(opened, resource_type=resource_type.value, resource=resource, name=name)
-    shown = [r for r in found if everything or name or r["source"] != "DEFAULT_CONFIG"]
+        settings = _settings(opened, resource_type=resource_type.value, resource=resource, name=name)
+    shown = [r for r in settings if everything or name or r["source"] != "DEFAULT_CONFIG"]
     if options.json_:
         show_json({"items": shown})
     elif shown:
@@ -165,25 +165,25 @@ def _partition(options: ApiOptions, text: str) -> Json:
 
 def _settings(opened: ApiSession, **which: str | None) -> list[Json]:
     """All of them, page by page."""
-    found: list[Json] = []
+    settings: list[Json] = []
     while True:
-        page = opened.get("/v1/config", **which, offset=len(found))
-        found += page["items"]
-        if not page["items"] or len(found) >= page["total"]:
-            return found
+        page = opened.get("/v1/config", **which, offset=len(settings))
+        settings += page["items"]
+        if not page["items"] or len(settings) >= page["total"]:
+            return settings
 
 
 def _open_findings(opened: ApiSession, topic: str | None) -> list[Json]:
     """All that are open and not muted, page by page."""
-    found: list[Json] = []
+    findings: list[Json] = []
     before: int | None = None
-    while len(found) < FINDINGS_MAX:
+    while len(findings) < FINDINGS_MAX:
         page = opened.get("/v1/findings", topic=topic, muted=False, limit=PAGE, before_id=before)
-        found += page["items"]
+        findings += page["items"]
         before = page["next_before_id"]
         if before is None:
             break
-    return found
+    return findings
 
 
 def _now_ms() -> int:

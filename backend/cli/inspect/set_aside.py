@@ -28,21 +28,21 @@ def set_aside(options: BrokerReportOptions) -> None:
     from backend.protocol.errors import KafkaError
 
     try:
-        found = asyncio.run(_found(options.gateway()))
+        replicas = asyncio.run(_found(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
         fail(f"The log directories cannot be described: {error}", Exit.AWAY)
     if options.json_:
-        show_json([{"broker_id": broker, "path": path, **asdict(one)} for broker, path, one in found])
+        show_json([{"broker_id": broker, "path": path, **asdict(replica)} for broker, path, replica in replicas])
         return
-    if not found:
+    if not replicas:
         print("No broker keeps a replica folder that nobody uses.")
         return
     now_ms = int(time.time() * 1000)
     rows = [
-        (str(broker), f"{path}/{one.name}", in_bytes(one.size_bytes), age(one.since_ms, now_ms), one.reason)
-        for broker, path, one in found
+        (str(broker), f"{path}/{kept.name}", in_bytes(kept.size_bytes), age(kept.since_ms, now_ms), kept.reason)
+        for broker, path, kept in replicas
     ]
     console().print(table(("broker", "folder", "size", "age", "why"), rows, right=("size",)))
     print("To remove: ebbline plan brokers --broker N ebbline.remove.set.aside=NAME,…")
@@ -54,10 +54,10 @@ async def _found(gateway: Gateway) -> list[tuple[int, str, SetAsideReplica]]:
 
     try:
         await fetch_cluster(gateway)
-        found = []
+        replicas = []
         for broker_id in sorted(gateway.brokers):
             disk = await describe_log_dirs(gateway, broker_id, only=None)
-            found += [(broker_id, one.path, kept) for one in disk.log_dirs for kept in one.set_aside]
-        return found
+            replicas += [(broker_id, log_dir.path, kept) for log_dir in disk.log_dirs for kept in log_dir.set_aside]
+        return replicas
     finally:
         await gateway.close()

@@ -87,11 +87,11 @@ def downgrade(
 
     url = options.settings().database
     try:
-        known = migrate.current(url)
-        undone = migrate.undone_by(known, revision)
+        revision_now = migrate.current(url)
+        undone = migrate.undone_by(revision_now, revision)
         _refuse_while_running(url, "takes tables away from them")
         if not undone:
-            print(f"The database has schema {known} already.")
+            print(f"The database has schema {revision_now} already.")
             return
         steps = ", ".join(step.revision for step in undone)
         if not yes:

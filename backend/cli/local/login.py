@@ -25,14 +25,14 @@ def login(
     settings = settings_beside_up(data_dir=data)
     try:
         identity_of(settings)
-        known = DashboardLogin(DataFolder(settings.data_dir).run)
+        sign_in = DashboardLogin(DataFolder(settings.data_dir).run)
         if end_sessions:
-            known.end_sessions()
+            sign_in.end_sessions()
         if provider_signs_in(settings.app_url):
             print(settings.dashboard_url)
             print(PROVIDER_HINT, file=sys.stderr)
             return
-        key = known.new_key(time.time(), KEY_ASKED_FOR_S)
+        key = sign_in.new_key(time.time(), KEY_ASKED_FOR_S)
     except DataFolderError as error:
         refuse(error)
     except OSError as error:

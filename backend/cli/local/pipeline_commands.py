@@ -86,19 +86,19 @@ def status(options: DatabaseReportOptions) -> None:
         engine = migrate.open_current(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
-                found = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
+                report = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
         finally:
             engine.dispose()
     if options.json_:
-        show_json(asdict(found))
+        show_json(asdict(report))
     else:
-        print("\n".join(_lines(found)))
-    if found.process is None or not found.process.alive or found.process.state != "running":
+        print("\n".join(_lines(report)))
+    if report.process is None or not report.process.alive or report.process.state != "running":
         raise typer.Exit(ATTENTION)
 
 
-def _lines(found: PipelineStatus) -> list[str]:
-    process, lines = found.process, []
+def _lines(report: PipelineStatus) -> list[str]:
+    process, lines = report.process, []
     if process is None:
         lines.append("The pipeline has never run on this database.")
     else:
@@ -106,16 +106,16 @@ def _lines(found: PipelineStatus) -> list[str]:
         lines.append(f"Pipeline: {state}, last sign of life {process.age_ms / 1000:.0f} s ago")
         if process.message:
             lines.append(f"  {printable_text(process.message)}")
-    lag = "not known" if found.lag_records is None else f"{found.lag_records} records"
-    if found.lag_ms:
-        lag += f", {found.lag_ms / 1000:.1f} s"
-    lines.append(f"Read:     {found.records_read} offsets of {found.partitions} metadata partitions; behind: {lag}")
-    lines.append(f"Ledger:   {found.segments} segments; {found.illegal_events} events not followed")
-    lines.append(f"Aside:    {found.quarantined_records} records quarantined")
-    if found.batches:
+    lag = "not known" if report.lag_records is None else f"{report.lag_records} records"
+    if report.lag_ms:
+        lag += f", {report.lag_ms / 1000:.1f} s"
+    lines.append(f"Read:     {report.records_read} offsets of {report.partitions} metadata partitions; behind: {lag}")
+    lines.append(f"Ledger:   {report.segments} segments; {report.illegal_events} events not followed")
+    lines.append(f"Aside:    {report.quarantined_records} records quarantined")
+    if report.batches:
         lines.append(
-            f"Batches:  {found.batches} in 5 minutes with {found.batch_records} records; p50 {found.batch_p50_ms} ms, "
-            f"p99 {found.batch_p99_ms} ms, longest {found.batch_max_ms} ms"
+            f"Batches:  {report.batches} in 5 minutes with {report.batch_records} records;"
+            f" p50 {report.batch_p50_ms} ms, p99 {report.batch_p99_ms} ms, longest {report.batch_max_ms} ms"
         )
     return lines
 
@@ -144,17 +144,18 @@ def at(
         engine = migrate.open_current(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
-                found = partitions_at(connection, cluster_id, at_ms, topic)
+                partitions = partitions_at(connection, cluster_id, at_ms, topic)
         finally:
             engine.dispose()
     if options.json_:
-        show_json([asdict(one) for one in found])
+        show_json([asdict(partition) for partition in partitions])
         return
-    for one in found:
-        held = one.remote
-        offsets = f"offsets {held.first_offset} to {held.last_offset}"
-        print(f"{printable_text(one.topic)}-{one.partition}: {held.segments} segments, {held.bytes} bytes, {offsets}")
-    if not found:
+    for partition in partitions:
+        remote = partition.remote
+        offsets = f"offsets {remote.first_offset} to {remote.last_offset}"
+        name = f"{printable_text(partition.topic)}-{partition.partition}"
+        print(f"{name}: {remote.segments} segments, {remote.bytes} bytes, {offsets}")
+    if not partitions:
         print("Nothing that the ledger knows was remote then.")
 
 
@@ -274,8 +275,9 @@ def _sentences(stopped: str) -> Iterator[None]:
     except (BrokersAway, TopicMissing) as error:
         refuse(f"{error}. Are the brokers up?")
     except DBAPIError as error:
-        found = diagnose(error)
-        refuse(f"The database {found.sentence if found else f'failed: {first_line(error)}'}. Nothing was changed.")
+        diagnosis = diagnose(error)
+        text = diagnosis.sentence if diagnosis else f"failed: {first_line(error)}"
+        refuse(f"The database {text}. Nothing was changed.")
 
 
 def _say(stored: int, total: int) -> None:

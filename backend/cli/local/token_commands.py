@@ -81,11 +81,14 @@ def list_tokens(options: DatabaseReportOptions) -> None:
     """The tokens there are, with their roles and ends."""
     from backend.control.http.api_tokens import tokens_by_hash
 
-    found = _on_database(options, tokens_by_hash, writes=False).values()
+    tokens = _on_database(options, tokens_by_hash, writes=False).values()
     if options.json_:
-        show_json([{"name": one.name, "role": one.role.value, "expires_ms": one.expires_ms} for one in found])
+        show_json([{"name": token.name, "role": token.role.value, "expires_ms": token.expires_ms} for token in tokens])
         return
-    rows = [(one.name, one.role.value, "never" if one.expires_ms is None else moment(one.expires_ms)) for one in found]
+    rows = [
+        (token.name, token.role.value, "never" if token.expires_ms is None else moment(token.expires_ms))
+        for token in tokens
+    ]
     console().print(table(["NAME", "ROLE", "EXPIRES"], rows))
 
 
@@ -95,7 +98,7 @@ def withdraw(options: DatabaseOptions, name: NameArgument) -> None:
     """Take a token back; the API refuses it within seconds."""
     from backend.control.http.api_tokens import FIRST_START, withdraw_token
 
-    if name in {one.name for one in FIRST_START}:
+    if name in {token.name for token in FIRST_START}:
         refuse(f"{name} is a token of the first start: delete run/{name}.token and start again, which makes a new one.")
 
     def change(connection: Connection, cluster_id: str) -> bool:

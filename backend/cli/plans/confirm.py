@@ -59,12 +59,12 @@ def confirmed_execution(
     given = reason or asked_reason()
     headers = {"Idempotency-Key": f"cli-{uuid.uuid4()}"}
     body = {"confirm": confirm, "reason": given, "wait_ms": 10_000 if wait else 0}
-    found: Json = opened.post(f"/v1/plans/{plan['id']}/execute", body, headers)["plan"]
+    execution: Json = opened.post(f"/v1/plans/{plan['id']}/execute", body, headers)["plan"]
     until_s = time.monotonic() + WAIT_S
-    while wait and found["state"] in UNFINISHED and found["progress"] is None and time.monotonic() < until_s:
+    while wait and execution["state"] in UNFINISHED and execution["progress"] is None and time.monotonic() < until_s:
         time.sleep(1)
-        found = opened.get(f"/v1/plans/{plan['id']}")["plan"]
-    return found
+        execution = opened.get(f"/v1/plans/{plan['id']}")["plan"]
+    return execution
 
 
 def typed(name: str) -> str:
@@ -95,12 +95,12 @@ def show_end(plan: Json, *, json_: bool) -> None:
 
 def plan_lines(plan: Json) -> list[str]:
     """The lines of a plan: difference, effect, checks, the same by Kafka's own tool."""
-    told = plan["diff"]["words"]
-    lines = [told["title"], *(f"  {line}" for line in plan["diff"].get("lines", []))]
-    lines += [told[name] for name in ("intro", "effect") if told.get(name)]
+    difference = plan["diff"]["words"]
+    lines = [difference["title"], *(f"  {line}" for line in plan["diff"].get("lines", []))]
+    lines += [difference[name] for name in ("intro", "effect") if difference.get(name)]
     # Labelled as in the dashboard's dialog.
     labels = (("Risk", "risk"), ("Does not change", "does_not_change"))
-    lines += [f"{label}: {told[name]}" for label, name in labels if told.get(name)]
+    lines += [f"{label}: {difference[name]}" for label, name in labels if difference.get(name)]
     lines += [f"  {check['outcome']}: {check['sentence']}" for check in plan["checks"] if check["outcome"] != "ok"]
     lines += [f"  $ {command}" for command in plan["cli"]]
     return [printable_text(line) for line in lines]

@@ -36,20 +36,20 @@ def apply(options: ConfirmOptions, plan: Plan) -> None:
     """Carry out a stored plan, and show how far it is until its end."""
     check_way(yes=options.yes, reason=options.reason, json_=options.json_)
     with options.connected() as opened:
-        found = opened.get(f"/v1/plans/{plan}")["plan"]
-        found = _executed(options, opened, found)
-    show_end(found, json_=options.json_)
+        stored = opened.get(f"/v1/plans/{plan}")["plan"]
+        stored = _executed(options, opened, stored)
+    show_end(stored, json_=options.json_)
 
 
 @with_options
 def watch(options: ApiOptions, plan: Plan) -> None:
     """Show how far a plan is until it has ended."""
     with options.connected() as opened:
-        found = opened.get(f"/v1/plans/{plan}")["plan"]
-        if found["state"] == "checked":
+        stored = opened.get(f"/v1/plans/{plan}")["plan"]
+        if stored["state"] == "checked":
             fail(f"Plan {plan} is not carried out yet: ebbline apply {plan}.", Exit.REFUSED)
-        found = _until_ended(opened, found, json_=options.json_)
-    show_end(found, json_=options.json_)
+        stored = _until_ended(opened, stored, json_=options.json_)
+    show_end(stored, json_=options.json_)
 
 
 @with_options
@@ -63,8 +63,8 @@ def revert(options: ConfirmOptions, plan: Plan) -> None:
             fail(
                 f"The way back of plan {plan} is refused: {printable_text(sentence)} Nothing was changed.", Exit.REFUSED
             )
-        found = _executed(options, opened, back)
-    show_end(found, json_=options.json_)
+        ended = _executed(options, opened, back)
+    show_end(ended, json_=options.json_)
 
 
 @with_options
@@ -97,11 +97,11 @@ def limit(
 
 def _steer(options: ApiOptions, plan: int, verb: str, body: Json) -> None:
     with options.connected() as opened:
-        found = opened.post(f"/v1/plans/{plan}/{verb}", body)["plan"]
+        steered = opened.post(f"/v1/plans/{plan}/{verb}", body)["plan"]
     if options.json_:
-        show_json(found)
+        show_json(steered)
     else:
-        print({"stop": f"Plan {plan} is being stopped: ebbline watch {plan} shows how."}.get(verb, ending(found)))
+        print({"stop": f"Plan {plan} is being stopped: ebbline watch {plan} shows how."}.get(verb, ending(steered)))
 
 
 @with_options
@@ -138,8 +138,8 @@ def export(
 ) -> None:
     """A plan as JSON; a reassignment as the file that kafka-reassign-partitions.sh and `plan assign` read."""
     with options.connected() as opened:
-        found = opened.get(f"/v1/plans/{plan}")["plan"]
-    print(json.dumps(reassignment_file(found, before=before) or found, indent=2, ensure_ascii=False))
+        stored = opened.get(f"/v1/plans/{plan}")["plan"]
+    print(json.dumps(reassignment_file(stored, before=before) or stored, indent=2, ensure_ascii=False))
 
 
 def reassignment_file(plan: Json, *, before: bool) -> Json | None:

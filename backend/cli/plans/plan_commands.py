@@ -47,10 +47,10 @@ def size(text: str | None) -> int | None:
     """`50MB`, `800k`, `1000000` as bytes; ends the command for anything else."""
     if text is None:
         return None
-    found = _SIZE.match(text.strip())
-    if found is None:
+    match = _SIZE.match(text.strip())
+    if match is None:
         fail(f"{text!r} is no size: give one like 50MB.", Exit.USAGE)
-    return round(float(found[1]) * _UNITS[found[2].lower()])
+    return round(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def selection(names: list[str] | None, *, single: bool) -> Json:
@@ -62,21 +62,21 @@ def selection(names: list[str] | None, *, single: bool) -> Json:
 
 def partition_name(name: str) -> Json:
     """`orders-3`; ends the command for anything else."""
-    found = _PARTITION.match(name)
-    if found is None:
+    match = _PARTITION.match(name)
+    if match is None:
         fail(f"{name!r} is no partition: give TOPIC-PARTITION, such as orders-3.", Exit.USAGE)
-    return {"topic": found[1], "partition": int(found[2])}
+    return {"topic": match[1], "partition": int(match[2])}
 
 
 def settings(pairs: list[str], removed: list[str]) -> dict[str, str | None]:
     """`name=value …` and names to remove; ends the command for anything else."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             fail(f"{pair!r} is no setting: give NAME=VALUE.", Exit.USAGE)
-        found[name] = value
-    return found | dict.fromkeys(removed)
+        values[name] = value
+    return values | dict.fromkeys(removed)
 
 
 def _make(options: PlanOptions, kind: str, inputs: Json) -> None:
@@ -175,10 +175,10 @@ def assign(
     """Exactly the replica lists of a file."""
     try:
         listed = json.loads(file.read_text())["partitions"]
-        found = [{name: part[name] for name in ("topic", "partition", "replicas")} for part in listed]
+        assignments = [{name: part[name] for name in ("topic", "partition", "replicas")} for part in listed]
     except (OSError, ValueError, KeyError, TypeError) as error:
         fail(f"{file} cannot be used ({type(error).__name__}): give a reassignment file in Kafka's format.", Exit.USAGE)
-    _reassign(options, {"assignments": found})
+    _reassign(options, {"assignments": assignments})
 
 
 @app.command()
@@ -195,13 +195,13 @@ def delete_records(
     below: Annotated[list[str], typer.Argument(help="TOPIC-PARTITION=OFFSET; everything below goes, for good.")],
 ) -> None:
     """Delete the beginning of partitions, local and remote."""
-    found = []
+    partitions = []
     for text in below:
         name, _, offset = text.rpartition("=")
         if not offset.isdecimal():
             fail(f"{text!r} names no offset: give TOPIC-PARTITION=OFFSET.", Exit.USAGE)
-        found.append(partition_name(name) | {"offset": int(offset)})
-    _make(options, "delete_records", {"partitions": found})
+        partitions.append(partition_name(name) | {"offset": int(offset)})
+    _make(options, "delete_records", {"partitions": partitions})
 
 
 @app.command()

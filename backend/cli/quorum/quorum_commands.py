@@ -25,7 +25,7 @@ from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 if TYPE_CHECKING:
     from backend.control.gateway.kafka_client import Gateway
     from backend.control.gateway.requests.feature_requests import FeatureLevel
-    from backend.control.gateway.requests.quorum_requests import QuorumInfo
+    from backend.control.gateway.requests.quorum_requests import QuorumInfo, QuorumReplicaState
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
 
@@ -46,34 +46,36 @@ def describe(options: BrokerReportOptions) -> None:
     from backend.protocol.errors import KafkaError
 
     try:
-        found, features = asyncio.run(_fetched(options.gateway()))
+        info, features = asyncio.run(_fetched(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
         fail(f"The quorum cannot be described: {error}", Exit.AWAY)
-    if found is None:
+    if info is None:
         fail("The quorum has no leader at the moment, or the cluster does not tell: try again.", Exit.ATTENTION)
     if options.json_:
-        show_json(_document(found, features))
+        show_json(_document(info, features))
         return
     now_ms = int(time.time() * 1000)
-    print(f"Leader {found.leader_id} in epoch {found.leader_epoch}; committed up to offset {found.high_watermark}")
+    print(f"Leader {info.leader_id} in epoch {info.leader_epoch}; committed up to offset {info.high_watermark}")
     rows = [
         (
-            str(one.node_id),
-            "leader" if one.node_id == found.leader_id else one.role if one.counted else f"{one.role}, catching up",
-            str(one.log_end_offset) if one.log_end_offset >= 0 else "unknown",
-            str(found.lag(one)) if one.log_end_offset >= 0 else "unknown",
-            age(one.last_caught_up_ms, now_ms) if one.last_caught_up_ms >= 0 else "never",
-            one.directory_id or "unknown",
+            str(replica.node_id),
+            "leader" if replica.node_id == info.leader_id else _role(replica),
+            str(replica.log_end_offset) if replica.log_end_offset >= 0 else "unknown",
+            str(info.lag(replica)) if replica.log_end_offset >= 0 else "unknown",
+            age(replica.last_caught_up_ms, now_ms) if replica.last_caught_up_ms >= 0 else "never",
+            replica.directory_id or "unknown",
         )
-        for one in found.replicas
+        for replica in info.replicas
     ]
     console().print(table(("node", "role", "log end", "lag", "caught up", "directory"), rows, right=("log end", "lag")))
-    for one in found.replicas:
-        if not one.counted:
-            print(f"Voter {one.node_id} has lost its copy and is not counted for a majority until it has caught up.")
-    levels = [(name, str(one.level), str(one.max_level)) for name, one in features.items()]
+    for replica in info.replicas:
+        if not replica.counted:
+            print(
+                f"Voter {replica.node_id} has lost its copy and is not counted for a majority until it has caught up."
+            )
+    levels = [(name, str(feature.level), str(feature.max_level)) for name, feature in features.items()]
     console().print(table(("feature", "level", "highest"), levels, right=("level", "highest")))
 
 
@@ -113,13 +115,17 @@ def _audit_upgrade(data: Path) -> str | None:
 quorum_app.command()(recover)
 
 
+def _role(replica: QuorumReplicaState) -> str:
+    return replica.role if replica.counted else f"{replica.role}, catching up"
+
+
 async def _upgraded(gateway: Gateway) -> int:
     """The level that the cluster had before."""
     from backend.control.gateway.requests.feature_requests import fetch_features, raise_feature
 
     try:
-        known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
-        level = 0 if known is None else known.level
+        feature = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
+        level = 0 if feature is None else feature.level
         if level < 1:
             await raise_feature(gateway, ELIGIBLE_LEADER_REPLICAS, 1)
     finally:
@@ -137,23 +143,25 @@ async def _fetched(gateway: Gateway) -> tuple[QuorumInfo | None, Mapping[str, Fe
         await gateway.close()
 
 
-def _document(found: QuorumInfo, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
+def _document(info: QuorumInfo, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
     return {
-        "features": {name: {"level": one.level, "max_level": one.max_level} for name, one in features.items()},
-        "leader_id": found.leader_id,
-        "leader_epoch": found.leader_epoch,
-        "high_watermark": found.high_watermark,
+        "features": {
+            name: {"level": feature.level, "max_level": feature.max_level} for name, feature in features.items()
+        },
+        "leader_id": info.leader_id,
+        "leader_epoch": info.leader_epoch,
+        "high_watermark": info.high_watermark,
         "replicas": [
             {
-                "node_id": one.node_id,
-                "role": one.role,
-                "log_end_offset": one.log_end_offset,
-                "lag": found.lag(one),
-                "last_fetch_ms": one.last_fetch_ms,
-                "last_caught_up_ms": one.last_caught_up_ms,
-                "directory_id": one.directory_id,
-                "counted": one.counted,
+                "node_id": replica.node_id,
+                "role": replica.role,
+                "log_end_offset": replica.log_end_offset,
+                "lag": info.lag(replica),
+                "last_fetch_ms": replica.last_fetch_ms,
+                "last_caught_up_ms": replica.last_caught_up_ms,
+                "directory_id": replica.directory_id,
+                "counted": replica.counted,
             }
-            for one in found.replicas
+            for replica in info.replicas
         ],
     }

@@ -105,14 +105,14 @@ def _planned(folder: DataFolder, identity: ClusterIdentity) -> Recovery:
 def _show(plan: Recovery, now_ms: int) -> None:
     rows = [
         (
-            str(one.node_id),
-            "voter" if one.votes else "observer",
-            _condition(one),
-            str(one.end.offset),
-            str(one.end.epoch),
-            moment(one.last_record_ms or None),
+            str(copy.node_id),
+            "voter" if copy.votes else "observer",
+            _condition(copy),
+            str(copy.end.offset),
+            str(copy.end.epoch),
+            moment(copy.last_record_ms or None),
         )
-        for one in plan.copies
+        for copy in plan.copies
     ]
     headings = ("node", "role", "metadata", "log end", "epoch", "last record")
     console().print(table(headings, rows, right=("log end", "epoch")))
@@ -136,7 +136,7 @@ def _show(plan: Recovery, now_ms: int) -> None:
         lines.append(
             f"{plural(len(plan.strays), 'replica folder')} it does not know; they are set aside as strays and kept:"
         )
-        lines += [f"  {one.path}" for one in plan.strays[:STRAYS_SHOWN]]
+        lines += [f"  {replica.path}" for replica in plan.strays[:STRAYS_SHOWN]]
         lines += [f"  and {len(plan.strays) - STRAYS_SHOWN} more"] if len(plan.strays) > STRAYS_SHOWN else []
     lines.append("Nothing is deleted: folders that are replaced are renamed to __cluster_metadata-0.<time>.replaced.")
     print("\n".join(printable_text(line) for line in lines))
@@ -158,25 +158,25 @@ def _document(plan: Recovery) -> dict[str, Any]:
         "topics": sorted(topic.name for topic in plan.image.topics.values()),
         "copies": [
             {
-                "node_id": one.node_id,
-                "role": "voter" if one.votes else "observer",
-                "metadata": _condition(one),
-                "log_end_offset": one.end.offset,
-                "epoch": one.end.epoch,
-                "last_record_ms": one.last_record_ms or None,
+                "node_id": copy.node_id,
+                "role": "voter" if copy.votes else "observer",
+                "metadata": _condition(copy),
+                "log_end_offset": copy.end.offset,
+                "epoch": copy.end.epoch,
+                "last_record_ms": copy.last_record_ms or None,
             }
-            for one in plan.copies
+            for copy in plan.copies
         ],
         "is_older": plan.is_older,
-        "strays": [_stray(one) for one in plan.strays],
-        "partitions_with_later_leaders": [f"{one.topic}-{one.partition}" for one in plan.surpassed],
+        "strays": [_stray(replica) for replica in plan.strays],
+        "partitions_with_later_leaders": [f"{tip.topic}-{tip.partition}" for tip in plan.surpassed],
     }
 
 
-def _stray(one: LocalReplica) -> dict[str, Any]:
+def _stray(replica: LocalReplica) -> dict[str, Any]:
     from backend.tiering.ids import uuid_text
 
-    return {"broker_id": one.node_id, "path": str(one.path), "topic_id": uuid_text(one.tip.topic_id)}
+    return {"broker_id": replica.node_id, "path": str(replica.path), "topic_id": uuid_text(replica.tip.topic_id)}
 
 
 def _note(folder: DataFolder, plan: Recovery, reason: str, now_ms: int) -> None:

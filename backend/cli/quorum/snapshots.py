@@ -31,10 +31,10 @@ def _snapshots(folder: Path) -> list[tuple[SnapshotId, Path]]:
     from backend.engine.raft.snapshot_files import parse_file_name
 
     try:
-        found = [(parsed, path) for path in folder.iterdir() if (parsed := parse_file_name(path.name)) is not None]
+        snapshots = [(parsed, path) for path in folder.iterdir() if (parsed := parse_file_name(path.name)) is not None]
     except OSError as error:
         fail(f"The folder {folder} cannot be read ({error.strerror}): name another with --data or --node.", Exit.USAGE)
-    return sorted(found)
+    return sorted(snapshots)
 
 
 def _read(path: Path) -> bytes:
@@ -59,12 +59,12 @@ def list_snapshots(data: DataOption = DATA_DEFAULT, node: NodeOption = 1, json_:
     rows = [
         {
             "file": str(path),
-            "end_offset": found.end_offset,
-            "epoch": found.epoch,
+            "end_offset": snapshot_id.end_offset,
+            "epoch": snapshot_id.epoch,
             "size_bytes": path.stat().st_size,
             "written_ms": path.stat().st_mtime_ns // 1_000_000,
         }
-        for found, path in _snapshots(_folder(data, node))
+        for snapshot_id, path in _snapshots(_folder(data, node))
     ]
     if json_:
         show_json({"items": rows})
@@ -109,10 +109,10 @@ def verify(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="
         data = _read(path)
         unknown: list[object] = []
         try:
-            found = parse_file_name(path.name)
-            if found is None:
+            snapshot_id = parse_file_name(path.name)
+            if snapshot_id is None:
                 raise BadSnapshot("its name is not <end offset>-<epoch>.checkpoint")
-            image, _ = image_of_snapshot(data, found, "", report_unknown=unknown.append)
+            image, _ = image_of_snapshot(data, snapshot_id, "", report_unknown=unknown.append)
         except BadSnapshot as error:
             bad += 1
             print(f"{path}: bad: {error}")

@@ -56,8 +56,8 @@ class LineFormat:
             return replace(self, separator=value)
         field = name.replace(".", "_")
         if field not in ("print_partition", "print_message_offset", "print_version", "print_all_event_value_fields"):
-            known = "print.partition, print.message.offset, print.version, print.all.event.value.fields and separator"
-            raise ValueError(f"there is no property {name!r}; known are {known}")
+            names = "print.partition, print.message.offset, print.version, print.all.event.value.fields and separator"
+            raise ValueError(f"there is no property {name!r}; known are {names}")
         if value.lower() not in ("true", "false"):
             raise ValueError(f"{name} is {value!r}; it must be true or false")
         flags: dict[str, Any] = {field: value.lower() == "true"}
@@ -193,7 +193,7 @@ def all_fields(event: RemoteLogMetadata) -> str:
 
 def document(record: TopicRecord) -> dict[str, Any]:
     """The record as one JSON object; ids in Kafka's text form, custom metadata and unreadable values in hex."""
-    found: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -201,13 +201,13 @@ def document(record: TopicRecord) -> dict[str, Any]:
     }
     if record.event is None:
         value = None if record.value is None else record.value.hex()[:VALUE_CHARS_MAX]
-        return {**found, "problem": record.problem or None, "value": value}
+        return {**shown, "problem": record.problem or None, "value": value}
     fields = record.event._asdict()
     tip = fields.pop("topic_id_partition", None)
     if tip is not None:
-        found |= {"topic": tip.topic, "topic_id": uuid_text(tip.topic_id), "topic_partition": tip.partition}
+        shown |= {"topic": tip.topic, "topic_id": uuid_text(tip.topic_id), "topic_partition": tip.partition}
     if "segment_id" in fields:
         fields["segment_id"] = uuid_text(fields["segment_id"])
     if fields.get("custom_metadata") is not None:
         fields["custom_metadata"] = fields["custom_metadata"].hex()
-    return {**found, "version": RECORD_VERSION, **fields, "state": record.event.state.name}
+    return {**shown, "version": RECORD_VERSION, **fields, "state": record.event.state.name}

@@ -73,7 +73,9 @@ class SegmentLedger:
         """Segments that are not deleted, by partition and offset; only of a topic, or of one partition of it."""
         for tip in sorted(self._caches):
             if topic in (None, tip.topic) and partition in (None, tip.partition):
-                yield from sorted(self._caches[tip].segments(), key=lambda one: (one.start_offset, one.segment_id))
+                yield from sorted(
+                    self._caches[tip].segments(), key=lambda segment: (segment.start_offset, segment.segment_id)
+                )
 
 
 def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> list[LedgerProblem]:
@@ -82,7 +84,7 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
     A segment that is being copied or deleted may have any part of its objects.
     """
     owned: set[str] = set()
-    found: list[LedgerProblem] = []
+    problems: list[LedgerProblem] = []
     for segment in segments:
         keys = {suffix: _key(segment, suffix, objects) for suffix in (*REQUIRED_SUFFIXES, *OPTIONAL_SUFFIXES)}
         owned.update(keys.values())
@@ -92,7 +94,7 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
             f"offsets {segment.start_offset} to {segment.end_offset} of {segment.topic_id_partition},"
             f" segment {uuid_text(segment.segment_id)}"
         )
-        found += [
+        problems += [
             LedgerProblem(ObjectProblem.MISSING, keys[suffix], subject)
             for suffix in REQUIRED_SUFFIXES
             if keys[suffix] not in objects
@@ -100,13 +102,13 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
         size = objects.get(keys[LOG_SUFFIX])
         if size not in (None, segment.segment_size_bytes):
             detail = f"{size} bytes, the ledger says {segment.segment_size_bytes}; {subject}"
-            found.append(LedgerProblem(ObjectProblem.SIZE_MISMATCH, keys[LOG_SUFFIX], detail))
-    found += [
+            problems.append(LedgerProblem(ObjectProblem.SIZE_MISMATCH, keys[LOG_SUFFIX], detail))
+    problems += [
         LedgerProblem(ObjectProblem.ORPHANED, key, f"{size} bytes that no segment of the ledger owns")
         for key, size in objects.items()
         if key not in owned
     ]
-    return sorted(found)
+    return sorted(problems)
 
 
 def _key(segment: SegmentMetadata, suffix: str, objects: Mapping[str, int]) -> str:

@@ -32,15 +32,15 @@ def read_properties(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is no text"
         raise TopicUnavailable(f"The file {path} cannot be read ({cause}): give one with name=value lines.") from error
-    found = {}
+    properties = {}
     for text in filter(None, (line.strip() for line in lines)):
         if text.startswith(("#", "!")):
             continue
         name, equals, value = text.partition("=")
         if not equals:
             raise TopicUnavailable(f"{path} has a line without '=': {text!r}. Give name=value lines.")
-        found[name.strip()] = value.strip()
-    return found
+        properties[name.strip()] = value.strip()
+    return properties
 
 
 class MetadataTopicReader:
@@ -83,15 +83,15 @@ class MetadataTopicReader:
     def cluster_id(self, expected: str | None = None) -> str:
         """Of the cluster that answers. Raises TopicUnavailable when none does, or not the `expected` one."""
         try:
-            found = str(self._consumer.list_topics(METADATA_TOPIC, timeout=REQUEST_TIMEOUT_S).cluster_id)
+            answered = str(self._consumer.list_topics(METADATA_TOPIC, timeout=REQUEST_TIMEOUT_S).cluster_id)
         except KafkaException as error:
             raise self._away(error) from error
-        if expected is not None and found != expected:
+        if expected is not None and answered != expected:
             raise TopicUnavailable(
-                f"At {self._servers} answers cluster {found}, and the data folder is of {expected}: start its"
+                f"At {self._servers} answers cluster {answered}, and the data folder is of {expected}: start its"
                 " `ebbline up`, or name the brokers with --bootstrap-server."
             )
-        return found
+        return answered
 
     def _away(self, error: KafkaException) -> TopicUnavailable:
         return TopicUnavailable(
@@ -104,13 +104,13 @@ class MetadataTopicReader:
             topics = self._consumer.list_topics(METADATA_TOPIC, timeout=REQUEST_TIMEOUT_S).topics
         except KafkaException as error:
             raise self._away(error) from error
-        found = topics.get(METADATA_TOPIC)
-        if found is None or found.error is not None or not found.partitions:
+        metadata = topics.get(METADATA_TOPIC)
+        if metadata is None or metadata.error is not None or not metadata.partitions:
             raise TopicUnavailable(
                 f"The cluster at {self._servers} has no topic {METADATA_TOPIC}: nothing of it is tiered by KIP-405's"
                 " topic-based metadata manager."
             )
-        return sorted(found.partitions)
+        return sorted(metadata.partitions)
 
     def records(self, partitions: Iterable[int] | None = None) -> Iterator[TopicRecord]:
         """The partitions' records from this reader's positions to their ends as of now. Raises TopicUnavailable."""
@@ -119,8 +119,8 @@ class MetadataTopicReader:
 
     def _to_end(self, partition: int) -> Iterator[TopicRecord]:
         try:
-            asked = TopicPartition(METADATA_TOPIC, partition)
-            low, high = self._consumer.get_watermark_offsets(asked, timeout=REQUEST_TIMEOUT_S)
+            from_position = TopicPartition(METADATA_TOPIC, partition)
+            low, high = self._consumer.get_watermark_offsets(from_position, timeout=REQUEST_TIMEOUT_S)
             position = max(low, self._positions.get(partition, low))
             if position < high:
                 self._consumer.assign([TopicPartition(METADATA_TOPIC, partition, position)])

@@ -47,9 +47,9 @@ def decode_topic(
     topic, number = _place(only)
     shown = unreadable = 0
     with _reader(options) as reader:
-        wanted = partition or reader.partitions()
+        partitions = partition or reader.partitions()
         try:
-            for record in _records(reader, wanted, follow=follow):
+            for record in _records(reader, partitions, follow=follow):
                 if topic is not None and not _is_of(record, topic, number):
                     continue
                 text = json.dumps(document(record), ensure_ascii=False) if options.json_ else line(record, form)
@@ -85,14 +85,14 @@ def ls(options: SegmentOptions, only: str | None) -> None:
     with _reader(options) as reader:
         ledger = SegmentLedger()
         ledger.apply(reader.records())
-    found = list(ledger.segments(topic, number))
+    segments = list(ledger.segments(topic, number))
     if options.json_:
-        show_json({"items": [segment_document(one) for one in found]})
-    elif found:
+        show_json({"items": [segment_document(segment) for segment in segments]})
+    elif segments:
         out = console()
-        out.print(_segment_table(found))
-        total = sum(one.segment_size_bytes for one in found)
-        out.print(f"\n{value_text.plural(len(found), 'segment')}, {value_text.size(total)} of log.")
+        out.print(_segment_table(segments))
+        total = sum(segment.segment_size_bytes for segment in segments)
+        out.print(f"\n{value_text.plural(len(segments), 'segment')}, {value_text.size(total)} of log.")
     else:
         print("The metadata topic tells of no such segment.")
 
@@ -114,9 +114,9 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
         segments, objects, problems = look()
         if problems:
             # Copies and deletions went on meanwhile: only what is wrong twice is wrong.
-            before = {(one.trouble, one.key) for one in problems}
+            before = {(problem.trouble, problem.key) for problem in problems}
             segments, objects, again = look()
-            problems = [one for one in again if (one.trouble, one.key) in before]
+            problems = [problem for problem in again if (problem.trouble, problem.key) in before]
     if options.json_:
         show_json(
             {
@@ -124,7 +124,7 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
                 "segments": segments,
                 "objects": objects,
                 "unreadable_records": ledger.unreadable,
-                "items": [one.document() for one in problems],
+                "items": [problem.document() for problem in problems],
             }
         )
     else:
@@ -135,7 +135,7 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
 def _print_verdict(location: str, segments: int, objects: int, unreadable: int, problems: list[LedgerProblem]) -> None:
     out = console()
     if problems:
-        rows = ((one.trouble.value, one.key.removeprefix(f"{ROOT}/"), one.detail) for one in problems)
+        rows = ((problem.trouble.value, problem.key.removeprefix(f"{ROOT}/"), problem.detail) for problem in problems)
         out.print(tables.table(["PROBLEM", "OBJECT", "DETAIL"], rows))
         out.print()
     if unreadable:
@@ -147,20 +147,20 @@ def _print_verdict(location: str, segments: int, objects: int, unreadable: int, 
     out.print(f"{verdict}: {counted} at {value_text.printable_text(location)}.")
 
 
-def _segment_table(found: list[SegmentMetadata]) -> Table:
+def _segment_table(segments: list[SegmentMetadata]) -> Table:
     return tables.table(
         ["PARTITION", "OFFSETS", "SIZE", "STATE", "EPOCHS", "BROKER", "SEGMENT"],
         (
             (
-                f"{one.topic_id_partition.topic}-{one.topic_id_partition.partition}",
-                f"[{value_text.offset(one.start_offset)}, {value_text.offset(one.end_offset + 1)})",
-                value_text.size(one.segment_size_bytes),
-                tables.SEGMENT_STATES[one.state],
-                ",".join(str(epoch) for epoch, _ in one.segment_leader_epochs),
-                str(one.broker_id),
-                uuid_text(one.segment_id),
+                f"{segment.topic_id_partition.topic}-{segment.topic_id_partition.partition}",
+                f"[{value_text.offset(segment.start_offset)}, {value_text.offset(segment.end_offset + 1)})",
+                value_text.size(segment.segment_size_bytes),
+                tables.SEGMENT_STATES[segment.state],
+                ",".join(str(epoch) for epoch, _ in segment.segment_leader_epochs),
+                str(segment.broker_id),
+                uuid_text(segment.segment_id),
             )
-            for one in found
+            for segment in segments
         ),
         right=["SIZE", "BROKER"],
     )
@@ -185,8 +185,8 @@ def _is_below(key: str, topic: str | None, partition: int | None) -> bool:
         return True
     folder = key.removeprefix(f"{ROOT}/").partition("/")[0]
     # An id may contain dashes, but always has 22 characters.
-    found = parse_partition(folder[:-23])
-    return found is not None and found[0] == topic and partition in (None, found[1])
+    parsed = parse_partition(folder[:-23])
+    return parsed is not None and parsed[0] == topic and partition in (None, parsed[1])
 
 
 def _is_of(record: TopicRecord, topic: str, partition: int | None) -> bool:

@@ -69,8 +69,8 @@ def broker_list(rows: Iterable[TableRow], now_ms: int) -> Table:
         return Text("fenced", style="yellow") if row["fenced"] else Text("up")
 
     def free(row: TableRow) -> str:
-        known = [d["usable_bytes"] for d in row["log_dirs"] or [] if d.get("usable_bytes") is not None]
-        return size(min(known) if known else None)
+        usable = [d["usable_bytes"] for d in row["log_dirs"] or [] if d.get("usable_bytes") is not None]
+        return size(min(usable) if usable else None)
 
     return table(
         ["BROKER", "ADDRESS", "STATE", "DISK FREE", "ANSWERED"],
@@ -119,8 +119,8 @@ def pending(row: TableRow) -> str:
 
 def remote_bytes(row: TableRow) -> int | None:
     """The ledger's sum, else the observer's."""
-    found: int | None = row["ledger_bytes"] if row.get("ledger_bytes") is not None else row["remote_log_bytes"]
-    return found
+    size_bytes: int | None = row["ledger_bytes"] if row.get("ledger_bytes") is not None else row["remote_log_bytes"]
+    return size_bytes
 
 
 def replicas(rows: Iterable[TableRow], now_ms: int) -> Table:

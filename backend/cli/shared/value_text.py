@@ -47,8 +47,8 @@ def yes(value: Any) -> str:
 def who_may_lead(isr: list[int], eligible: dict[str, Any]) -> str:
     """`ISR: 1, 2. Eligible leader replicas (ELR): none. Last known ELR: none.`, then why something is not known."""
 
-    def listed(found: list[int] | None) -> str:
-        return UNKNOWN if found is None else ", ".join(map(str, sorted(found))) or "none"
+    def listed(broker_ids: list[int] | None) -> str:
+        return UNKNOWN if broker_ids is None else ", ".join(map(str, sorted(broker_ids))) or "none"
 
     elr, last_known = listed(eligible["eligible_leader_replicas"]), listed(eligible["last_known_elr"])
     cause = f" {eligible['cause']}" if eligible["cause"] else ""

@@ -62,18 +62,18 @@ def folder_of(database: Path) -> Path:
 
 def backups(database: Path) -> list[Backup]:
     """The copies there are, the newest first."""
-    found = []
+    copies = []
     with suppress(OSError):
         for path in folder_of(database).iterdir():
             if (match := _NAME.fullmatch(path.name)) is not None:
                 at = datetime.strptime(match[1], TIME).replace(tzinfo=UTC)
-                found.append(Backup(path, int(at.timestamp() * 1000), match[2]))
-    return sorted(found, key=lambda one: (one.at_ms, one.path.name), reverse=True)
+                copies.append(Backup(path, int(at.timestamp() * 1000), match[2]))
+    return sorted(copies, key=lambda copy: (copy.at_ms, copy.path.name), reverse=True)
 
 
 def due(database: Path, now_ms: int) -> bool:
     """Whether there is no copy of the last day. Files of the future, of a clock that was wrong, do not count."""
-    return not any(0 <= now_ms - one.at_ms < DAY_MS for one in backups(database))
+    return not any(0 <= now_ms - copy.at_ms < DAY_MS for copy in backups(database))
 
 
 def back_up(database: Path, why: str, now_ms: int) -> Path:
@@ -121,8 +121,8 @@ def note_held(database: Path, held: Held) -> None:
 def read_held(database: Path) -> Held | None:
     """The newest note; None: there is none, or none that can be read."""
     try:
-        found = json.loads((folder_of(database) / "held.json").read_text())
-        return Held(int(found["at_ms"]), int(found["plan"]), int(found["audit"]), tuple(map(str, found["tokens"])))
+        note = json.loads((folder_of(database) / "held.json").read_text())
+        return Held(int(note["at_ms"]), int(note["plan"]), int(note["audit"]), tuple(map(str, note["tokens"])))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

@@ -47,8 +47,8 @@ def damage_of(database: Path, *, thorough: bool = False) -> str | None:
         with opened(database) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if thorough or database.stat().st_size <= WHOLE_BYTES_MAX:
-                found = connection.execute("PRAGMA quick_check(1)").fetchone()
-                return None if found[0] == "ok" else str(found[0]).splitlines()[0]
+                answer = connection.execute("PRAGMA quick_check(1)").fetchone()
+                return None if answer[0] == "ok" else str(answer[0]).splitlines()[0]
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -69,7 +69,7 @@ def restore(database: Path, now_ms: int, *, thorough: bool = False) -> Restored 
         damage = damage_of(database, thorough=thorough) if database.exists() else None
         if database.exists() and (damage is None or (damage == "it is empty" and not copies)):
             return None
-        good = next((one for one in copies if _is_good(one.path)), None)
+        good = next((copy for copy in copies if _is_good(copy.path)), None)
         if good is None:
             if damage is None:
                 return None

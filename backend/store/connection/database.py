@@ -50,9 +50,9 @@ class DatabaseAway(StoreError):
 
 def store_error(url: str, error: Exception) -> StoreError | None:
     """An error of the database as one sentence: DatabaseAway for a trouble; None for an error that is none of it."""
-    found = diagnose(error)
-    if found is not None:
-        return DatabaseAway(f"The database {describe(url)} {found.sentence}.", found)
+    diagnosis = diagnose(error)
+    if diagnosis is not None:
+        return DatabaseAway(f"The database {describe(url)} {diagnosis.sentence}.", diagnosis)
     if isinstance(error, DBAPIError | OSError):
         return StoreError(f"The database {describe(url)} cannot be used: {first_line(error)}.")
     return None
@@ -75,10 +75,10 @@ def parse_url(url: str) -> URL:
 
 def _read_url(url: str) -> URL:
     """As SQLAlchemy's `make_url`, which knows no list of servers: ``postgresql://user@one:5432,two:5432/db``."""
-    if (found := _SERVERS.fullmatch(url)) is None:
+    if (match := _SERVERS.fullmatch(url)) is None:
         return make_url(url)
-    hosts = tuple(server if ":" in server else f"{server}:5432" for server in found["servers"].split(","))
-    parsed = make_url(f"{found['before']}{found['after']}")
+    hosts = tuple(server if ":" in server else f"{server}:5432" for server in match["servers"].split(","))
+    parsed = make_url(f"{match['before']}{match['after']}")
     return parsed.set(query={**parsed.query, "host": hosts})
 
 
@@ -108,8 +108,8 @@ def create_engine(url: str, limits: Limits = SERVING, *, name: str = "", foreign
 
     @event.listens_for(engine, "handle_error")
     def _on_error(context: ExceptionContext) -> None:
-        found = diagnose(context.original_exception)
-        if found is not None and found.renews:
+        diagnosis = diagnose(context.original_exception)
+        if diagnosis is not None and diagnosis.renews:
             context.is_disconnect = True
 
     return engine

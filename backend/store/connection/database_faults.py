@@ -212,6 +212,6 @@ def _pointed_at(text: str) -> str | None:
     lines = text.splitlines()
     for line, below in pairwise(lines):
         if line.startswith("LINE ") and below.strip() == "^":
-            found = re.match(r'"?(\w+)', line[below.index("^") :])
-            return None if found is None else found[1]
+            match = re.match(r'"?(\w+)', line[below.index("^") :])
+            return None if match is None else match[1]
     return None

@@ -28,10 +28,10 @@ _FOREIGN = "ebbline_foreign"
 def file_identity(file: Path) -> Identity | None:
     """The file that has this name now; None: there is none."""
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def log_of(file: Path) -> Path:

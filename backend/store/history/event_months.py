@@ -57,8 +57,8 @@ def needed(times_ms: Iterable[int], now_ms: int) -> set[int]:
 def existing(connection: Connection) -> set[int]:
     """The months that have a partition."""
     sql = "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
-    found = (_NAME.fullmatch(name) for name in connection.scalars(text(f"{sql} '{TABLE}'::regclass")))
-    return {12 * int(match[1]) + int(match[2]) - 1 for match in found if match}
+    names = (_NAME.fullmatch(name) for name in connection.scalars(text(f"{sql} '{TABLE}'::regclass")))
+    return {12 * int(match[1]) + int(match[2]) - 1 for match in names if match}
 
 
 def ensure(connection: Connection, times_ms: Iterable[int], now_ms: int) -> list[int]:
@@ -68,11 +68,11 @@ def ensure(connection: Connection, times_ms: Iterable[int], now_ms: int) -> list
     """
     if connection.dialect.name != "postgresql":
         return []
-    wanted = needed(times_ms, now_ms)
-    if not wanted - existing(connection):
+    months = needed(times_ms, now_ms)
+    if not months - existing(connection):
         return []
     connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    missing = sorted(wanted - existing(connection))  # another one may have been faster
+    missing = sorted(months - existing(connection))  # another one may have been faster
     for month in missing:
         limits = f"FROM ({begin_ms(month)}) TO ({begin_ms(month + 1)})"
         connection.execute(text(f"CREATE TABLE {name_of(month)} PARTITION OF {TABLE} FOR VALUES {limits}"))

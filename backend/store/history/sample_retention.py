@@ -99,8 +99,8 @@ class Retention:
     def _oldest(self, table: Table) -> int | None:
         oldest = select(func.min(table.c.sampled_ms)).where(table.c.cluster_id == self._cluster_id)
         with reading(self._engine) as connection:
-            found = connection.scalar(oldest)
-        return None if found is None else int(found)
+            oldest_ms = connection.scalar(oldest)
+        return None if oldest_ms is None else int(oldest_ms)
 
 
 def thin(connection: Connection, table: Table, cluster_id: str, from_ms: int, to_ms: int, every_ms: int) -> int:

@@ -83,9 +83,9 @@ def _of(
     cluster_id: str, resource_type: str, names: Sequence[str] | None, resource: str | None
 ) -> list[ColumnElement[bool]]:
     table = t.config_value
-    wanted = [table.c.cluster_id == cluster_id, table.c.resource_type == resource_type]
-    wanted += [] if names is None else [table.c.name.in_(list(names))]
-    return wanted + ([] if resource is None else [table.c.resource == resource])
+    conditions = [table.c.cluster_id == cluster_id, table.c.resource_type == resource_type]
+    conditions += [] if names is None else [table.c.name.in_(list(names))]
+    return conditions + ([] if resource is None else [table.c.resource == resource])
 
 
 def topics(connection: Connection, cluster_id: str, *, tiered_only: bool = False) -> list[TopicRow]:
@@ -139,14 +139,14 @@ def produce_rates(
 
     Two look-ups by index per partition: ask for a handful.
     """
-    found = {}
+    rates = {}
     for topic, partition in partitions:
         first = _end_sample(connection, cluster_id, topic, partition, since_ms, newest=False)
         last = _end_sample(connection, cluster_id, topic, partition, since_ms, newest=True)
         if first is None or last is None or last[0] <= first[0] or last[1] <= first[1]:
             continue
-        found[topic, partition] = (last[1] - first[1]) * 1000 / (last[0] - first[0])
-    return found
+        rates[topic, partition] = (last[1] - first[1]) * 1000 / (last[0] - first[0])
+    return rates
 
 
 def _end_sample(

@@ -96,13 +96,13 @@ def followers(
         .where(replica.c.cluster_id == cluster_id, replica.c.role == "follower")
     )
     if phases is not None:
-        known = [phase for phase in phases if phase is not None]
-        wanted: list[ColumnElement[bool]] = [replica.c.phase.in_(known)] if known else []
+        named = [phase for phase in phases if phase is not None]
+        conditions: list[ColumnElement[bool]] = [replica.c.phase.in_(named)] if named else []
         if None in phases:
-            wanted.append(replica.c.phase.is_(None))
+            conditions.append(replica.c.phase.is_(None))
         if changed_since_ms is not None:
-            wanted.append(replica.c.phase_since_ms >= changed_since_ms)
-        query = query.where(or_(*wanted))
+            conditions.append(replica.c.phase_since_ms >= changed_since_ms)
+        query = query.where(or_(*conditions))
     if name:
         full = replica.c.topic.concat("-").concat(cast(replica.c.partition, String))
         query = query.where(full.icontains(name, autoescape=True))
@@ -132,9 +132,9 @@ def phase_events(
         table.c.type == "phase",
     )
     query = select(table.c.at_ms, table.c.body).order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
-    found = connection.execute(query.where(*mine, table.c.at_ms >= since_ms).limit(PHASE_EVENTS_MAX)).all()
+    events = connection.execute(query.where(*mine, table.c.at_ms >= since_ms).limit(PHASE_EVENTS_MAX)).all()
     before = connection.execute(query.where(*mine, table.c.at_ms < since_ms).limit(1)).all()
-    return [FollowerPhaseEvent(row.at_ms, row.body) for row in reversed([*found, *before])]
+    return [FollowerPhaseEvent(row.at_ms, row.body) for row in reversed([*events, *before])]
 
 
 def log_ends(

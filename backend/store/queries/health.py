@@ -72,11 +72,11 @@ def processes(connection: Connection, cluster_id: str, now_ms: int) -> dict[str,
     """Every process that ever sent a heartbeat, by name."""
     table = t.process_status
     rows = connection.execute(select(table).where(table.c.cluster_id == cluster_id).order_by(table.c.process))
-    found = {}
+    healths = {}
     for row in rows:
         values = {name: value for name, value in row._mapping.items() if name != "cluster_id"}
-        found[row.process] = ProcessHealth(**values, age_ms=max(0, now_ms - row.updated_ms))
-    return found
+        healths[row.process] = ProcessHealth(**values, age_ms=max(0, now_ms - row.updated_ms))
+    return healths
 
 
 def data_version(connection: Connection, cluster_id: str) -> int:

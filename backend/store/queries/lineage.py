@@ -63,8 +63,8 @@ def finished_segments(
         .order_by(table.c.start_offset)
         .limit(limit + 1)
     )
-    found = [FinishedSegment(**row._mapping) for row in connection.execute(query)]
-    return None if len(found) > limit else found
+    segments = [FinishedSegment(**row._mapping) for row in connection.execute(query)]
+    return None if len(segments) > limit else segments
 
 
 def leader_chains(connection: Connection, cluster_id: str) -> dict[tuple[str, int], tuple[Chain, int]]:

@@ -82,11 +82,11 @@ def local_segments(
         .where(segment.c.state == finished, segment.c.end_offset >= local.c.local_start)
         .limit(limit)
     )
-    found: dict[tuple[str, int], list[RemoteSegment]] = defaultdict(list)
+    segments: dict[tuple[str, int], list[RemoteSegment]] = defaultdict(list)
     # All rows at once and unpacked as tuples: one by one they take three times as long.
     for topic_id, partition, *columns in connection.execute(query).all():
-        found[topic_id, partition].append(RemoteSegment(*columns))
-    return found
+        segments[topic_id, partition].append(RemoteSegment(*columns))
+    return segments
 
 
 def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: bool, now_ms: int) -> dict[str, Any]:
@@ -144,19 +144,19 @@ def replicas_of(
     """Local bytes and phase of every replica of these topics, by (topic, partition, broker)."""
     table = t.replica_current
     columns = (table.c.topic, table.c.partition, table.c.broker_id, table.c.local_log_bytes, table.c.phase)
-    found: dict[tuple[str, int, int], tuple[int | None, str | None]] = {}
+    replicas: dict[tuple[str, int, int], tuple[int | None, str | None]] = {}
     for begin in range(0, len(topics), TOPICS_A_QUERY):
         some = list(topics[begin : begin + TOPICS_A_QUERY])
         query = select(*columns).where(table.c.cluster_id == cluster_id, table.c.topic.in_(some))
         for topic, partition, broker_id, size_bytes, phase in connection.execute(query):
-            found[topic, partition, broker_id] = (size_bytes, phase)
-    return found
+            replicas[topic, partition, broker_id] = (size_bytes, phase)
+    return replicas
 
 
 def produced_bytes_per_s(connection: Connection, cluster_id: str, topics: Sequence[str], now_ms: int) -> dict[str, int]:
     """How fast each topic's local logs grow by their samples of the last minutes; a topic without two is left out."""
     table = t.partition_sample
-    found: dict[str, int] = {}
+    rates_of_topics: dict[str, int] = {}
     for topic in topics:
         query = (
             select(
@@ -175,10 +175,10 @@ def produced_bytes_per_s(connection: Connection, cluster_id: str, topics: Sequen
             .group_by(table.c.partition)
         )
         rates = [_rate(*row) for row in connection.execute(query)]
-        known = [rate for rate in rates if rate is not None]
-        if known:
-            found[topic] = sum(known)
-    return found
+        rates_known = [rate for rate in rates if rate is not None]
+        if rates_known:
+            rates_of_topics[topic] = sum(rates_known)
+    return rates_of_topics
 
 
 def _rate(

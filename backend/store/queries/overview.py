@@ -128,15 +128,15 @@ def history(
     """Totals since ``since_ms``, oldest first: the newest of each of ``points`` (at most 2000) parts of their time."""
     points = max(2, min(points, POINTS_MAX))
     table = t.cluster_sample
-    wanted = and_(table.c.cluster_id == cluster_id, table.c.sampled_ms >= since_ms)
+    condition = and_(table.c.cluster_id == cluster_id, table.c.sampled_ms >= since_ms)
     at = table.c.sampled_ms
-    oldest, newest = connection.execute(select(func.min(at), func.max(at)).where(wanted)).one()
+    oldest, newest = connection.execute(select(func.min(at), func.max(at)).where(condition)).one()
     if oldest is None:
         return []
     part_ms = max(1, -(-(newest - oldest) // (points - 1)))
-    kept = select(func.max(at)).where(wanted).group_by((at - oldest) // part_ms)
+    kept = select(func.max(at)).where(condition).group_by((at - oldest) // part_ms)
     columns = [column for column in table.c if column.name != "cluster_id"]
-    rows = connection.execute(select(*columns).where(wanted, at.in_(kept)).order_by(at))
+    rows = connection.execute(select(*columns).where(condition, at.in_(kept)).order_by(at))
     return [ClusterSample(**row._mapping) for row in rows]
 
 
@@ -190,7 +190,7 @@ def copy_p99_ms(
 
     One look-up by index per partition: ask for those with an open copy, not for all.
     """
-    table, found = t.segment, {}
+    table, percentiles = t.segment, {}
     for topic, partition in sorted(set(partitions))[:COPY_P99_PARTITIONS_MAX]:
         rows = connection.execute(
             select(table.c.copy_finished_ms - table.c.copy_started_ms)
@@ -205,8 +205,8 @@ def copy_p99_ms(
         ).scalars()
         durations = sorted(max(0, int(value)) for value in rows)
         if durations:
-            found[topic, partition] = durations[-(-99 * len(durations) // 100) - 1]
-    return found
+            percentiles[topic, partition] = durations[-(-99 * len(durations) // 100) - 1]
+    return percentiles
 
 
 def replicas_behind(connection: Connection, cluster_id: str, limit: int = 500) -> list[ReplicaRow]:

@@ -264,8 +264,8 @@ def log_end_passed(
     query = _samples(cluster_id, topic, partition_, since_ms)
     before = query.where(table.c.log_end_offset <= offset).order_by(table.c.sampled_ms.desc()).limit(1)
     after = query.where(table.c.log_end_offset > offset).order_by(table.c.sampled_ms).limit(1)
-    found = [row for part in (before, after) for row in connection.execute(part)]
-    return [PartitionPoint(**row._mapping) for row in found] if len(found) == 2 else []
+    samples = [row for part in (before, after) for row in connection.execute(part)]
+    return [PartitionPoint(**row._mapping) for row in samples] if len(samples) == 2 else []
 
 
 def offset_history(

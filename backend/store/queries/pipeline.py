@@ -66,8 +66,8 @@ def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> Pip
     ).all()
     took = sorted(int(row[1]) for row in rows)
     process = processes(connection, cluster_id, now_ms).get(PIPELINE)
-    told = {} if process is None else process.detail or {}
-    lag, waited_ms = told.get("lag_records"), told.get("lag_ms")
+    detail = {} if process is None else process.detail or {}
+    lag, waited_ms = detail.get("lag_records"), detail.get("lag_ms")
     if process is not None and lag and waited_ms is not None:
         waited_ms += process.age_ms
     return PipelineStatus(

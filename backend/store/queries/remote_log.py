@@ -128,10 +128,10 @@ def newest_segments(connection: Connection, cluster_id: str, scope: Scope, limit
         .limit(TOPIC_PARTITIONS_MAX)
     ).all()
     each = max(1, limit // max(1, len(numbers)))
-    found = []
+    segment_rows = []
     for number in numbers:
-        found += segments(connection, cluster_id, scope.topic, number, states=ALL_STATES, limit=each)
-    return found
+        segment_rows += segments(connection, cluster_id, scope.topic, number, states=ALL_STATES, limit=each)
+    return segment_rows
 
 
 def _newest_of_all(connection: Connection, cluster_id: str, limit: int) -> list[SegmentRow]:
@@ -139,11 +139,11 @@ def _newest_of_all(connection: Connection, cluster_id: str, limit: int) -> list[
     still_open = open_segments(connection, cluster_id, limit // 2)
     copied = select_segments(cluster_id).where(table.c.copy_finished_ms.is_not(None))
     rows = connection.execute(copied.order_by(table.c.copy_finished_ms.desc()).limit(limit - len(still_open)))
-    found = {(row.topic_id, row.partition, row.segment_id): row for row in still_open}
+    newest = {(row.topic_id, row.partition, row.segment_id): row for row in still_open}
     for row in rows:
-        one = segment_row(row)
-        found[one.topic_id, one.partition, one.segment_id] = one
-    return sorted(found.values(), key=lambda row: (row.topic, row.partition, row.start_offset))
+        segment = segment_row(row)
+        newest[segment.topic_id, segment.partition, segment.segment_id] = segment
+    return sorted(newest.values(), key=lambda row: (row.topic, row.partition, row.start_offset))
 
 
 def recent_deletions(connection: Connection, cluster_id: str) -> list[SegmentRow]:
@@ -155,7 +155,7 @@ def recent_deletions(connection: Connection, cluster_id: str) -> list[SegmentRow
         .order_by(remote.c.last_event_ms.desc())
         .limit(DELETING_PARTITIONS_MAX)
     ).all()
-    found = []
+    deletions = []
     for topic, partition in keys:
         query = select_segments(cluster_id).where(
             table.c.topic == topic,
@@ -163,18 +163,18 @@ def recent_deletions(connection: Connection, cluster_id: str) -> list[SegmentRow
             table.c.state == int(SegmentState.DELETE_SEGMENT_FINISHED),
         )
         rows = connection.execute(query.order_by(table.c.start_offset.desc()).limit(DELETES_PER_PARTITION))
-        found += [segment_row(row) for row in rows]
-    return found
+        deletions += [segment_row(row) for row in rows]
+    return deletions
 
 
 def find_segment(connection: Connection, cluster_id: str, segment_id: str) -> SegmentRow | None:
     """A segment by its id alone: one look-up by key in each partition that ever had a remote segment."""
     table, remote = t.segment, t.remote_partition
-    known = select(remote.c.topic_id, remote.c.partition).where(remote.c.cluster_id == cluster_id)
+    partitions = select(remote.c.topic_id, remote.c.partition).where(remote.c.cluster_id == cluster_id)
     # As a join SQLite would rather walk all segments of the cluster.
     row = connection.execute(
         select_segments(cluster_id)
-        .where(tuple_(table.c.topic_id, table.c.partition).in_(known), table.c.segment_id == segment_id)
+        .where(tuple_(table.c.topic_id, table.c.partition).in_(partitions), table.c.segment_id == segment_id)
         .limit(1)
     ).first()
     return None if row is None else segment_row(row)
@@ -203,8 +203,8 @@ def events_of_segment(
     table = t.segment_event
     of = (table.c.topic_id == topic_id, table.c.partition == partition, table.c.segment_id == segment_id)
     # Their offsets first: PostgreSQL takes a segment's id from the index only where it needs nothing else of the row.
-    found = select(table.c.metadata_offset).where(table.c.cluster_id == cluster_id, *of)
-    offsets = connection.scalars(found.order_by(table.c.metadata_offset).limit(limit)).all()
+    metadata_offsets = select(table.c.metadata_offset).where(table.c.cluster_id == cluster_id, *of)
+    offsets = connection.scalars(metadata_offsets.order_by(table.c.metadata_offset).limit(limit)).all()
     return _events(connection, cluster_id, limit, *of, table.c.metadata_offset.in_(offsets))
 
 
@@ -225,7 +225,7 @@ def unfollowed(connection: Connection, cluster_id: str, scope: Scope, limit: int
     if scope.partition is not None:
         where.append(event.c.partition == scope.partition)
     rows = connection.execute(select(event).where(*where).order_by(event.c.event_timestamp_ms.desc()).limit(limit))
-    found = [
+    unfollowed_rows = [
         Unfollowed(
             row.metadata_partition,
             row.metadata_offset,
@@ -239,8 +239,8 @@ def unfollowed(connection: Connection, cluster_id: str, scope: Scope, limit: int
         for row in rows
     ]
     if scope.topic is None:
-        found += _quarantined(connection, cluster_id, limit)
-    return sorted(found, key=lambda one: -one.at_ms)[:limit]
+        unfollowed_rows += _quarantined(connection, cluster_id, limit)
+    return sorted(unfollowed_rows, key=lambda row: -row.at_ms)[:limit]
 
 
 def _quarantined(connection: Connection, cluster_id: str, limit: int) -> list[Unfollowed]:
@@ -283,10 +283,10 @@ def metadata_pace(connection: Connection, cluster_id: str) -> float | None:
 def copies_since(connection: Connection, cluster_id: str, since_ms: int) -> int:
     """Segments whose copy finished since then, by index."""
     table = t.segment
-    found = connection.scalar(
+    copies = connection.scalar(
         select(func.count()).where(table.c.cluster_id == cluster_id, table.c.copy_finished_ms >= since_ms)
     )
-    return int(found or 0)
+    return int(copies or 0)
 
 
 def local_bytes(connection: Connection, cluster_id: str, topic: str) -> dict[int, int | None]:

@@ -57,8 +57,8 @@ def remote_at(
     table = t.segment_interval
     columns = [table.c[name] for name in RemoteThen.__slots__]
     parts = [select(*columns).where(where) for where in _held(cluster_id, topic_id, partition, at_ms)]
-    found = union_all(*parts).subquery()
-    rows = connection.execute(select(found).order_by(found.c.start_offset, found.c.segment_id).limit(limit))
+    intervals = union_all(*parts).subquery()
+    rows = connection.execute(select(intervals).order_by(intervals.c.start_offset, intervals.c.segment_id).limit(limit))
     return [RemoteThen(*row) for row in rows]
 
 
@@ -76,15 +76,17 @@ def partitions_at(connection: Connection, cluster_id: str, at_ms: int, topic: st
 
     Of the cluster, or of one topic, in one statement: 43 probes of the index a partition, and a row a segment.
     """
-    known, table = t.remote_partition, t.segment_interval
+    remote, table = t.remote_partition, t.segment_interval
     names = ("topic", "partition", "topic_id")
-    held = _held(known.c.cluster_id, known.c.topic_id, known.c.partition, at_ms)
+    held = _held(remote.c.cluster_id, remote.c.topic_id, remote.c.partition, at_ms)
     # Outer joins: SQLite would begin with the intervals of the whole cluster, those of the past included.
-    parts = [select(*known.c[names], *table.c[_COUNTED]).select_from(known.outerjoin(table, where)) for where in held]
-    of = [known.c.cluster_id == cluster_id] + ([] if topic is None else [known.c.topic == topic])
-    found = union_all(*(part.where(*of) for part in parts)).subquery()
-    by = found.c[names]
-    query = select(*by, *_counted(found)).group_by(*by).having(func.count(found.c.start_offset) > 0).order_by(*by)
+    parts = [select(*remote.c[names], *table.c[_COUNTED]).select_from(remote.outerjoin(table, where)) for where in held]
+    of = [remote.c.cluster_id == cluster_id] + ([] if topic is None else [remote.c.topic == topic])
+    intervals = union_all(*(part.where(*of) for part in parts)).subquery()
+    by = intervals.c[names]
+    query = (
+        select(*by, *_counted(intervals)).group_by(*by).having(func.count(intervals.c.start_offset) > 0).order_by(*by)
+    )
     return [PartitionThen(row[0], row[2], row[1], _totals(row[3:])) for row in connection.execute(query)]
 
 

@@ -156,10 +156,10 @@ def prune(connection: Connection, cluster_id: str, now_ms: int, retention_ms: in
 
 
 def _remove_others(connection: Connection, table: Table, cluster_id: str, column: str, keep: Sequence[Any]) -> None:
-    known = connection.execute(
+    stored = connection.execute(
         table.select().with_only_columns(table.c[column]).where(table.c.cluster_id == cluster_id).distinct()
     ).scalars()
-    gone = set(known) - {storable_key(one) if isinstance(one, str) else one for one in keep}
+    gone = set(stored) - {storable_key(name) if isinstance(name, str) else name for name in keep}
     if gone:
         statement = delete(table).where(table.c.cluster_id == cluster_id, table.c[column] == bindparam("gone"))
         connection.execute(statement, [{"gone": value} for value in gone])

@@ -22,24 +22,24 @@ def save_settings(
     cluster_id: str,
     changed: Sequence[Mapping[str, Any]],
     unchanged: Collection[Resource],
-    known: Collection[Resource],
+    of_cluster: Collection[Resource],
     at_ms: int,
 ) -> None:
     """Settings after a look at some of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
 
-    Resources that the cluster no longer has, those not in `known`, are removed; others keep their values and age.
+    Resources that the cluster no longer has, those not in `of_cluster`, are removed; others keep their values and age.
     """
     save_config_values(connection, cluster_id, changed)
     table = t.config_value
     same = [table.c.resource_type == bindparam("key_type"), table.c.resource == bindparam("key_resource")]
     here = table.c.cluster_id == cluster_id
-    found = connection.execute(select(table.c.resource_type, table.c.resource).where(here).distinct())
-    stored = {(kind, resource) for kind, resource in found}
-    gone = stored - _stored(known)
+    resources = connection.execute(select(table.c.resource_type, table.c.resource).where(here).distinct())
+    stored = {(kind, resource) for kind, resource in resources}
+    gone = stored - _stored(of_cluster)
     if gone:
         connection.execute(delete(table).where(here, *same), _keys(gone))
-    told = _stored({(row["resource_type"], row["resource"]) for row in changed}.union(unchanged))
-    silent = stored - gone - told
+    current = _stored({(row["resource_type"], row["resource"]) for row in changed}.union(unchanged))
+    silent = stored - gone - current
     renew = update(table).where(here).values(sampled_ms=at_ms)
     if unchanged and len(silent) <= SILENT_MAX:  # nearly always: one statement for thousands
         others = tuple_(table.c.resource_type, table.c.resource).not_in(sorted(silent))

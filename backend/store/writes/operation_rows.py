@@ -62,22 +62,22 @@ def lock_cluster(connection: Connection, cluster_id: str) -> None:
 def open_operation(connection: Connection, cluster_id: str, kind: str, states: Collection[str]) -> int | None:
     """An operation of this kind that is in one of these states."""
     table = t.operation
-    found = connection.scalar(
+    number = connection.scalar(
         select(table.c.id)
         .where(table.c.cluster_id == cluster_id, table.c.kind == kind, table.c.state.in_(sorted(states)))
         .order_by(table.c.id)
         .limit(1)
     )
-    return None if found is None else int(found)
+    return None if number is None else int(number)
 
 
 def operation_of_key(connection: Connection, cluster_id: str, idempotency_key: str) -> int | None:
     """The operation that was executed under this key."""
     table = t.operation
-    found = connection.scalar(
+    number = connection.scalar(
         select(table.c.id).where(table.c.cluster_id == cluster_id, table.c.idempotency_key == idempotency_key)
     )
-    return None if found is None else int(found)
+    return None if number is None else int(number)
 
 
 def add_audit(connection: Connection, row: Mapping[str, Any]) -> None:

@@ -107,14 +107,14 @@ class SampleWriter:
         Keys that are not in this round keep their row and its age.
         """
         with writing(self._engine) as connection:
-            known = self._write(connection, t.partition_current, partitions, now_ms)
-            known |= self._write(connection, t.replica_current, replicas, now_ms)
+            latest = self._write(connection, t.partition_current, partitions, now_ms)
+            latest |= self._write(connection, t.replica_current, replicas, now_ms)
             whole = not 0 <= now_ms - self._whole_ms < HISTORY_INTERVAL_MS  # or the clock was set back
             added = _add_history(connection, self._cluster_id, t.partition_current, t.partition_sample, now_ms, whole)
             added += _add_history(connection, self._cluster_id, t.replica_current, t.replica_sample, now_ms, whole)
-            if any(one.changed_ms == now_ms for one in known.values()):
+            if any(written.changed_ms == now_ms for written in latest.values()):
                 data_changed(connection, self._cluster_id, self._process)
-        self._known |= known
+        self._known |= latest
         if whole:
             self._whole_ms = now_ms
         for table, samples in ((t.partition_current, partitions), (t.replica_current, replicas)):
@@ -125,7 +125,7 @@ class SampleWriter:
     def forget(self, topics: Iterable[str]) -> None:
         """Drop what is remembered of topics that no longer exist (their rows: `cluster_rows.save_topics`)."""
         gone = set(topics)
-        self._known = {key: known for key, known in self._known.items() if key[0] not in gone}
+        self._known = {key: latest for key, latest in self._known.items() if key[0] not in gone}
 
     def remove_replicas(self, keys: Iterable[tuple[str, int, int]]) -> None:
         """Remove the latest rows of (topic, partition, broker id) that are no longer assigned; history stays."""
@@ -144,24 +144,24 @@ class SampleWriter:
         self, connection: Connection, current: Table, samples: Sequence[Sample], now_ms: int
     ) -> dict[Key, _Known]:
         """The newest rows; what is to be remembered of them."""
-        known: dict[Key, _Known] = {}
+        latest: dict[Key, _Known] = {}
         changed_rows: list[dict[str, Any]] = []
         unchanged: list[Key] = []
         for sample in samples:
             key, answered = _key(sample), sample.answered_ms is None
             before = self._known.get(key)
             if before is None or (before.sample is not sample and before.sample != sample):
-                known[key] = _Known(sample, now_ms)
+                latest[key] = _Known(sample, now_ms)
                 sampled_ms = now_ms if answered else sample.answered_ms
                 changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})
             else:
-                known[key] = before
+                latest[key] = before
                 if answered:
                     unchanged.append(key)
-        answering = {key for key, one in known.items() if one.sample.answered_ms is None}
+        answering = {key for key, written in latest.items() if written.sample.answered_ms is None}
         self._renew(connection, current, unchanged, answering, now_ms)
         upsert(connection, current, changed_rows)
-        return known
+        return latest
 
     def _renew(
         self, connection: Connection, current: Table, unchanged: Sequence[Key], answered: AbstractSet[Key], now_ms: int

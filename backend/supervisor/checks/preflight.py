@@ -37,19 +37,19 @@ class PreflightError(Exception):
 
 def check_ports(settings: Settings) -> None:
     """Raises PreflightError for the first port that is wanted twice or that another process holds."""
-    wanted: list[tuple[int, str, str]] = []
+    ports: list[tuple[int, str, str]] = []
     if settings.attach is None:
         for n in range(settings.brokers):
-            wanted.append((settings.broker_port + n, f"broker {n + 1}", "EBBLINE_BROKER_PORT"))
-            wanted.append((settings.metrics_port + n, f"metrics of broker {n + 1}", "EBBLINE_METRICS_PORT"))
-        wanted.append((settings.controller_port, "the controller", "EBBLINE_CONTROLLER_PORT"))
+            ports.append((settings.broker_port + n, f"broker {n + 1}", "EBBLINE_BROKER_PORT"))
+            ports.append((settings.metrics_port + n, f"metrics of broker {n + 1}", "EBBLINE_METRICS_PORT"))
+        ports.append((settings.controller_port, "the controller", "EBBLINE_CONTROLLER_PORT"))
         for n in range(1, settings.voters):
-            wanted.append((settings.controller_port + n, f"controller {n + 1}", "EBBLINE_CONTROLLER_PORT"))
-    wanted.append((settings.api_port, "the control API", "EBBLINE_API_PORT"))
+            ports.append((settings.controller_port + n, f"controller {n + 1}", "EBBLINE_CONTROLLER_PORT"))
+    ports.append((settings.api_port, "the control API", "EBBLINE_API_PORT"))
     if settings.ui:
-        wanted.append((settings.app_port, "the dashboard", "EBBLINE_APP_PORT"))
+        ports.append((settings.app_port, "the dashboard", "EBBLINE_APP_PORT"))
     taken: dict[int, tuple[str, str]] = {}
-    for port, what, variable in wanted:
+    for port, what, variable in ports:
         if port in taken:
             other, other_variable = taken[port]
             raise PreflightError(f"Port {port} is set for {other} and for {what}: set {other_variable} or {variable}.")

@@ -131,13 +131,13 @@ def _check_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> None
     from backend.supervisor.recovery import broker_folders
 
     try:
-        found = broker_folders.read_broker_folders(folder, identity)
+        folders = broker_folders.read_broker_folders(folder, identity)
     except OSError as error:
         raise Refused(f"The folder {folder.root} cannot be read ({error}): fix its permissions.") from error
     refusal = (
-        broker_folders.misplaced(found)
+        broker_folders.misplaced(folders)
         or broker_folders.recovery_interrupted(folder)
-        or broker_folders.quorum_lost(found, identity.controllers)
+        or broker_folders.quorum_lost(folders, identity.controllers)
     )
     if refusal is not None:
         raise Refused(refusal)

@@ -94,9 +94,9 @@ _UNKNOWN: Final = _meaning(
 
 def trouble_of(text: str, location: str) -> StoreTrouble:
     """The meaning of a client's error text for the remote tier at `location`. Pure."""
-    told = reason_of(text)
-    meaning = next((known for known in _MEANINGS if known.pattern.search(f"{text}\n{told}")), _UNKNOWN)
-    words = _MISSING_BUCKET.sub(r"\1", _REQUEST.sub("", told))
+    reason = reason_of(text)
+    meaning = next((each for each in _MEANINGS if each.pattern.search(f"{text}\n{reason}")), _UNKNOWN)
+    words = _MISSING_BUCKET.sub(r"\1", _REQUEST.sub("", reason))
     return StoreTrouble(
         f"{meaning.reason} ({words}): the remote tier at {redact_url(location)}"
         f" {'cannot be used' if meaning.certain else 'may not be usable'}; {meaning.remedy}.",

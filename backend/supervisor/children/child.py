@@ -290,8 +290,8 @@ class Child:
 
 def said_to_wait(line: str) -> str | None:
     """The message of a log line that says whom a node waits for (metadata quorum, last ISRs, best logs), or None."""
-    found = _WAITS.match(line)
-    return None if found is None else found[1]
+    match = _WAITS.match(line)
+    return None if match is None else match[1]
 
 
 def wait_until_healthy(

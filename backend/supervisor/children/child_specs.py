@@ -42,10 +42,10 @@ def _attached(settings: Settings) -> dict[str, str]:
         # An embedded cluster may be changed unless somebody has said that it may not.
         may = settings.allow_changes or "allow_changes" not in settings.model_fields_set
         return {"EBBLINE_CLUSTER_KIND": "embedded", "EBBLINE_ALLOW_CHANGES": str(may).lower()}
-    found = {"EBBLINE_CLUSTER_KIND": "attached", "EBBLINE_ALLOW_CHANGES": str(settings.allow_changes).lower()}
+    variables = {"EBBLINE_CLUSTER_KIND": "attached", "EBBLINE_ALLOW_CHANGES": str(settings.allow_changes).lower()}
     if settings.client_properties is not None:
-        found["EBBLINE_CLIENT_PROPERTIES"] = str(settings.client_properties.absolute())
-    return found
+        variables["EBBLINE_CLIENT_PROPERTIES"] = str(settings.client_properties.absolute())
+    return variables
 
 
 def _backend_environment(settings: Settings, shared: dict[str, str]) -> dict[str, str]:

@@ -70,14 +70,14 @@ def read_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> tuple[
 def _read(node_id: int, folder: DataFolder) -> BrokerFolder:
     path = folder.broker_log_dir(node_id)
     notes = (path / ACKNOWLEDGED_FILE, folder.quorum / f"node-{node_id}.{ACKNOWLEDGED_FILE}")
-    known = AcknowledgedFiles(OsDisk(), map(str, notes)).read()
+    acknowledged = AcknowledgedFiles(OsDisk(), map(str, notes)).read()
     metadata = path / f"{CLUSTER_METADATA_TOPIC}-0"
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     partitions = [parsed for name in names if (parsed := parse_dir_name(name)) is not None]
-    logs = any(one.topic != CLUSTER_METADATA_TOPIC for one in partitions)
+    logs = any(partition.topic != CLUSTER_METADATA_TOPIC for partition in partitions)
     in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE)
-    in_use |= known is not None and known.end.offset > 0
-    condition = _condition(metadata, 0 if known is None else known.leader_epoch)
+    in_use |= acknowledged is not None and acknowledged.end.offset > 0
+    condition = _condition(metadata, 0 if acknowledged is None else acknowledged.leader_epoch)
     return BrokerFolder(node_id, path, _owner(path / META_PROPERTIES_FILE), condition, in_use)
 
 
@@ -118,19 +118,21 @@ def _has_records(folder: Path) -> bool:
 
 def misplaced(folders: Sequence[BrokerFolder]) -> str | None:
     """Why folders that lie in each other's place are refused; None when each is where it belongs."""
-    by_id = {one.node_id: one for one in folders}
-    for one in folders:
-        if one.owner is None or one.owner == one.node_id:
+    by_id = {here.node_id: here for here in folders}
+    for here in folders:
+        if here.owner is None or here.owner == here.node_id:
             continue
-        other = by_id.get(one.owner)
-        if other is not None and other.owner == one.node_id:
+        other = by_id.get(here.owner)
+        if other is not None and other.owner == here.node_id:
             return (
-                f"The folders {one.path} and {other.path} are swapped: the first holds the logs of broker {one.owner},"
-                f" the second those of broker {other.owner}. Nothing has been changed; put each back in its place."
+                f"The folders {here.path} and {other.path} are swapped: the first holds the logs of broker"
+                f" {here.owner}, the second those of broker {other.owner}. Nothing has been changed; put each back in"
+                " its place."
             )
         return (
-            f"The folder {one.path} holds the logs of broker {one.owner}, not of broker {one.node_id}. Nothing has been"
-            f" changed; put broker {one.node_id}'s own folder there, and this one where broker {one.owner} belongs."
+            f"The folder {here.path} holds the logs of broker {here.owner}, not of broker {here.node_id}. Nothing has"
+            f" been changed; put broker {here.node_id}'s own folder there, and this one where broker {here.owner}"
+            " belongs."
         )
     return None
 
@@ -142,13 +144,13 @@ def quorum_lost(folders: Sequence[BrokerFolder], voters: int) -> str | None:
     been a cluster.
     """
     voting = folders[:voters]
-    lost = [one for one in voting if one.metadata is not MetadataCondition.WHOLE]
+    lost = [voter for voter in voting if voter.metadata is not MetadataCondition.WHOLE]
     majority = voters // 2 + 1
-    if not any(one.in_use for one in folders) or voters - len(lost) >= majority:
+    if not any(voter.in_use for voter in folders) or voters - len(lost) >= majority:
         return None
-    told = "; ".join(f"voter {one.node_id}: {one.metadata_path} is {one.metadata}" for one in lost)
+    losses = "; ".join(f"voter {voter.node_id}: {voter.metadata_path} is {voter.metadata}" for voter in lost)
     return (
-        f"{len(lost)} of {voters} voters have lost the cluster's metadata ({told}), and without {majority} of them"
+        f"{len(lost)} of {voters} voters have lost the cluster's metadata ({losses}), and without {majority} of them"
         " nobody knows what the cluster was. Nothing has been started or changed, so that no empty cluster takes its"
         " place; put these folders back from their disks or from a backup, and start again. If they are gone for good,"
         " `ebbline quorum recover` shows what is left, and goes on from it."

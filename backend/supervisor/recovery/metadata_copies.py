@@ -80,40 +80,40 @@ def read_copies(folder: DataFolder, identity: ClusterIdentity) -> tuple[Metadata
 def _read_copy(node_id: int, folder: DataFolder, identity: ClusterIdentity) -> MetadataCopy:
     log_dir = folder.broker_log_dir(node_id)
     path = log_dir / METADATA_FOLDER
-    found, unreadable = _Replayed(EMPTY_IMAGE, NOTHING, 0), None
-    image: MetadataImage | None = found.image
+    replayed, unreadable = _Replayed(EMPTY_IMAGE, NOTHING, 0), None
+    image: MetadataImage | None = replayed.image
     try:
         _check_cluster(log_dir / META_PROPERTIES_FILE, identity.cluster_id)
-        found = _replayed(path, identity.cluster_id) if path.is_dir() else found
-        image = found.image
+        replayed = _replayed(path, identity.cluster_id) if path.is_dir() else replayed
+        image = replayed.image
     except UnreadableCopy as error:
         unreadable, image = str(error), None
     traces = _traces(node_id, log_dir, folder)
     votes = node_id <= identity.controllers
-    lost = _lost(path, found.end, traces, only=identity.controllers == 1) if votes else None
+    lost = _lost(path, replayed.end, traces, only=identity.controllers == 1) if votes else None
     if lost is None and votes and unreadable is not None:
         lost = f"cannot be read: {unreadable}"
     stored, _ = read_quorum_state(OsDisk(), str(path))
-    known = traces.acknowledged
-    epochs = [found.end.epoch, *([stored.leader_epoch] if stored else [])]
-    offsets = [found.end.offset, traces.broker_epoch + 1]
-    if known is not None:
-        epochs += [known.leader_epoch, known.end.epoch]
-        offsets.append(known.end.offset)
+    acknowledged = traces.acknowledged
+    epochs = [replayed.end.epoch, *([stored.leader_epoch] if stored else [])]
+    offsets = [replayed.end.offset, traces.broker_epoch + 1]
+    if acknowledged is not None:
+        epochs += [acknowledged.leader_epoch, acknowledged.end.epoch]
+        offsets.append(acknowledged.end.offset)
     return MetadataCopy(
-        node_id, path, votes, lost, unreadable, image, found.end, found.last_record_ms, max(epochs), max(offsets)
+        node_id, path, votes, lost, unreadable, image, replayed.end, replayed.last_record_ms, max(epochs), max(offsets)
     )
 
 
 def _check_cluster(path: Path, cluster_id: str) -> None:
     try:
-        found = decode_meta_properties(path.read_bytes(), str(path))
+        properties = decode_meta_properties(path.read_bytes(), str(path))
     except FileNotFoundError:
         return  # its disk is new
     except LogDirError as error:
         raise UnreadableCopy(str(error)) from error
-    if found.cluster_id != cluster_id:
-        raise UnreadableCopy(f"it belongs to cluster {found.cluster_id}, not {cluster_id}")
+    if properties.cluster_id != cluster_id:
+        raise UnreadableCopy(f"it belongs to cluster {properties.cluster_id}, not {cluster_id}")
 
 
 def _traces(node_id: int, log_dir: Path, folder: DataFolder) -> Traces:
@@ -146,7 +146,9 @@ def _lost(path: Path, end: LogEnd, traces: Traces, *, only: bool) -> str | None:
 def _replayed(path: Path, cluster_id: str) -> _Replayed:
     """The newest whole snapshot, then the log to the end of its last whole batch. UnreadableCopy, OSError."""
     segments = sorted(
-        (base, found) for found in path.glob(f"*{LOG_SUFFIX}") if (base := base_offset_of(found.name)) is not None
+        (base, segment_file)
+        for segment_file in path.glob(f"*{LOG_SUFFIX}")
+        if (base := base_offset_of(segment_file.name)) is not None
     )
     start = segments[0][0] if segments else 0
     image, last_ms = _from_snapshot(path, start, cluster_id)
@@ -175,12 +177,12 @@ def _replayed(path: Path, cluster_id: str) -> _Replayed:
 
 def _from_snapshot(path: Path, start: int, cluster_id: str) -> tuple[MetadataImage, int]:
     """The image of the newest snapshot that is whole and reaches the log, and the time of its last record."""
-    found = sorted((parsed, one) for one in path.iterdir() if (parsed := parse_file_name(one.name)) is not None)
-    for parsed, one in reversed(found):
+    snapshots = sorted((parsed, file) for file in path.iterdir() if (parsed := parse_file_name(file.name)) is not None)
+    for parsed, file in reversed(snapshots):
         if parsed.end_offset < start:
             break
         try:
-            return image_of_snapshot(one.read_bytes(), parsed, cluster_id)
+            return image_of_snapshot(file.read_bytes(), parsed, cluster_id)
         except BadSnapshot:
             continue  # as at a node's start, which sets it aside
     return replace(EMPTY_IMAGE, cluster_id=cluster_id), 0

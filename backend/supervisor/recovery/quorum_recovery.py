@@ -68,7 +68,7 @@ class Recovery:
     @property
     def newest_offset(self) -> int:
         """The end of the newest metadata that any file tells of."""
-        return max(one.newest_offset for one in self.copies)
+        return max(copy.newest_offset for copy in self.copies)
 
     @property
     def is_older(self) -> bool:
@@ -85,22 +85,23 @@ class Recovery:
 def read_local_replicas(folder: DataFolder, identity: ClusterIdentity) -> tuple[LocalReplica, ...]:
     """All partitions' folders of all brokers. OSError."""
     nodes = range(1, identity.brokers + 1)
-    return tuple(one for node_id in nodes for one in _replicas_of(node_id, folder.broker_log_dir(node_id)))
+    return tuple(replica for node_id in nodes for replica in _replicas_of(node_id, folder.broker_log_dir(node_id)))
 
 
 def _replicas_of(node_id: int, log_dir: Path) -> Iterator[LocalReplica]:
     for path in sorted(log_dir.iterdir()) if log_dir.is_dir() else ():
-        found = parse_dir_name(path.name)
-        if found is None or found.topic == CLUSTER_METADATA_TOPIC or not path.is_dir():
+        tip = parse_dir_name(path.name)
+        if tip is None or tip.topic == CLUSTER_METADATA_TOPIC or not path.is_dir():
             continue
         topic_id, epoch = ZERO_UUID, -1
         # A missing or damaged file is made again by its broker.
         try:
             topic_id = decode_partition_metadata((path / PARTITION_METADATA_FILE).read_bytes())
-            epoch = max((one for one, _ in decode_epochs((path / LEADER_EPOCH_FILE).read_bytes())), default=-1)
+            epochs = decode_epochs((path / LEADER_EPOCH_FILE).read_bytes())
+            epoch = max((epoch for epoch, _ in epochs), default=-1)
         except (FileNotFoundError, MalformedCheckpoint):
             pass
-        yield LocalReplica(node_id, path, TopicIdPartition(found.topic, topic_id, found.partition), epoch)
+        yield LocalReplica(node_id, path, TopicIdPartition(tip.topic, topic_id, tip.partition), epoch)
 
 
 def plan_recovery(copies: Sequence[MetadataCopy], replicas: Sequence[LocalReplica], *, interrupted: bool) -> Recovery:
@@ -108,21 +109,21 @@ def plan_recovery(copies: Sequence[MetadataCopy], replicas: Sequence[LocalReplic
 
     `interrupted`: a recovery was begun and did not end, so voters that are whole may not be of one quorum.
     """
-    voters = tuple(one.node_id for one in copies if one.votes)
-    whole = [one.node_id for one in copies if one.votes and one.lost is None]
+    voters = tuple(copy.node_id for copy in copies if copy.votes)
+    whole = [copy.node_id for copy in copies if copy.votes and copy.lost is None]
     if len(whole) > len(voters) // 2 and not interrupted:
         raise RecoveryRefused(
             f"{len(whole)} of {len(voters)} voters have all their metadata: they are a majority, and nothing needs to"
             " be given up. Start `ebbline up`; the others catch up by themselves."
         )
-    usable = [one for one in copies if one.usable]
+    usable = [copy for copy in copies if copy.usable]
     if not usable:
         raise RecoveryRefused(
             "No node has a metadata log that can be read, so there is nothing to go on from: put one voter's"
             " __cluster_metadata-0 back from its disk or from a backup."
         )
-    best = max(usable, key=lambda one: (one.end, one.votes, -one.node_id))
-    gap = max(one.newest_offset for one in copies) - best.end.offset
+    best = max(usable, key=lambda copy: (copy.end, copy.votes, -copy.node_id))
+    gap = max(copy.newest_offset for copy in copies) - best.end.offset
     if gap > OFFSETS_PASSED_OVER_MAX:
         raise RecoveryRefused(
             f"The best copy ends at offset {best.end.offset}, and {gap} offsets more were in use: that is no copy of"
@@ -133,23 +134,23 @@ def plan_recovery(copies: Sequence[MetadataCopy], replicas: Sequence[LocalReplic
         best,
         tuple(copies),
         voters,
-        max(one.newest_epoch for one in copies) + 1,
+        max(copy.newest_epoch for copy in copies) + 1,
         max(0, gap),
-        tuple(one for one in replicas if not is_ours(best.image, one.tip, one.node_id)),
+        tuple(replica for replica in replicas if not is_ours(best.image, replica.tip, replica.node_id)),
         _surpassed(best.image, replicas),
     )
 
 
 def _surpassed(image: MetadataImage, replicas: Sequence[LocalReplica]) -> dict[TopicIdPartition, int]:
-    found: dict[TopicIdPartition, int] = {}
-    for one in replicas:
-        registration = image.partition(one.tip.topic, one.tip.partition)
-        if registration is None or not is_ours(image, one.tip, one.node_id):
+    epochs: dict[TopicIdPartition, int] = {}
+    for replica in replicas:
+        registration = image.partition(replica.tip.topic, replica.tip.partition)
+        if registration is None or not is_ours(image, replica.tip, replica.node_id):
             continue
-        tip = TopicIdPartition(one.tip.topic, image.topic_ids[one.tip.topic], one.tip.partition)
-        if one.leader_epoch > max(registration.leader_epoch, found.get(tip, -1)):
-            found[tip] = one.leader_epoch
-    return found
+        tip = TopicIdPartition(replica.tip.topic, image.topic_ids[replica.tip.topic], replica.tip.partition)
+        if replica.leader_epoch > max(registration.leader_epoch, epochs.get(tip, -1)):
+            epochs[tip] = replica.leader_epoch
+    return epochs
 
 
 def records_to_append(plan: Recovery) -> list[Message]:

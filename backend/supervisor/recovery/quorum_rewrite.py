@@ -106,10 +106,10 @@ def _copy_log(source: Path, stage: Path) -> None:
         shutil.rmtree(stage)  # of a run of this command that did not end
     target = stage / METADATA_FOLDER
     target.mkdir(parents=True)
-    for one in source.iterdir():
-        if one.suffix in COPIED_SUFFIXES or one.name in COPIED_FILES:
-            shutil.copyfile(one, target / one.name)
-            _sync(target / one.name)
+    for file in source.iterdir():
+        if file.suffix in COPIED_SUFFIXES or file.name in COPIED_FILES:
+            shutil.copyfile(file, target / file.name)
+            _sync(target / file.name)
     _sync(target)
 
 
