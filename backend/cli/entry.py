@@ -22,13 +22,13 @@ def main() -> None:
         app()
         return
 
-    from backend.supervisor.children.prestart import warm_backend
+    from backend.supervisor.children.prestart import prestarted_backend
 
     # Imports the engine on the other core while this process imports, checks and writes.
-    with warm_backend() as warm:
+    with prestarted_backend() as prestarted:
         from backend.cli.main import app
 
-        app(obj=warm)
+        app(obj=prestarted)
 
 
 if __name__ == "__main__":

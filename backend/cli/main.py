@@ -115,10 +115,10 @@ def up(
         )
         raise typer.Exit(2)
 
-    from backend.supervisor.children.prestart import warm_backend
+    from backend.supervisor.children.prestart import prestarted_backend
 
     # `backend.cli.entry` has it at work already.
-    with nullcontext(context.obj) if context.obj is not None else warm_backend() as warm:
+    with nullcontext(context.obj) if context.obj is not None else prestarted_backend() as prestarted:
         from backend.supervisor.up import run
 
         settings = local_settings(
@@ -136,7 +136,7 @@ def up(
             ui=False if no_ui else None,
             pipeline=False if no_pipeline else None,
         )
-        code = run(settings, warm)
+        code = run(settings, prestarted)
     raise typer.Exit(code)
 
 

@@ -52,7 +52,7 @@ class DatabaseKeeper:
         self._identity: Identity | None = None
         self._log: Identity | None = None
         self._lost_s: float | None = None
-        self._noted: backups.Held | None = None
+        self._noted: backups.IrreplaceableRows | None = None
         self.tried = False
         """Whether it was tried to open it: what it waits for now is not the program's own."""
 
@@ -162,10 +162,10 @@ class DatabaseKeeper:
         if self._held is None:
             return
         with suppress(sqlite3.Error):
-            held = backups.held_by(self._held, now_ms())
+            held = backups.irreplaceable_rows(self._held, now_ms())
             before = self._noted
             if before is None or (before.plan, before.audit, before.tokens) != (held.plan, held.audit, held.tokens):
-                backups.note_held(file, held)
+                backups.note_irreplaceable(file, held)
                 self._noted = held
 
     def _back_up(self, file: Path) -> None:

@@ -37,7 +37,7 @@ class ChildSettings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Raises ChildSettingsError for what is missing or has another type."""
-        values = _Told(environment)
+        values = _Variables(environment)
         return cls(
             data_dir=Path(values.text("DATA_DIR")),
             brokers=values.number("BROKERS"),
@@ -55,7 +55,7 @@ class ChildSettings:
         )
 
 
-class _Told:
+class _Variables:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 

@@ -32,8 +32,8 @@ from backend.store.connection.database import (
     adopt,
     create_engine,
     describe,
+    inspection_engine,
     is_sqlite,
-    looking_engine,
     parse_url,
     sqlite_file_of,
     store_error,
@@ -93,7 +93,7 @@ def current(url: str) -> str | None:
     with _errors(url):
         if _is_new_file(url):
             return None
-        with looking_engine(url).connect() as connection:
+        with inspection_engine(url).connect() as connection:
             return _revision(connection, url)
 
 
@@ -139,7 +139,7 @@ def check(url: str) -> MigrationReport:
     missing = steps_after(revision)
     differences: list[str] = []
     if revision is not None and not missing:
-        with _errors(url), looking_engine(url).connect() as connection:
+        with _errors(url), inspection_engine(url).connect() as connection:
             differences = [_difference(difference) for difference in compared(connection)]
             if connection.dialect.name == "sqlite":
                 damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
@@ -230,7 +230,7 @@ def running(url: str, cluster_id: str | None = None) -> list[str]:
     with _errors(url):
         if _is_new_file(url):
             return []
-        with looking_engine(url).connect() as connection:
+        with inspection_engine(url).connect() as connection:
             if tables.process_status.name not in inspect(connection).get_table_names():
                 return []
             row = tables.process_status.c
@@ -260,7 +260,7 @@ def require_usable(url: str) -> None:
     _refuse_newer(current(url), url)
     if is_sqlite(parse_url(url)):
         return
-    with _errors(url), looking_engine(url).connect() as connection:
+    with _errors(url), inspection_engine(url).connect() as connection:
         lacking = lack(connection)
     if lacking is not None:
         raise MigrationError(f"The database {describe(url)} cannot be used: {lacking}.")

@@ -28,7 +28,7 @@ from backend.settings.settings import Settings, misspelt
 from backend.supervisor.checks.preparation import Refused, prepare
 from backend.supervisor.children.child import Child, wait_until_healthy
 from backend.supervisor.children.child_specs import child_specs
-from backend.supervisor.children.prestart import WarmBackend
+from backend.supervisor.children.prestart import PrestartedBackend
 from backend.supervisor.children.process_health import provider_signs_in, readyz, waits_for
 
 WATCH_INTERVAL_S: Final = 0.5
@@ -59,17 +59,17 @@ class Supervisor:
         folder: DataFolder,
         identity: ClusterIdentity,
         console: Console,
-        warm: WarmBackend | None = None,
+        prestarted: PrestartedBackend | None = None,
     ) -> None:
-        """`warm` becomes the backend's first process."""
+        """`prestarted` becomes the backend's first process."""
         self._settings = settings
         self._folder = folder
         self._identity = identity
         self._console = console
         self._children = [Child(spec, folder.logs) for spec in child_specs(settings, folder, identity)]
         for child in self._children:
-            if child.spec.name == "backend" and warm is not None:
-                child.waiting = warm.begin
+            if child.spec.name == "backend" and prestarted is not None:
+                child.waiting = prestarted.begin
         self._stop = threading.Event()
         self._told_waits: dict[str, str] = {}
 
@@ -230,10 +230,10 @@ class Supervisor:
         return login_url(self._settings.dashboard_url, key)
 
 
-def run(settings: Settings, warm: WarmBackend | None = None) -> int:
+def run(settings: Settings, prestarted: PrestartedBackend | None = None) -> int:
     """The whole life of one `ebbline up`; the exit code: 0 stopped, 1 failed, 2 refused.
 
-    `warm` is a backend that waits for its environment; the caller ends it when this has not.
+    `prestarted` is a backend that waits for its environment; the caller ends it when this has not.
     """
     console = Console()
     try:
@@ -245,7 +245,7 @@ def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     for line in (*misspelt(os.environ), *([] if closed is None else [closed])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     try:
-        return Supervisor(settings, folder, identity, console, warm).run()
+        return Supervisor(settings, folder, identity, console, prestarted).run()
     except OSError as error:
         sys.stderr.write(f"ebbline: It cannot go on: {error}.\n")
         return EXIT_FAILED

@@ -103,7 +103,10 @@ def test_a_start_without_its_file_goes_on_from_the_newest_copy(own: ControlSite,
         copy.path.unlink()
     own.wait_until("a copy is made", lambda: backups.backups(file_of(own)))
     later = own.plan({"enable": True})
-    own.wait_until("it is noted", lambda: (backups.read_held(file_of(own)) or backups.Held(0)).plan == later["id"])
+    own.wait_until(
+        "it is noted",
+        lambda: (backups.read_irreplaceable(file_of(own)) or backups.IrreplaceableRows(0)).plan == later["id"],
+    )
     own.stop_plane()
     if how == "deleted":
         file_of(own).unlink()

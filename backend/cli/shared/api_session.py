@@ -44,14 +44,14 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ApiAccess:
     """Where the API is, and who asks."""
 
     url: str
     token: str
 
 
-def find_place(api: str | None, token_file: Path | None, data: Path) -> Place:
+def find_api_access(api: str | None, token_file: Path | None, data: Path) -> ApiAccess:
     """Options, else EBBLINE_API_URL and EBBLINE_TOKEN_FILE, else what `ebbline up` uses with that data folder.
 
     Raises ApiError.
@@ -69,7 +69,7 @@ def find_place(api: str | None, token_file: Path | None, data: Path) -> Place:
         raise ApiError(f"The token file {path} cannot be read ({cause}): {hint}.", Exit.NOT_ALLOWED) from error
     if not token or not token.isascii() or not token.isprintable():
         raise ApiError(f"The token file {path} holds no token: name another with --token-file.", Exit.NOT_ALLOWED)
-    return Place(url.rstrip("/"), token)
+    return ApiAccess(url.rstrip("/"), token)
 
 
 def _is_address(url: str) -> bool:
@@ -101,15 +101,15 @@ def _local_url(data: Path) -> str:
 class ApiSession:
     """Calls of one command; a context manager."""
 
-    def __init__(self, place: Place, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, access: ApiAccess, *, transport: httpx.BaseTransport | None = None) -> None:
         import httpx
 
-        self.url = place.url
+        self.url = access.url
         timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        headers = {"Authorization": f"Bearer {place.token}"}
+        headers = {"Authorization": f"Bearer {access.token}"}
         # The API is on this machine or named outright: no proxy of the environment may see the token.
         self._client = httpx.Client(
-            base_url=place.url, headers=headers, timeout=timeout, trust_env=False, transport=transport
+            base_url=access.url, headers=headers, timeout=timeout, trust_env=False, transport=transport
         )
 
     def __enter__(self) -> Self:

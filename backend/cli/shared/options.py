@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 from rich.console import Console
 
-from backend.cli.shared.api_session import ApiError, ApiSession, Exit, find_place
+from backend.cli.shared.api_session import ApiError, ApiSession, Exit, find_api_access
 from backend.cli.shared.value_text import printable_text
 
 ApiOption = Annotated[
@@ -46,7 +46,7 @@ class ConnectionOptions:
     def connected(self) -> Iterator[ApiSession]:
         """The API; a failure is one line on stderr and the command's exit code."""
         try:
-            with ApiSession(find_place(self.api, self.token_file, self.data)) as opened:
+            with ApiSession(find_api_access(self.api, self.token_file, self.data)) as opened:
                 yield opened
         except ApiError as error:
             fail(str(error), error.code)

@@ -46,7 +46,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class IrreplaceableRows:
     """Rows that cannot be read from the cluster again: the newest plan and audit, and all tokens."""
 
     at_ms: int
@@ -107,7 +107,7 @@ def back_up(database: Path, why: str, now_ms: int) -> Path:
     return target
 
 
-def note_held(database: Path, held: Held) -> None:
+def note_irreplaceable(database: Path, held: IrreplaceableRows) -> None:
     """Keeps beside the copies what the database holds, so that what a copy lacks can be named. Errors are no matter."""
     path = folder_of(database) / "held.json"
     with suppress(OSError):
@@ -118,20 +118,22 @@ def note_held(database: Path, held: Held) -> None:
         new.replace(path)
 
 
-def read_held(database: Path) -> Held | None:
+def read_irreplaceable(database: Path) -> IrreplaceableRows | None:
     """The newest note; None: there is none, or none that can be read."""
     try:
         note = json.loads((folder_of(database) / "held.json").read_text())
-        return Held(int(note["at_ms"]), int(note["plan"]), int(note["audit"]), tuple(map(str, note["tokens"])))
+        return IrreplaceableRows(
+            int(note["at_ms"]), int(note["plan"]), int(note["audit"]), tuple(map(str, note["tokens"]))
+        )
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def held_by(connection: sqlite3.Connection, now_ms: int) -> Held:
+def irreplaceable_rows(connection: sqlite3.Connection, now_ms: int) -> IrreplaceableRows:
     """The newest plan and audit and the tokens that a database of this product has."""
     (plan,), (audit,) = (connection.execute(f"SELECT max(id) FROM {t}").fetchone() for t in ("operation", "audit"))
     tokens = connection.execute("SELECT name FROM api_token ORDER BY name").fetchall()
-    return Held(now_ms, plan or 0, audit or 0, tuple(name for (name,) in tokens))
+    return IrreplaceableRows(now_ms, plan or 0, audit or 0, tuple(name for (name,) in tokens))
 
 
 def copy_content(old: sqlite3.Connection, new: sqlite3.Connection, *, whole: bool) -> None:

@@ -20,9 +20,9 @@ from backend.store.backups.automatic_backups import (
     Backup,
     backups,
     copy_content,
-    held_by,
+    irreplaceable_rows,
     opened,
-    read_held,
+    read_irreplaceable,
     sync,
     words,
 )
@@ -145,11 +145,11 @@ def put_back(copy: Path, database: Path) -> None:
 def _missing(database: Path, copy: Backup) -> str:
     """In words, the rows that the database was last seen to have and the copy lacks."""
     since = f"what was planned, noted or acknowledged after {datetime.fromtimestamp(copy.at_ms / 1000, UTC):%F %T} UTC"
-    held = read_held(database)
+    held = read_irreplaceable(database)
     if held is None or held.at_ms < copy.at_ms:
         return since
     with opened(copy.path) as connection:
-        had = held_by(connection, copy.at_ms)
+        had = irreplaceable_rows(connection, copy.at_ms)
     lost = []
     if held.plan > had.plan:
         first = had.plan + 1

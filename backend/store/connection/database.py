@@ -154,7 +154,7 @@ def adopt(connection: Connection) -> None:
         sqlite.adopt(connection)
 
 
-def looking_engine(url: str) -> Engine:
+def inspection_engine(url: str) -> Engine:
     """For a look at a database that may be another product's: no file is turned to WAL, no connection is kept."""
     parsed = parse_url(url)
     if is_sqlite(parsed):

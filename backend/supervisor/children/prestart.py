@@ -13,7 +13,7 @@ from backend.startup.backend_entry import WAIT_FOR_START
 from backend.supervisor.children.child import ChildProcess, spawn
 
 
-class WarmBackend:
+class PrestartedBackend:
     """Writes nothing and opens no port until `begin`."""
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class WarmBackend:
 
 
 @contextmanager
-def warm_backend() -> Iterator[WarmBackend | None]:
+def prestarted_backend() -> Iterator[PrestartedBackend | None]:
     """For the time of a run; None where no process can be started, which the run itself will tell."""
     try:
-        warm = WarmBackend()
+        prestarted = PrestartedBackend()
     except OSError:
         yield None
         return
     try:
-        yield warm
+        yield prestarted
     finally:
-        warm.drop()
+        prestarted.drop()

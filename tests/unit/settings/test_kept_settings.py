@@ -10,7 +10,7 @@ import typer
 
 from backend.cli.local.local_settings import local_settings, remote_location, settings_beside_up
 from backend.cli.local.pipeline_commands import pipeline_settings
-from backend.cli.shared.api_session import ApiError, find_place
+from backend.cli.shared.api_session import ApiError, find_api_access
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.settings.kept_settings import FILE, values_to_keep
 from backend.settings.settings import Settings
@@ -43,7 +43,7 @@ def test_what_the_environment_said_holds_in_a_shell_without_it(
         assert (settings.api_port, settings.broker_port) == (9090, 20092)
         assert settings.remote_location == "s3://bucket/tier"
     (folder.run / "operator.token").write_text("token")
-    assert find_place(None, None, folder.root).url == "http://127.0.0.1:9090"
+    assert find_api_access(None, None, folder.root).url == "http://127.0.0.1:9090"
 
 
 def test_the_file_of_the_user_wins_at_the_next_start_and_what_runs_wins_in_commands(folder: DataFolder) -> None:
@@ -190,7 +190,7 @@ def test_a_kept_value_that_is_not_usable_is_named_with_its_file(
         assert "delete" in message
     (folder.run / "operator.token").write_text("token")
     with pytest.raises(ApiError, match=r"settings of .* cannot be used"):
-        find_place(None, None, folder.root)
+        find_api_access(None, None, folder.root)
 
 
 def test_client_properties_are_for_the_cluster_that_they_were_kept_with(

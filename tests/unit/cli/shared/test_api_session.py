@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.cli.shared.api_session import ApiError, ApiSession, Exit, Place, find_place
+from backend.cli.shared.api_session import ApiAccess, ApiError, ApiSession, Exit, find_api_access
 from tests.ports import free_ports
 
 
@@ -25,9 +25,9 @@ def data_folder(path: Path, token: str = "secret") -> Path:
 
 def test_without_options_it_is_this_machines_api_with_the_operators_token(tmp_path: Path) -> None:
     data = data_folder(tmp_path / "data")
-    assert find_place(None, None, data) == Place("http://127.0.0.1:8090", "secret")
+    assert find_api_access(None, None, data) == ApiAccess("http://127.0.0.1:8090", "secret")
     (data / "ebbline.toml").write_text("api_port = 8123\n")
-    assert find_place(None, None, data).url == "http://127.0.0.1:8123"
+    assert find_api_access(None, None, data).url == "http://127.0.0.1:8123"
 
 
 def test_options_win_over_the_environment_and_that_over_the_data_folder(
@@ -38,8 +38,8 @@ def test_options_win_over_the_environment_and_that_over_the_data_folder(
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("EBBLINE_API_URL", "http://127.0.0.1:1/")
     monkeypatch.setenv("EBBLINE_TOKEN_FILE", str(tmp_path / "environment"))
-    assert find_place(None, None, data) == Place("http://127.0.0.1:1", "environment")
-    assert find_place("https://h:2", tmp_path / "option", data) == Place("https://h:2", "option")
+    assert find_api_access(None, None, data) == ApiAccess("http://127.0.0.1:1", "environment")
+    assert find_api_access("https://h:2", tmp_path / "option", data) == ApiAccess("https://h:2", "option")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_place_that_cannot_be_is_one_sentence(
 ) -> None:
     data = tmp_path / "none" if token is None else data_folder(tmp_path / "data", token)
     with pytest.raises(ApiError, match=says) as caught:
-        find_place(api, None, data)
+        find_api_access(api, None, data)
     assert caught.value.code is code
     assert "\n" not in str(caught.value)
 
@@ -68,7 +68,7 @@ def test_a_place_that_cannot_be_is_one_sentence(
 def answering(status: int, **content: object) -> ApiSession:
     """The API behind a transport that gives this answer."""
     return ApiSession(
-        Place("http://127.0.0.1:1", "secret"),
+        ApiAccess("http://127.0.0.1:1", "secret"),
         transport=httpx.MockTransport(lambda _: httpx.Response(status, **content)),  # type: ignore[arg-type]  # passed on
     )
 
@@ -105,7 +105,7 @@ def test_what_is_no_ebbline_api_is_said_to_be_none(status: int, content: dict[st
 def test_an_api_that_nobody_serves_is_one_sentence() -> None:
     (port,) = free_ports(1)
     with (
-        ApiSession(Place(f"http://127.0.0.1:{port}", "secret")) as api,
+        ApiSession(ApiAccess(f"http://127.0.0.1:{port}", "secret")) as api,
         pytest.raises(ApiError, match="cannot be reached") as caught,
     ):
         api.get("/v1/cluster")

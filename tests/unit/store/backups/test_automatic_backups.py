@@ -64,7 +64,7 @@ def test_what_is_lost_comes_back_from_the_newest_good_copy_and_what_it_lacks_is_
         "INSERT INTO api_token (cluster_id, name, role, hash, created_ms) VALUES ('c', 'ci', 'viewer', 'x', 1)",
     )
     with closing(sqlite3.connect(database)) as connection:
-        copies.note_held(database, copies.held_by(connection, T0 + 2_000))
+        copies.note_irreplaceable(database, copies.irreplaceable_rows(connection, T0 + 2_000))
     run(database, "PRAGMA wal_checkpoint(TRUNCATE)")
     content = database.read_bytes()
     log_of(database).write_bytes(b"the log of the former")

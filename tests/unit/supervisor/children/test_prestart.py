@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.supervisor.children.prestart import WarmBackend, warm_backend
+from backend.supervisor.children.prestart import PrestartedBackend, prestarted_backend
 
 
 def alive(pid: int) -> bool:
@@ -20,18 +20,18 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.outside
 def test_a_backend_that_was_not_told_to_begin_is_gone_at_the_end() -> None:
-    with warm_backend() as warm:
-        assert warm is not None
-        pid = warm._process.pid
+    with prestarted_backend() as prestarted:
+        assert prestarted is not None
+        pid = prestarted._process.pid
         assert alive(pid)
     assert not alive(pid)
 
 
 @pytest.mark.outside
 def test_what_it_is_told_becomes_its_environment(tmp_path: Path) -> None:
-    warm = WarmBackend()
+    prestarted = PrestartedBackend()
     # The setting is refused, and the refusal names what came over the pipe.
-    process = warm.begin({"EBBLINE_DATA_DIR": str(tmp_path), "EBBLINE_BROKERS": "told-77"})
+    process = prestarted.begin({"EBBLINE_DATA_DIR": str(tmp_path), "EBBLINE_BROKERS": "told-77"})
     assert process is not None
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0
@@ -42,7 +42,7 @@ def test_what_it_is_told_becomes_its_environment(tmp_path: Path) -> None:
 @pytest.mark.outside
 def test_one_that_has_ended_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    warm = WarmBackend()
-    warm._process.wait(60)
-    assert warm.begin({}) is None
-    warm.drop()
+    prestarted = PrestartedBackend()
+    prestarted._process.wait(60)
+    assert prestarted.begin({}) is None
+    prestarted.drop()
