@@ -14,8 +14,10 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
+from backend.runtime.redact import redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_bytes
 from backend.tiering.remote_keys import ROOT, former_partition_folder, partition_folder
+from backend.tiering.store_client import allows_plain_http, panics_as_errors
 
 ID_CHARACTERS: Final = 22
 
@@ -35,10 +37,10 @@ class RemoteFile:
 
 def _from_url(location: str) -> Any:
     """A store by URL, with the environment's settings; an http:// endpoint needs no permission, as for brokers."""
-    endpoint = os.environ.get("AWS_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    if endpoint.lower().startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
-        return from_url(location, client_options={"allow_http": True})
-    return from_url(location)
+    with panics_as_errors():
+        if allows_plain_http({}, {}, os.environ):
+            return from_url(location, client_options={"allow_http": True})
+        return from_url(location)
 
 
 class RemoteFolder:
@@ -54,7 +56,8 @@ class RemoteFolder:
     def partitions(self) -> list[tuple[str, str, int]]:
         """(topic, topic id, partition) of everything that has a folder; of a very long topic's name its beginning."""
         try:
-            listed = obstore.list_with_delimiter(self._store, f"{ROOT}/")["common_prefixes"]
+            with panics_as_errors():
+                listed = obstore.list_with_delimiter(self._store, f"{ROOT}/")["common_prefixes"]
         except (BaseError, OSError) as error:
             raise self._failed(error) from error
         return sorted(key for key in map(_partition_of, listed) if key is not None)
@@ -63,14 +66,22 @@ class RemoteFolder:
         """The `.log` objects of one partition."""
         try:
             for place in self._folders(TopicIdPartition(topic, uuid_bytes(topic_id), partition)):
-                for page in obstore.list(self._store, place):
-                    for entry in page:
-                        stem, _, suffix = entry["path"].rsplit("/", 1)[-1].rpartition(".")
-                        if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
-                            modified_ms = int(entry["last_modified"].timestamp() * 1000)
-                            yield RemoteFile(stem[21:], int(entry["size"]), modified_ms)
+                for entry in self._entries(place):
+                    stem, _, suffix = entry["path"].rsplit("/", 1)[-1].rpartition(".")
+                    if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
+                        modified_ms = int(entry["last_modified"].timestamp() * 1000)
+                        yield RemoteFile(stem[21:], int(entry["size"]), modified_ms)
         except (BaseError, OSError) as error:
             raise self._failed(error) from error
+
+    def _entries(self, place: str) -> Iterator[Any]:
+        pages = iter(obstore.list(self._store, place))
+        while True:
+            with panics_as_errors():
+                page = next(pages, None)
+            if page is None:
+                return
+            yield from page
 
     def _folders(self, partition: TopicIdPartition) -> list[str]:
         former = former_partition_folder(partition)
@@ -80,7 +91,9 @@ class RemoteFolder:
 
     def _failed(self, error: Exception) -> RemoteFolderError:
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return RemoteFolderError(f"The remote tier {self._location} cannot be listed: {cause}. Check place and rights.")
+        return RemoteFolderError(
+            f"The remote tier {redact_url(self._location)} cannot be listed: {cause}. Check place and rights."
+        )
 
 
 def _partition_of(prefix: str) -> tuple[str, str, int] | None:

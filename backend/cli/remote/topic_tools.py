@@ -23,6 +23,7 @@ from backend.cli.shared.api_session import Exit
 from backend.cli.shared.options import console, end, fail, show_json
 from backend.data_folder.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
+from backend.engine.remote.storage.store_errors import reason_of
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.supervisor.checks.store_check import trouble_of
 from backend.tiering.ids import uuid_text
@@ -106,7 +107,7 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
 
         def look() -> tuple[int, int, list[LedgerProblem]]:
             # Objects first: whatever is listed was announced before, so only a living cluster can make a difference.
-            objects = {key: size for key, size in _objects(location).items() if _is_below(key, topic, number)}
+            objects = {key: size for key, size in remote_objects(location).items() if _is_below(key, topic, number)}
             ledger.apply(reader.records())
             segments = list(ledger.segments(topic, number))
             return len(segments), len(objects), compare(segments, objects)
@@ -166,7 +167,7 @@ def _segment_table(segments: list[SegmentMetadata]) -> Table:
     )
 
 
-def _objects(location: str) -> dict[str, int]:
+def remote_objects(location: str) -> dict[str, int]:
     """Every object of the tier with its bytes. About 300 bytes of memory each: 2 GB for a million segments."""
     if location == "memory://":
         fail("Objects in memory belong to the broker's process and cannot be looked at from here.", Exit.USAGE)
@@ -176,7 +177,14 @@ def _objects(location: str) -> dict[str, int]:
     try:
         return dict(open_object_store(location).list(ROOT))
     except (OSError, ValueError, BaseError) as error:
-        fail(trouble_of(str(error) or type(error).__name__, location).sentence, Exit.AWAY)
+        cause = str(error) or type(error).__name__
+        if "://" in location:
+            fail(f"{trouble_of(cause, location).sentence[:-1]}, or name another place with --remote.", Exit.AWAY)
+        fail(
+            f"The remote tier in {location} cannot be listed ({reason_of(cause)}): correct the folder or its rights,"
+            " or name another place with --remote.",
+            Exit.AWAY,
+        )
 
 
 def _is_below(key: str, topic: str | None, partition: int | None) -> bool:

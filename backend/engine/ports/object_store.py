@@ -20,6 +20,7 @@ import obstore
 from obstore.store import LocalStore, MemoryStore, from_url
 
 from backend.protocol.buffers import Buffer
+from backend.tiering.store_client import allows_plain_http, panics_as_errors
 
 
 class ObjectStore(Protocol):
@@ -68,8 +69,11 @@ READ_RETRIES: Final[Any] = {
     },
 }
 
-# The codes of S3, Azure and GCS for a bucket or container that does not exist; obstore has one "not found" for all 404.
-_NO_BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)
+# Answers of S3, Azure and GCS for a bucket or container that does not exist; obstore has one "not found" for all 404.
+# The code is looked for as such: a bucket may have the code for its name, and the name stands in the text.
+_NO_BUCKET: Final = re.compile(
+    r"<Code>\s*(?:NoSuchBucket|ContainerNotFound)\s*</Code>|bucket does not exist", re.IGNORECASE
+)
 
 
 class BucketMissing(OSError):
@@ -77,9 +81,11 @@ class BucketMissing(OSError):
 
 
 @contextmanager
-def _of_a_bucket() -> Iterator[None]:
+def errors_of_a_bucket() -> Iterator[None]:
+    """Raises BucketMissing for a "not found" that is the bucket's, and ClientPanic for a panic of the client."""
     try:
-        yield
+        with panics_as_errors():
+            yield
     except FileNotFoundError as error:
         if _NO_BUCKET.search(str(error)):
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
@@ -95,34 +101,36 @@ class ObstoreObjectStore:
         self._reads = store if reads is None else reads
 
     def put_file(self, key: str, path: str) -> None:
-        with open(path, "rb") as file, _of_a_bucket():
+        with open(path, "rb") as file, errors_of_a_bucket():
             obstore.put(self._store, key, file)
 
     def put(self, key: str, data: Buffer) -> None:
-        with _of_a_bucket():
+        with errors_of_a_bucket():
             obstore.put(self._store, key, bytes(data))
 
     def get(self, key: str) -> bytes:
-        with _of_a_bucket():
+        with errors_of_a_bucket():
             return bytes(obstore.get(self._reads, key).bytes())
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
         if size <= 0:
             return b""
-        with _of_a_bucket():
+        with errors_of_a_bucket():
             return bytes(obstore.get_range(self._reads, key, start=start, length=size))
 
     def size(self, key: str) -> int:
-        return int(obstore.head(self._reads, key)["size"])
+        with panics_as_errors():
+            return int(obstore.head(self._reads, key)["size"])
 
     def delete(self, key: str) -> None:
-        with suppress(FileNotFoundError), _of_a_bucket():
+        with suppress(FileNotFoundError), errors_of_a_bucket():
             obstore.delete(self._store, key)
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
         objects: list[tuple[str, int]] = []
-        for page in obstore.list(self._store, prefix):
-            objects.extend((meta["path"], int(meta["size"])) for meta in page)
+        with panics_as_errors():
+            for page in obstore.list(self._store, prefix):
+                objects.extend((meta["path"], int(meta["size"])) for meta in page)
         return objects
 
 
@@ -193,14 +201,6 @@ class FolderObjectStore(ObstoreObjectStore):
             os.close(file)
 
 
-def _plain_endpoint(config: Mapping[str, str]) -> bool:
-    """Whether the S3 endpoint that is set is an http:// one."""
-    named = {name.lower().removeprefix("aws_"): value for name, value in config.items()}
-    in_environment = os.environ.get("AWS_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    endpoint = named.get("endpoint") or named.get("endpoint_url") or in_environment
-    return endpoint.lower().startswith("http://")
-
-
 def open_object_store(
     location: str, *, config: Mapping[str, str] | None = None, client: Mapping[str, str] | None = None
 ) -> ObjectStore:
@@ -217,11 +217,12 @@ def open_object_store(
     if config:
         given["config"] = dict(config)
     options = dict(client or {})
-    if _plain_endpoint(config or {}) and not {"allow_http", "AWS_ALLOW_HTTP"} & {*options, *os.environ}:
-        options["allow_http"] = "true"  # who names an http:// address has said so
+    if allows_plain_http(config or {}, options, os.environ):
+        options["allow_http"] = "true"
     if options:
         given["client_options"] = options
-    store = from_url(location, **given)
-    if location.startswith(("file:", "memory:")):
-        return ObstoreObjectStore(store)
-    return ObstoreObjectStore(store, from_url(location, retry_config=READ_RETRIES, **given))
+    with panics_as_errors():
+        store = from_url(location, **given)
+        if location.startswith(("file:", "memory:")):
+            return ObstoreObjectStore(store)
+        return ObstoreObjectStore(store, from_url(location, retry_config=READ_RETRIES, **given))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.ports.object_store import ObjectStore, open_object_store
+from backend.engine.ports.object_store import ObjectStore, errors_of_a_bucket, open_object_store
 from backend.settings.settings import Settings
 from backend.supervisor.checks.preflight import PreflightError, check_remote_location
 from backend.supervisor.checks.store_check import CHECK_KEY, check_store, trouble_of
-from spark.remote_folder import RemoteFolder
+from spark.remote_folder import RemoteFolder, RemoteFolderError
 from tests.ports import free_ports
 from tests.s3_server import KEY, REGION, S3Server
 
@@ -28,7 +28,7 @@ def running() -> Iterator[S3Server]:
 
 @pytest.fixture
 def server(running: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    for name in ("AWS_ALLOW_HTTP", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+    for name in ("AWS_ALLOW_HTTP", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ENDPOINT", running.endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
@@ -116,6 +116,134 @@ def test_without_a_key_that_is_said() -> None:
     assert trouble_of(text, LOCATION).sentence.startswith(
         "No key is set, and this machine's cloud gives none (timeout)"
     )
+
+
+class EmptyStore:
+    """A store of another cloud that has no such object."""
+
+    def __init__(self, location: str) -> None:
+        pass
+
+    def get(self, key: str) -> bytes:
+        raise FileNotFoundError(key)
+
+
+@pytest.mark.parametrize("location", ["az://container/tier", "gs://bucket/tier"])
+def test_an_endpoint_of_s3_is_not_that_of_another_cloud(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT", "localhost:9000")
+    assert check_store(location, open_store=EmptyStore) is None  # type: ignore[arg-type]
+
+
+def test_the_endpoint_of_s3_alone_wins_and_may_be_plain(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT", "localhost:9000")
+    assert check_store(LOCATION) is None
+    assert RemoteFolder(LOCATION).partitions() == []
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:9000")
+    assert said().startswith("The endpoint is no address (AWS_ENDPOINT_URL_S3 is localhost:9000)")
+    assert "give AWS_ENDPOINT_URL_S3 one" in said()
+
+
+NO_KEY_YET = (
+    "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s"
+    " - Server returned non-2xx status code: 503 Service Unavailable: ",
+    "Generic S3 error: Error performing GET http://169.254.170.2/v2/credentials in 1s - HTTP error: error sending"
+    " request\nkind: Connect",
+    "Generic GCS error: Error performing GET http://metadata.google.internal/x in 1s - HTTP error: error sending"
+    " request\nkind: Connect",
+)
+
+
+@pytest.mark.parametrize("text", NO_KEY_YET)
+def test_a_machine_that_gives_no_key_yet_is_a_warning(text: str) -> None:
+    trouble = trouble_of(text, LOCATION)
+    assert trouble.sentence.startswith("No key is set, and this machine's cloud gives none (")
+    assert not trouble.certain
+
+
+def test_each_cloud_has_its_own_variables() -> None:
+    assert trouble_of(NO_KEY_YET[0], "az://c/t").sentence.endswith("and AZURE_STORAGE_ACCOUNT_KEY.")
+    assert trouble_of(NO_KEY_YET[2], "gs://b/t").sentence.endswith("set GOOGLE_APPLICATION_CREDENTIALS.")
+
+
+def test_a_bucket_that_was_made_a_moment_ago_is_a_warning(server: S3Server) -> None:
+    server.refuses = {"*": 400}
+    server.answer = "<Error><Code>TemporaryRedirect</Code><Message>Please re-send</Message></Error>"
+    trouble = check_store(LOCATION)
+    assert trouble is not None
+    assert trouble.sentence.startswith("The bucket is new, or in another region (")
+    assert not trouble.certain
+
+
+@pytest.mark.parametrize("bucket", ["invalidtokens", "InvalidToken", "nosuchbucket", "403", "builder-error"])
+def test_a_name_with_a_code_in_it_is_no_answer(server: S3Server, bucket: str) -> None:
+    server.refuses = {"*": 503}
+    server.answer = ""
+    trouble = check_store(f"s3://{bucket}/tier")
+    assert trouble is not None
+    assert trouble.sentence.startswith("The store does not answer as it should (Server returned")
+    assert not trouble.certain
+
+
+def test_a_bucket_with_a_code_for_its_name_may_have_no_such_object() -> None:
+    text = (
+        "Object at location NoSuchBucket/x not found: Error performing GET http://h/nosuchbucket/x in 1ms - Server"
+        " returned non-2xx status code: 404 Not Found: <Error><Code>NoSuchKey</Code><Key>NoSuchBucket/x</Key></Error>"
+    )
+    with pytest.raises(FileNotFoundError), errors_of_a_bucket():
+        raise FileNotFoundError(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "begins"),
+    [
+        ("AWS_ENDPOINT", "http://a b/", "The endpoint is no address (AWS_ENDPOINT is http://a b/)"),
+        ("AWS_ENDPOINT", "https://", "The endpoint is no address (AWS_ENDPOINT is https://)"),
+        ("AWS_ENDPOINT", "", "The endpoint is no address (AWS_ENDPOINT is set and empty)"),
+        ("AWS_ACCESS_KEY_ID", "key\n", "A key or the region has a character that cannot be sent"),
+        ("AWS_SESSION_TOKEN", "token\r\n", "A key or the region has a character that cannot be sent"),
+        ("AWS_REGION", "eu-central-1\n", "A key or the region has a character that cannot be sent"),
+    ],
+)
+def test_what_the_client_panics_at_is_named(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, name: str, value: str, begins: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    trouble = check_store(LOCATION)
+    assert trouble is not None
+    assert trouble.sentence.startswith(begins)
+    assert name in trouble.sentence
+    assert trouble.certain
+
+
+@pytest.mark.parametrize(
+    ("panic", "begins"),
+    [
+        ("called `Result::unwrap()` on an `Err` value: InvalidHeaderValue", "A key or the region has a character"),
+        ("request valid: InvalidUri(InvalidUri(InvalidUriChar))", "The endpoint is no address"),
+    ],
+)
+def test_a_panic_of_the_client_is_an_answer(panic: str, begins: str) -> None:
+    class PanicException(BaseException):
+        """As the client's, which cannot be imported."""
+
+    def opened(location: str) -> ObjectStore:
+        raise PanicException(panic)
+
+    trouble = check_store("az://container/tier", open_store=opened)
+    assert trouble is not None
+    assert trouble.sentence.startswith(begins)
+    assert trouble.certain
+
+
+def test_a_panic_of_the_client_is_an_error_of_the_store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token\n")
+    store = open_object_store(LOCATION)
+    for call in (lambda: store.get("a"), lambda: store.size("a"), lambda: store.list("a"), lambda: store.delete("a")):
+        with pytest.raises(OSError, match="cannot make the request"):
+            call()
+    with pytest.raises(RemoteFolderError, match="cannot make the request"):
+        RemoteFolder(LOCATION).partitions()
 
 
 def test_a_store_that_hangs_is_waited_for_a_while_and_no_secret_is_shown() -> None:
