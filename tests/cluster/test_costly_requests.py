@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
         assert answer.topics[0].error_code == 0
         running.wait_until(
             "wide is led",
-            lambda: all(running.broker(1).services.replica_manager.find("wide", at) for at in range(PARTITIONS)),
+            lambda: all(running.broker(1).broker_services.replica_manager.find("wide", at) for at in range(PARTITIONS)),
         )
         yield running
 
@@ -96,7 +96,7 @@ def test_a_batch_is_stored_whatever_it_holds(cluster: EngineCluster, value_bytes
     batch = bomb(value_bytes)
     rows = produce(cluster, *[batch] * count)
     assert {code for code, _ in rows} == {0}
-    log = cluster.broker(1).services.replica_manager.partition("wide", 0).log
+    log = cluster.broker(1).broker_services.replica_manager.partition("wide", 0).log
     assert log.log_end_offset == rows[0][1] + 1
     (record,) = iter_records(memoryview(batch))
     assert len(record.value or b"") == value_bytes

@@ -89,7 +89,7 @@ def registration_at(cluster: EngineCluster, node: int, partition: int) -> Any:
 
 
 def hosted(cluster: EngineCluster, node: int, partition: int) -> Partition:
-    return cluster.broker(node).services.replica_manager.partition(TOPIC, partition)
+    return cluster.broker(node).broker_services.replica_manager.partition(TOPIC, partition)
 
 
 def folder(cluster: EngineCluster, node: int, partition: int = 0) -> Path:
@@ -167,7 +167,7 @@ def test_damaged_files_that_follow_from_the_records_are_made_again(
     more = produce(cluster, 10, start=50)
     cluster.start_broker(2)
     in_sync_everywhere(cluster)
-    assert cluster.ask(lambda: cluster.broker(2).services.replica_manager.broken_partitions) == {}
+    assert cluster.ask(lambda: cluster.broker(2).broker_services.replica_manager.broken_partitions) == {}
     cluster.kill_broker(1)
     cluster.wait_until("another leads", lambda: registration_at(cluster, 2, 0).leader in (2, 3))
     assert consume(cluster, 0, 60) == values + more
@@ -241,7 +241,7 @@ def test_a_shortened_log_leads_at_no_later_start_either(cluster: EngineCluster, 
     path.write_bytes(whole)
     cluster.start_broker(2)
     cluster.wait_until("it leads with all", lambda: leader() == 2)
-    log = cluster.ask(lambda: cluster.broker(2).services.replica_manager.partition("cut", 0).log)
+    log = cluster.ask(lambda: cluster.broker(2).broker_services.replica_manager.partition("cut", 0).log)
     assert log.log_end_offset == 50
 
 
@@ -331,7 +331,7 @@ def test_a_damaged_index_costs_its_own_partition_a_moment(
             overwrite(path.name)(path.parent)
 
         def release(node: int = node) -> None:
-            for segment in cluster.broker(node).services.replica_manager.partition("small", 0).log.segments[:-1]:
+            for segment in cluster.broker(node).broker_services.replica_manager.partition("small", 0).log.segments[:-1]:
                 segment.release()
                 segment.forget_damage()
 

@@ -90,7 +90,7 @@ def test_the_disk_of_one_broker_is_lost_while_all_are_down(tmp_path: Path, how: 
         assert readable(cluster) == taken
 
         def is_whole() -> bool:
-            replica = cluster.broker(lost).services.replica_manager
+            replica = cluster.broker(lost).broker_services.replica_manager
             partition = replica.image.partition("kept", 0)
             return partition is not None and sorted(partition.isr) == list(NODES)
 

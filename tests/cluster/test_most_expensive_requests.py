@@ -78,7 +78,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
         topic = m.CreateTopicsRequest.Topics(name="wide", num_partitions=50, replication_factor=1)
         asked = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         assert ask(running.layout.ports[1], asked, 7, m.CreateTopicsResponse).topics[0].error_code == 0
-        replicas = running.broker(1).services.replica_manager
+        replicas = running.broker(1).broker_services.replica_manager
         running.wait_until("wide is led", lambda: all(replicas.find("wide", at) for at in range(50)))
         yield running
     gc.set_threshold(*before)

@@ -156,12 +156,12 @@ def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: P
 
 
 def high_watermark(broker: Any, index: int) -> int:
-    found: int = broker.services.replica_manager.partition("plain", index).log.high_watermark
+    found: int = broker.broker_services.replica_manager.partition("plain", index).log.high_watermark
     return found
 
 
 def waiting_produces(broker: Any, index: int) -> Any:
-    return broker.services.replica_manager.partition("plain", index).delayed.produces
+    return broker.broker_services.replica_manager.partition("plain", index).delayed.produces
 
 
 def meters(broker: Any) -> dict[str, int]:
@@ -177,5 +177,5 @@ def meters(broker: Any) -> dict[str, int]:
 
 
 def end(broker: Any, index: int) -> int:
-    found: int = broker.services.replica_manager.partition("plain", index).log.log_end_offset
+    found: int = broker.broker_services.replica_manager.partition("plain", index).log.log_end_offset
     return found

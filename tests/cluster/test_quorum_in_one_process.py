@@ -145,7 +145,7 @@ def test_a_node_without_a_vote_fetches_its_log_again_where_it_makes_no_sense(
 
 def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineCluster) -> None:
     killed = active(cluster)
-    ids = [cluster.call(cluster.broker(node).services.producer_ids.next_id()) for node in NODES]
+    ids = [cluster.call(cluster.broker(node).broker_services.producer_ids.next_id()) for node in NODES]
     epoch = cluster.ask(lambda: controller(cluster, killed).raft.epoch)
     cluster.kill_broker(killed)
     assert active(cluster) != killed
@@ -159,7 +159,7 @@ def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineClu
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
     assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
     # Its new life was registered, and gets another block of producer ids, by the new leader.
-    ids.append(cluster.call(cluster.broker(killed).services.producer_ids.next_id()))
+    ids.append(cluster.call(cluster.broker(killed).broker_services.producer_ids.next_id()))
     assert len({one // 1000 for one in ids}) == len(ids), "every block is given once"
 
 
@@ -169,7 +169,7 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
     create(cluster, "unaffected")
     broker = cluster.broker(OBSERVER)
     cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
-    before = cluster.ask(lambda: list(broker.services.replica_manager.partitions))
+    before = cluster.ask(lambda: list(broker.broker_services.replica_manager.partitions))
     assert before
     fetch_once = metadata_fetcher.MetadataFetcher._fetch_once
 
@@ -194,7 +194,7 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
         create(cluster, "behind-the-snapshot")
         cluster.wait_until("it has gone on", lambda: "behind-the-snapshot" in broker.services.metadata.image.topic_ids)
     assert f"Node {OBSERVER} goes on from snapshot" in caplog.text
-    after = {id(one) for one in cluster.ask(lambda: list(broker.services.replica_manager.partitions))}
+    after = {id(one) for one in cluster.ask(lambda: list(broker.broker_services.replica_manager.partitions))}
     assert {id(one) for one in before} <= after, "the same partitions, not new ones of the same name"
     assert "unaffected" not in "".join(line for line in caplog.messages if "leads" in line or "follows" in line)
 

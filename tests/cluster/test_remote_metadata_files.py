@@ -47,7 +47,7 @@ def test_a_restarted_broker_reads_only_what_is_new_and_serves_every_record(
 
 
 def local_start(cluster: EngineCluster) -> int:
-    return cluster.broker(1).services.replica_manager.partition(TOPIC, 0).log.local_log_start_offset
+    return cluster.broker(1).broker_services.replica_manager.partition(TOPIC, 0).log.local_log_start_offset
 
 
 def read(bootstrap: str) -> list[bytes | None]:

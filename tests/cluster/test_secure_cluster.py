@@ -114,7 +114,7 @@ def test_remote_log_metadata_go_by_the_listener_that_is_named_and_by_its_securit
         for number in range(20):
             producer.produce("orders", b"%d" % number, partition=0)
             assert producer.flush(30) == 0
-        logs = [cluster.broker(node).services.replica_manager.partition("orders", 0).log for node in (1, 2, 3)]
+        logs = [cluster.broker(node).broker_services.replica_manager.partition("orders", 0).log for node in (1, 2, 3)]
         # Every replica has read of the copies, and given up what was copied.
         cluster.wait_until(
             "old segments are only remote", lambda: all(log.local_log_start_offset > 8 for log in logs), 60

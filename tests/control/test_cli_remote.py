@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
 
 def copied(cluster: EngineCluster) -> list[bool]:
     """Of each partition, whether all but the segment that is written to is in the remote tier."""
-    replicas = cluster.broker(1).services.replica_manager
+    replicas = cluster.broker(1).broker_services.replica_manager
     logs = [replicas.partition(TOPIC, partition).log for partition in range(3)]
     return [0 <= log.highest_remote_offset == log.active_segment.base_offset - 1 for log in logs]
 

@@ -45,7 +45,7 @@ def _append(site: ControlSite, topic: str, batch: bytearray, index: int = 0) -> 
 
     async def append() -> None:
         for broker in site.cluster.cluster.brokers.values():
-            replicas = broker.services.replica_manager
+            replicas = broker.broker_services.replica_manager
             partition = replicas.find(topic, index)
             if partition is not None and getattr(partition, "is_leader", False):
                 await replicas.append(TopicPartition(topic, index), memoryview(bytearray(batch)), timeout_ms=9000)

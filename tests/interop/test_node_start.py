@@ -205,10 +205,10 @@ def test_a_controller_that_is_no_broker_tells_the_remote_tier_of_deleted_topics(
             await send(m.CreateTopicsRequest(topics=[tiered], timeout_ms=10_000), 7, timeout_ms=10_000)
             partition = TopicPartition("orders", 0)
             for _ in range(3):
-                while not isinstance(broker.services.replica_manager.find("orders", 0), Partition):
+                while not isinstance(broker.broker_services.replica_manager.find("orders", 0), Partition):
                     await asyncio.sleep(0.01)
                 batch = build_batch([RecordData(SystemClock().time_ms(), None, b"v")])
-                await broker.services.replica_manager.append(partition, memoryview(batch))
+                await broker.broker_services.replica_manager.append(partition, memoryview(batch))
 
             def objects() -> list[Path]:
                 return [path for path in (tmp_path / "remote").rglob("*.log") if path.is_file()]

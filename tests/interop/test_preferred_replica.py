@@ -66,7 +66,7 @@ def test_records_that_are_only_remote_are_read_from_the_tier_by_the_replica_in_t
             producer.produce("cold", b"%d-" % number + VALUE, partition=0)
             producer.poll(0)
         assert producer.flush(WAIT_S) == 0
-        logs = [cluster.broker(node).services.replica_manager.partition("cold", 0).log for node in RACKS]
+        logs = [cluster.broker(node).broker_services.replica_manager.partition("cold", 0).log for node in RACKS]
         wait_until("the old segments are only remote", lambda: all(log.local_log_start_offset for log in logs), WAIT_S)
         only_remote = min(log.local_log_start_offset for log in logs)
         consumer = Consumer(

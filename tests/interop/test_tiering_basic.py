@@ -55,7 +55,7 @@ def log_starts(cluster: EngineCluster, topic: str) -> list[tuple[int, int, int]]
     found = []
     for partition in range(PARTITIONS):
         leader = registrations(cluster, topic)[partition].leader
-        log = cluster.broker(leader).services.replica_manager.partition(topic, partition).log
+        log = cluster.broker(leader).broker_services.replica_manager.partition(topic, partition).log
         found.append((log.local_log_start_offset, log.log_end_offset, log.highest_remote_offset))
     return found
 

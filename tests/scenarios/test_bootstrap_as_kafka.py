@@ -168,7 +168,7 @@ def afterwards(name: str) -> dict[str, int]:
 
 def attempts(running: Lab, topic: str) -> int:
     """Failed attempts of the new replica; 0 while its broker has not heard of it."""
-    manager = running.cluster.broker(NEW).services.replica_manager
+    manager = running.cluster.broker(NEW).broker_services.replica_manager
 
     def ask() -> int:
         found = manager.find(topic, 0)

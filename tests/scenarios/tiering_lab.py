@@ -287,7 +287,7 @@ class Lab:
         """Whether the broker itself knows that it leads."""
         if self.leader(topic, partition) != node:
             return False
-        manager = self.cluster.broker(node).services.replica_manager
+        manager = self.cluster.broker(node).broker_services.replica_manager
         return self.cluster.ask(lambda: manager.partition(topic, partition).is_leader)
 
     def log(self, topic: str, partition: int = 0, *, node: int | None = None) -> UnifiedLog:

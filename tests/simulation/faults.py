@@ -108,9 +108,9 @@ class Faults:
         await asyncio.gather(*(self._bring_up(node) for node in (CONTROLLER, *BROKERS)))
         for node in BROKERS:
             broker = world.machines[node].broker
-            if broker is not None and broker.services.replica_manager.broken_partitions:
+            if broker is not None and broker.broker_services.replica_manager.broken_partitions:
                 self._note(f"broker {node} has replicas offline and is restarted: "
-                           f"{broker.services.replica_manager.broken_partitions}")  # fmt: skip
+                           f"{broker.broker_services.replica_manager.broken_partitions}")  # fmt: skip
                 world.machines[node].crash(power=False)
                 await self._bring_up(node)
 

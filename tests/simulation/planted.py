@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import pytest
 
 from backend.engine.apis import write_txn_markers
-from backend.engine.apis.services import Services
+from backend.engine.apis.services import BrokerServices
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log import local_retention
@@ -184,7 +184,9 @@ def unclean_topics_get_no_markers(patch: pytest.MonkeyPatch) -> None:
     """Leaders of the topic that allows unclean elections say that they have markers which they never write."""
     append = write_txn_markers._append
 
-    async def careless(services: Services, marker: WriteTxnMarkersRequest.Markers, partition: TopicPartition) -> None:
+    async def careless(
+        services: BrokerServices, marker: WriteTxnMarkersRequest.Markers, partition: TopicPartition
+    ) -> None:
         if partition.topic != "u":
             await append(services, marker, partition)
 

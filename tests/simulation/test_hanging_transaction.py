@@ -51,7 +51,7 @@ def is_open(world: World, node: int) -> bool:
 
 def is_over(world: World) -> bool:
     """Whether its coordinator has nothing more to tell."""
-    coordinators = [broker.services.transaction_coordinator for broker in world.brokers().values()]
+    coordinators = [broker.broker_services.transaction_coordinator for broker in world.brokers().values()]
     return any(not one.partitions for coordinator in coordinators for one in coordinator.transactions())
 
 

@@ -178,7 +178,7 @@ class World:
     def replica(self, node: int, at: TopicPartition) -> Partition | None:
         """A broker's replica of a partition, if it has one."""
         broker = self.brokers().get(node)
-        if broker is None or broker.services.replica_manager is None:
+        if broker is None or broker.broker_services.replica_manager is None:
             return None
-        found = broker.services.replica_manager.find(at.topic, at.partition)
+        found = broker.broker_services.replica_manager.find(at.topic, at.partition)
         return found if isinstance(found, Partition) else None

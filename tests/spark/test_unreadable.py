@@ -42,7 +42,7 @@ def fill(cluster: EngineCluster, topic: str, *batches: int) -> int:
 
     async def append(batch: bytearray) -> None:
         (broker,) = cluster.cluster.brokers.values()
-        replicas = broker.services.replica_manager
+        replicas = broker.broker_services.replica_manager
         await replicas.append(TopicPartition(topic, 0), memoryview(batch), timeout_ms=9000)
 
     for count in batches:

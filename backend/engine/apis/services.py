@@ -1,4 +1,7 @@
-"""All parts of one node. ``broker`` makes them; each API's handlers see those that their module's Protocol names."""
+"""All parts of one node. ``broker`` makes them whole; each API's handlers see those that their module's Protocol names.
+
+Kafka: the constructors of `KafkaApis` and `ControllerApis`.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,7 @@ from backend.engine.replica.replica_manager import ReplicaManager
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """One node's parts.
-
-    Those of the broker role are set as they come to life, before a listener of that role serves, and are missing
-    (AttributeError) on a node without it.
-    """
+    """The parts that the listeners of every node serve with; those of the broker role need `BrokerServices`."""
 
     node_id: int
     cluster_id: str
@@ -51,11 +50,6 @@ class Services:
     apis: ApiTable[Services]
     # Asks brokers how far their logs reach; on nodes with the controller role.
     log_ends: LogEndReader | None = None
-    replica_manager: ReplicaManager = field(init=False)
-    group_coordinator: GroupCoordinator = field(init=False)
-    transaction_coordinator: TransactionCoordinator = field(init=False)
-    transaction_verifier: TransactionVerifier = field(init=False)
-    producer_ids: ProducerIdManager = field(init=False)
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     client_quotas: ClientQuotaManager = field(default_factory=ClientQuotaManager)
     produce_queue: ProduceQueue = field(default_factory=ProduceQueue)
@@ -65,3 +59,14 @@ class Services:
 
     def __post_init__(self) -> None:
         self.time_slicer = TimeSlicer(self.ports.clock.monotonic_ms)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices(Services):
+    """The parts of a node with the broker role."""
+
+    replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
+    producer_ids: ProducerIdManager

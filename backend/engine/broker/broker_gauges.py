@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from backend.engine.apis.quotas.client_quota_manager import METRICS, ClientQuotaManager
-from backend.engine.apis.services import Services
+from backend.engine.apis.services import BrokerServices
 from backend.engine.log.cleaner.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import MetricValue
@@ -16,7 +16,7 @@ from backend.engine.replica.partition import Partition
 from backend.engine.replica.replication_quota import ReplicationQuota
 
 
-def add_broker_gauges(services: Services) -> None:
+def add_broker_gauges(services: BrokerServices) -> None:
     """kafka.server:type=ReplicaManager and kafka.controller:type=KafkaController."""
     replicas, metrics = services.replica_manager, services.metrics
 
@@ -48,7 +48,7 @@ def add_broker_gauges(services: Services) -> None:
         _add_controller_gauges(services, metrics)
 
 
-def _add_quota_gauges(services: Services, metrics: BrokerMetrics) -> None:
+def _add_quota_gauges(services: BrokerServices, metrics: BrokerMetrics) -> None:
     """kafka.server:type=Produce|Fetch|Request|ControllerMutation of every client under a quota, and of throttles."""
     replicas = services.replica_manager
     for side, quota in (("leader", replicas.leader_quota), ("follower", replicas.follower_quota)):
@@ -92,7 +92,7 @@ def _is_at_min_isr(partition: Partition) -> bool:
     return partition.is_leader and len(partition.isr.committed) == partition.min_isr
 
 
-def _add_controller_gauges(services: Services, metrics: BrokerMetrics) -> None:
+def _add_controller_gauges(services: BrokerServices, metrics: BrokerMetrics) -> None:
     controller = services.controller
     assert controller is not None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from backend.engine.apis.services import Services
+from backend.engine.apis.services import BrokerServices
 from backend.engine.broker.remote_tier import RemoteTier
 from backend.engine.broker.role_listeners import RoleListeners
 from backend.engine.config import BrokerConfig, ConfigError
@@ -35,7 +35,7 @@ class BrokerMetadataPublisher:
     def __init__(
         self,
         config: BrokerConfig,
-        services: Services,
+        services: BrokerServices,
         applied: AppliedMetadata,
         lifecycle: BrokerLifecycle,
         listeners: RoleListeners,

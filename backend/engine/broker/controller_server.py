@@ -13,6 +13,7 @@ from backend.engine.broker.controller_partition_marker import ControllerImage, C
 from backend.engine.broker.log_end_client import LogEndClient
 from backend.engine.broker.role_listeners import RoleListeners
 from backend.engine.broker.unclean_recovery import UncleanRecoveryManager
+from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listener_security import controller_security, inter_broker_security
 from backend.engine.config.listeners import inter_broker_listener_name, voter_addresses
@@ -35,15 +36,14 @@ class ControllerServer:
         ports: Ports,
         config: BrokerConfig,
         listeners: RoleListeners,
-        services: Services,
         metadata: NodeMetadata,
+        events: EventSink,
         on_fatal: Callable[[str], None],
     ) -> None:
-        """`listeners` are bound; `services` get the parts of this role."""
+        """`listeners` are bound."""
         self._ports = ports
         self._config = config
         self._listeners = listeners
-        self._services = services
         self._channel = _channel_to_other_voters(ports, config)
         self.controller = Controller(
             ports,
@@ -60,16 +60,14 @@ class ControllerServer:
             client_id=f"controller-{config.id}-log-ends",
             security=PeerSecurity.of(inter_broker_security(config)),
         )
-        log_ends = LogEndClient(self._client)
-        self._recovery = UncleanRecoveryManager(ports.clock, config, self.controller, log_ends, services.events)
+        self.log_ends = LogEndClient(self._client)
+        self._recovery = UncleanRecoveryManager(ports.clock, config, self.controller, self.log_ends, events)
         self._recovering: tasks.Task[None] | None = None
         self._marker: ControllerPartitionMarker | None = None
-        services.controller = self.controller
-        services.log_ends = log_ends
 
-    async def start(self) -> None:
-        """Leads or stands by, and serves; an only voter's controller is active when this returns."""
-        config, services = self._config, self._services
+    async def start(self, services: Services) -> None:
+        """Leads or stands by, and serves `services`; an only voter's controller is active when this returns."""
+        config = self._config
         await self.controller.start()
         self._recovering = tasks.spawn(self._recovery.run(), name=f"unclean recovery of controller {config.id}")
         self._listeners.start(services)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from backend.engine.apis.api_declaration import ListenerKind
-from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, QuotaWindows
-from backend.engine.apis.services import Services
-from backend.engine.apis.table import api_table
+from backend.engine.apis.services import BrokerServices, Services
+from backend.engine.broker.broker_parts import NodeParts, broker_services_of, make_broker_parts, services_of
 from backend.engine.broker.broker_server import BrokerServer
 from backend.engine.broker.cluster_id import cluster_id_of
 from backend.engine.broker.controller_server import ControllerServer
@@ -27,6 +26,7 @@ from backend.engine.config import BrokerConfig, set_without_effect
 from backend.engine.config.listener_security import check_security, controller_security
 from backend.engine.config.listeners import check, controller_addresses
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.log.log_config import LogManagerConfig
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
@@ -79,12 +79,18 @@ class Broker:
     @property
     def started(self) -> bool:
         """Whether the node's parts can be looked into."""
-        return self._services is not None and (self._controller is None or self._services.controller is not None)
+        return self._services is not None
 
     @property
     def services(self) -> Services:
         """The node's parts; only after the start."""
         assert self._services is not None, "not started"
+        return self._services
+
+    @property
+    def broker_services(self) -> BrokerServices:
+        """The same of a node that has the broker role."""
+        assert isinstance(self._services, BrokerServices), "not started, or without the broker role"
         return self._services
 
     @property
@@ -137,16 +143,36 @@ class Broker:
         await self._raft.start(self._on_fatal)
         metadata = self._raft.metadata
         add_quorum_gauges(metrics, metadata, ports.clock)
-        # All parts are made before the first of them starts. The broker's come first: the controller uses its events.
-        services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
-        if broker_listeners is not None:
-            self._broker = BrokerServer(ports, config, broker_listeners, services, metadata, self._on_fatal)
-        if controller_listeners is not None:
-            self._controller = ControllerServer(ports, config, controller_listeners, services, metadata, self._on_fatal)
-            await self._controller.start()
+        node = NodeParts(
+            config=config,
+            cluster_id=cluster_id,
+            ports=ports,
+            metadata=MetadataCache(),
+            log_manager=log_manager,
+            controller_channel=self._channel,
+            metrics=metrics,
+        )
+        services = self._services = self._make_roles(node, metadata, broker_listeners, controller_listeners)
+        if self._controller is not None:
+            await self._controller.start(services)
         if self._broker is not None:
             await self._broker.start()
         _log.info("Node %d of cluster %s is ready as %s", config.id, cluster_id, " and ".join(roles))
+
+    def _make_roles(
+        self, node: NodeParts, metadata: NodeMetadata, broker: RoleListeners | None, controller: RoleListeners | None
+    ) -> Services:
+        """Makes all parts before the first of them starts. The broker's come first: the controller uses its events."""
+        config, ports = node.config, node.ports
+        parts = None if broker is None else make_broker_parts(node, broker, metadata, self._on_fatal)
+        if controller is not None:
+            events = NullEventSink() if parts is None else parts.events
+            self._controller = ControllerServer(ports, config, controller, metadata, events, self._on_fatal)
+        if broker is None or parts is None:
+            return services_of(node, self._controller)
+        services = broker_services_of(node, parts, self._controller)
+        self._broker = BrokerServer(config, broker, parts, services, metadata)
+        return services
 
     def _bind(self, kind: ListenerKind) -> RoleListeners:
         assert self._ports is not None
@@ -155,28 +181,10 @@ class Broker:
         listeners.bind()
         return listeners
 
-    def _new_services(self, ports: Ports, cluster_id: str, metrics: BrokerMetrics, log_manager: LogManager) -> Services:
-        assert self._channel is not None
-        return Services(
-            node_id=self.config.id,
-            cluster_id=cluster_id,
-            config=self.config,
-            ports=ports,
-            metadata=MetadataCache(),
-            log_manager=log_manager,
-            controller_channel=self._channel,
-            events=NullEventSink(),
-            metrics=metrics,
-            remote_log_manager=None,
-            controller=None,
-            apis=api_table(),
-            client_quotas=ClientQuotaManager(QuotaWindows.of(self.config)),
-        )
-
     async def keep_isr(self) -> None:
         """From now on no ISR changes because of this node: the whole cluster is about to stop."""
-        if self._services is not None and self._services.controller is not None:
-            self._services.controller.keep_isr()
+        if self._controller is not None:
+            self._controller.controller.keep_isr()
         if self._broker is not None:
             await self._broker.keep_isr()
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
+from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import broker_listeners, inter_broker_listener_name
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.quorum_controller import Controller
+from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_controller_channel import PeerControllerChannel
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
 from backend.engine.remote.metadata.metadata_scan import MetadataScan
@@ -42,8 +44,14 @@ class RemoteTier:
 
     def __init__(
         self,
-        services: Services,
         applied: AppliedMetadata,
+        *,
+        cluster_id: str,
+        ports: Ports,
+        metadata: MetadataCache,
+        metrics: BrokerMetrics,
+        events: EventSink,
+        next_producer_id: Callable[[], Awaitable[int]],
         channel: PeerControllerChannel,
         produce_client: ClusterClient,
         fetch_client: ClusterClient,
@@ -51,10 +59,11 @@ class RemoteTier:
         on_fatal: Callable[[str], None],
     ) -> None:
         settings = applied.config
-        self._services = services
+        self._clock = ports.clock
+        self._metadata = metadata
         self._applied = applied
         # Storage calls may take seconds: they have separate threads, as many as the pools may use at once.
-        self._workers = services.ports.more_workers(_threads(settings))
+        self._workers = ports.more_workers(_threads(settings))
         try:
             clients = MetadataClientSettings.parse(settings.prefixed(settings.remote_log_metadata_manager_impl_prefix))
             if clients.unused:
@@ -62,66 +71,65 @@ class RemoteTier:
                     "These settings of the metadata topic's clients have no effect: %s", ", ".join(clients.unused)
                 )
             topic = MetadataTopicClient(
-                services.ports,
-                services.metadata,
+                ports,
+                metadata,
                 channel,
                 produce_client,
                 fetch_client,
-                services.producer_ids.next_id,
+                next_producer_id,
                 clients,
-                services.metrics.unreadable_records,
+                metrics.unreadable_records,
             )
             self.manager: RemoteLogManager = open_remote_log_manager(
-                broker_id=services.node_id,
-                cluster_id=services.cluster_id,
+                broker_id=settings.id,
+                cluster_id=cluster_id,
                 log_dir=settings.data_dirs[0],
                 config=lambda: applied.config,
-                ports=services.ports,
+                ports=ports,
                 workers=self._workers,
                 topic=topic,
-                events=services.events,
-                metrics=services.metrics,
+                events=events,
+                metrics=metrics,
                 on_fatal=on_fatal,
             )
         except ValueError as error:
             self._workers.close()
             raise ConfigError(str(error)) from error
         self._removal_topic = MetadataTopicClient(
-            services.ports,
-            services.metadata,
+            ports,
+            metadata,
             channel,
             removal_client,
             removal_client,
-            services.producer_ids.next_id,
+            next_producer_id,
             clients,
-            services.metrics.unreadable_records,
+            metrics.unreadable_records,
         )
         self._removing: list[tasks.Task[None]] = []
 
     async def start(self, controller: Controller | None) -> None:
         """Begins to copy, expire and remove; `controller` is that of this node, if it has the role."""
         await self.manager.start()
-        services = self._services
         scan = MetadataScan(self._removal_topic)
         remover = self.manager.remover(self._removal_topic, scan, self._led, self._applied.config.data_dirs[0])
-        self._removing.append(tasks.spawn(remover.run(), name=f"partition remover of broker {services.node_id}"))
+        self._removing.append(tasks.spawn(remover.run(), name=f"partition remover of broker {self._applied.node_id}"))
         if controller is not None:
             marker = PartitionMarker(
                 controller,
                 self._removal_topic,
                 scan,
-                node_id=services.node_id,
-                clock=services.ports.clock,
+                node_id=self._applied.node_id,
+                clock=self._clock,
                 delete_vanished=self._applied.config.ebbline_delete_vanished_topics,
             )
-            self._removing.append(tasks.spawn(marker.run(), name=f"partition marker of node {services.node_id}"))
+            self._removing.append(tasks.spawn(marker.run(), name=f"partition marker of node {self._applied.node_id}"))
 
     def _led(self) -> list[int]:
         """Partitions of the metadata topic that this broker leads, as far as it knows."""
-        topic = self._services.metadata.image.topic(METADATA_TOPIC)
+        topic = self._metadata.image.topic(METADATA_TOPIC)
         if topic is None:
             return []
-        node_id = self._services.node_id
+        node_id = self._applied.node_id
         return [index for index, partition in topic.partitions.items() if partition.leader == node_id]
 
     async def apply_settings(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from backend.engine.apis.services import BrokerServices
 from backend.engine.remote.manager.remote_log_manager import RemoteLogManager
 from backend.engine.remote.metadata.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from backend.engine.replica.partition import Partition
@@ -73,9 +74,10 @@ class Checker:
         """(node, topic, its history, replica) of every usable replica of every living topic on a running broker."""
         topics = self.world.history.living
         for node, broker in self.world.brokers().items():
-            manager = broker._services.replica_manager if broker._services is not None else None
-            if manager is None:
+            services = broker._services
+            if not isinstance(services, BrokerServices):
                 continue
+            manager = services.replica_manager
             partitions, broken = manager._partitions, self.world.machines[node].disk.broken
             for topic in topics:
                 for index, history in topic.partitions.items():

@@ -95,7 +95,7 @@ class EndedTransactions:
             if broker is None:
                 continue
             try:
-                known = list(broker.services.transaction_coordinator.transactions())
+                known = list(broker.broker_services.transaction_coordinator.transactions())
             except KafkaError:
                 continue
             if any(one.producer_id == producer_id and at not in one.partitions for one in known):

@@ -19,7 +19,7 @@ from backend.engine.apis import delete_records, list_offsets, offset_for_leader_
 from backend.engine.apis.api_declaration import RequestContext
 from backend.engine.apis.fetch import fetch
 from backend.engine.apis.produce import produce
-from backend.engine.apis.services import Services
+from backend.engine.apis.services import BrokerServices
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.controller.commands.brokers import fence_broker
 from backend.engine.controller.commands.command import ControllerResult
@@ -170,13 +170,14 @@ class Node:
             remote_logs=self.remote,
         )
         none = cast(Any, None)
-        self.services = Services(
+        self.services = BrokerServices(
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
             metadata=cast(Any, self.metadata), log_manager=self.logs,
             controller_channel=nodes, events=self.events,
             metrics=self.metrics, remote_log_manager=none, controller=None, apis=none,
+            replica_manager=self.replicas, group_coordinator=none, transaction_coordinator=none,
+            transaction_verifier=none, producer_ids=none,
         )  # fmt: skip
-        self.services.replica_manager = self.replicas
 
     def _remote_log_manager(self) -> RemoteLogManager:
         folder = self.nodes.folder / str(self.id)
