@@ -14,6 +14,7 @@ from backend.engine.apis.api_declaration import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
 from backend.engine.apis.support import authorized_operations
 from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.cluster_bootstrap import GROUP_VERSION
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
@@ -34,7 +35,6 @@ from backend.tiering.ids import uuid_text
 
 FIRST_OWN_MEMBER_ID: Final = 1
 FIRST_MEMBER_TYPE: Final = 1
-GROUP_VERSION: Final = "group.version"
 PROTOCOL: Final = "consumer"
 CONSUMER_TYPE: Final = 1
 CLASSIC_TYPE: Final = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.log.topics import INTERNAL_TOPICS
+from backend.engine.common.topic_names import INTERNAL_TOPICS
 from backend.engine.ports import tasks
 from backend.engine.ports.time_slices import Steps
 from backend.engine.replica.partition import Partition

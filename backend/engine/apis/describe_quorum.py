@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from backend.engine.apis.api_declaration import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.support.forwarding import forward
 from backend.engine.common.controller_channel import ControllerChannel
-from backend.engine.common.topic_names import CLUSTER_METADATA
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
 from backend.engine.ports.time_slices import Steps
@@ -54,7 +54,7 @@ def on_controller(
         response.topics.append(topic)
         for partition in requested.partitions:
             yield
-            if requested.topic_name == CLUSTER_METADATA and partition.partition_index == 0:
+            if requested.topic_name == CLUSTER_METADATA_TOPIC and partition.partition_index == 0:
                 topic.partitions.append(_describe(controller, services.ports.clock.time_ms()))
             else:
                 topic.partitions.append(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Ports
-from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.snapshot_files import BOOTSTRAP_ID, SnapshotId
 from backend.protocol import messages as m
@@ -49,7 +49,7 @@ async def fetch_snapshot(
     topic, requested = request.topics[0], request.topics[0].partitions[0]
     if request.replica_id in controller.raft.voters:
         await controller.raft.voter_heard(request.replica_id)
-    exists = topic.name == TOPIC and requested.partition == 0
+    exists = topic.name == CLUSTER_METADATA_TOPIC and requested.partition == 0
     answer = (
         await _answer(services, controller.raft, requested, request.max_bytes)
         if exists

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from backend.engine.apis.api_declaration import CONTROLLER, Api, RequestContext
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.raft import election as q
-from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.raft_state import LogEnd, Now, RaftState, ReceivedVote, Transition
@@ -43,7 +43,7 @@ def _requested_partition(services: QuorumVotesServices, request: Any) -> tuple[C
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
     requested = request.topics[0].partitions[0]
-    if request.topics[0].topic_name != TOPIC or requested.partition_index != 0:
+    if request.topics[0].topic_name != CLUSTER_METADATA_TOPIC or requested.partition_index != 0:
         return ErrorCode.INVALID_REQUEST
     return controller, requested
 
@@ -68,7 +68,7 @@ def _answer(response: type[R], controller: Controller, context: RequestContext, 
         partition_index=0, error_code=code, leader_id=raft.leader_id, leader_epoch=raft.epoch, **more
     )
     make: Any = kind
-    made: Any = make(topics=[topic(topic_name=TOPIC, partitions=[partition])])
+    made: Any = make(topics=[topic(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])])
     if context.api_version >= 1 and raft.leader_id >= 0:
         host, port = controller.leader_address(context.listener_name)
         made.node_endpoints = [kind.NodeEndpoints(node_id=raft.leader_id, host=host, port=port)]  # type: ignore[attr-defined]  # as above

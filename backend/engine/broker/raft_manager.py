@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listener_security import controller_security
 from backend.engine.config.listeners import voter_addresses
@@ -15,7 +16,7 @@ from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
-from backend.engine.raft.metadata_log import TOPIC, MetadataLog, open_metadata_log
+from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
 from backend.engine.raft.quorum_state import QuorumState
 from backend.engine.raft.raft_node import RaftNode, VoterAddress
 from backend.engine.raft.voter_memory import Traces, judge, judge_only_voter, read_quorum_state, set_damaged_aside
@@ -111,7 +112,7 @@ async def _opened(ports: Ports, config: BrokerConfig, votes: bool) -> MetadataLo
         if votes:
             raise
         _log.warning("Node %d drops its metadata log and fetches it again: %s", config.id, error)
-    folder = f"{config.metadata_dir}/{TOPIC}-0"
+    folder = f"{config.metadata_dir}/{CLUSTER_METADATA_TOPIC}-0"
     await ports.workers.run(lambda: ports.disk.remove_tree(folder))
     return await open_metadata_log(ports, config)
 

@@ -8,8 +8,9 @@ from typing import Final
 from backend.protocol.errors import ErrorCode, KafkaError
 
 NAME_CHARS_MAX: Final = 249
-CLUSTER_METADATA: Final = "__cluster_metadata"
-CLUSTER_METADATA_ID: Final = bytes(15) + b"\x01"
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
+CLUSTER_METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 # Kafka's Topic.INTERNAL_TOPICS; __remote_log_metadata is not among them.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")

@@ -17,10 +17,9 @@ from backend.engine.config.fields import long_field as _long
 from backend.engine.config.fields import password_field as _password
 from backend.engine.config.fields import short_field as _short
 from backend.engine.config.fields import text_field as _text
-from backend.engine.config.setting_definition import LONG_MAX, ConfigError, Setting, UpdateMode
+from backend.engine.config.setting_definition import DOUBLE_MAX, LONG_MAX, ConfigError, Setting, UpdateMode
 
 _FOLLOWER_POOL_SIZE: Final = 2
-_DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,7 @@ class BrokerConfig:
     log_cleaner_io_buffer_size: int = _int(512 << 10, least=0, dynamic=True, doc="bytes that all cleaners read at once")
     log_cleaner_io_buffer_load_factor: float = _double(0.9, dynamic=True, doc="how full the memory for keys may get")
     log_cleaner_io_max_bytes_per_second: float = _double(
-        _DOUBLE_MAX, dynamic=True, doc="what all cleaners may read and write"
+        DOUBLE_MAX, dynamic=True, doc="what all cleaners may read and write"
     )
     log_cleaner_backoff_ms: int = _long(15_000, least=0, dynamic=True, doc="pause when there is nothing to compact")
     log_cleaner_delete_retention_ms: int = _long(86_400_000, least=0, dynamic=True)

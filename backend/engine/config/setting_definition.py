@@ -70,7 +70,7 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
-        if isinstance(value, float) and value == _DOUBLE_MAX:
+        if isinstance(value, float) and value == DOUBLE_MAX:
             return "1.7976931348623157E308"
         return str(value)
 
@@ -115,7 +115,7 @@ class Setting:
                     raise self._refuse(text, f"String must be one of: {', '.join(self.one_of)}")
 
 
-_DOUBLE_MAX: Final = 1.7976931348623157e308
+DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
 def _plain(limit: float) -> str:

@@ -1,11 +1,26 @@
-"""Settings of Kafka that this engine takes and that change nothing here."""
+"""Settings of Kafka 4.3.1 that change nothing here: those that this engine takes, and those that it does not have.
+
+The latter stand in `not_served.tsv` (scope in Kafka, name). Such a name is no plug-in's, whose settings are nobody's
+business: a start that finds one in the broker's file says so, and no client may set one while brokers run. Those that
+would change what is let in are refused (`security`).
+"""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Final
 
 from backend.engine.config.broker_config import BROKER_SETTINGS, BrokerConfig
-from backend.engine.config.not_served import DYNAMIC, READ_ONLY
+
+
+def _not_served(scope: str) -> frozenset[str]:
+    lines = files(__package__).joinpath("not_served.tsv").read_text(encoding="utf-8").splitlines()
+    return frozenset(name for its_scope, _, name in (line.partition("\t") for line in lines) if its_scope == scope)
+
+
+# Whether Kafka lets them be changed while a broker runs.
+NOT_SERVED_READ_ONLY: Final = _not_served("read-only")
+NOT_SERVED_DYNAMIC: Final = _not_served("dynamic")
 
 # Kafka's settings that are checked, kept and shown, and that nothing reads yet.
 WITHOUT_EFFECT: Final = frozenset(
@@ -36,4 +51,4 @@ def set_without_effect(config: BrokerConfig) -> list[str]:
         for name in WITHOUT_EFFECT & config.originals.keys()
         if getattr(config, name.replace(".", "_")) != BROKER_SETTINGS[name].default
     }
-    return sorted(changed | ((READ_ONLY | DYNAMIC) & config.originals.keys()))
+    return sorted(changed | ((NOT_SERVED_READ_ONLY | NOT_SERVED_DYNAMIC) & config.originals.keys()))

@@ -30,7 +30,6 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
-CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 # Longest name of a file or folder on the usual file systems.
 NAME_BYTES_MAX: Final = 255
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC
 from backend.engine.config import TOPIC_SETTINGS, BrokerConfig, topic_values
 
 INT16_MAX: Final = 2**15 - 1
@@ -168,3 +169,16 @@ class LogManagerConfig:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             cleaner=CleanerConfig.of(config),
         )
+
+
+def is_remote_enabled(topic: str, config: LogConfig) -> bool:
+    """Whether the topic's own settings make it tiered; the broker's switch comes on top.
+
+    Kafka: `UnifiedLog.isRemoteLogEnabled`.
+    """
+    return (
+        config.remote_storage_enable
+        and not config.is_compacted
+        and topic not in INTERNAL_TOPICS
+        and topic not in (REMOTE_LOG_METADATA_TOPIC, CLUSTER_METADATA_TOPIC)
+    )

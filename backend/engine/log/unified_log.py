@@ -20,7 +20,7 @@ from backend.engine.log.leader_epoch_cache import UNDEFINED_EPOCH, LeaderEpochCa
 from backend.engine.log.local_log import LocalLog, sync_files
 from backend.engine.log.local_reader import LocalReader
 from backend.engine.log.local_retention import LocalRetention
-from backend.engine.log.log_config import INT64_MAX, LogConfig
+from backend.engine.log.log_config import INT64_MAX, LogConfig, is_remote_enabled
 from backend.engine.log.log_errors import (
     FULL_ERRNOS,
     CorruptLog,
@@ -35,7 +35,6 @@ from backend.engine.log.producers.producer_state_manager import ProducerStateMan
 from backend.engine.log.recovery.segment_recovery import end_txn_marker_of, feed_producers, rebuild_producer_state
 from backend.engine.log.segments.log_segment import BatchEntry, LogSegment
 from backend.engine.log.segments.log_segments import LogSegments
-from backend.engine.log.topics import is_remote_enabled
 from backend.engine.log.validation.produced_batch import ValidatedBatch, validate_produced
 from backend.engine.log.validation.trusted_batches import validate_fetched, validate_trusted
 from backend.engine.ports.disk import Disk

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -41,7 +41,9 @@ def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) 
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
     topic = request.topics[0]
-    is_metadata = bytes(topic.topic_id) == TOPIC_ID if version >= 13 else topic.topic == TOPIC
+    is_metadata = (
+        bytes(topic.topic_id) == CLUSTER_METADATA_TOPIC_ID if version >= 13 else topic.topic == CLUSTER_METADATA_TOPIC
+    )
     partition = topic.partitions[0]
     if not is_metadata or partition.partition != 0:
         return ErrorCode.INVALID_REQUEST
@@ -125,7 +127,7 @@ def response_of(answer: _Answer, version: int, endpoint: m.FetchResponse.NodeEnd
     response = m.FetchResponse
     topic = response.Responses(partitions=[answer])
     if version >= 13:
-        topic.topic_id = TOPIC_ID
+        topic.topic_id = CLUSTER_METADATA_TOPIC_ID
     else:
-        topic.topic = TOPIC
+        topic.topic = CLUSTER_METADATA_TOPIC
     return response(responses=[topic], node_endpoints=[endpoint])

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar, cast
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from backend.engine.log.log_errors import FULL_ERRNOS, NoSpace
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import election as q
 from backend.engine.raft import voter_progress
 from backend.engine.raft.leader_fetch import as_buffer
-from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLog, MetadataLogFailed
+from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.quorum_state import NOBODY
 from backend.engine.raft.raft_state import Now, RaftRole, RaftState, Transition
 from backend.engine.raft.snapshot_files import BadSnapshot, PartialSnapshot, SnapshotId
@@ -179,7 +180,7 @@ class MetadataFetcher:
             session_epoch=-1,
             cluster_id=self._cluster_id,
             replica_state=request.ReplicaState(replica_id=self._node_id, replica_epoch=-1),
-            topics=[request.Topics(topic_id=TOPIC_ID, partitions=[partition])],
+            topics=[request.Topics(topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[partition])],
         )
 
     async def _fetch_once(self, state: RaftState) -> None:
@@ -341,7 +342,7 @@ class MetadataFetcher:
             cluster_id=self._cluster_id,
             replica_id=self._node_id,
             max_bytes=SNAPSHOT_BYTES,
-            topics=[m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[partition])],
+            topics=[m.FetchSnapshotRequest.Topics(name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
         )
         timeout_ms = self._timeout_ms
         response = cast(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from backend.engine.config import BrokerConfig
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.log_config import INT64_MAX, LogConfig
@@ -27,8 +28,6 @@ from backend.protocol.record_batches.record_batch import BatchHeader, build_batc
 from backend.protocol.record_batches.record_codec import RecordData
 from backend.tiering.ids import TopicIdPartition
 
-TOPIC: Final = "__cluster_metadata"
-TOPIC_ID: Final = bytes(15) + b"\x01"
 # KafkaRaftClient.MAX_BATCH_SIZE_BYTES: 10,000 records of a command, with room for long replica lists.
 BATCH_BYTES_MAX: Final = 8 << 20
 BATCH_RECORDS_MAX: Final = 10_000
@@ -87,7 +86,7 @@ def encode_batch(records: Sequence[Message], *, base_offset: int, epoch: int, no
 
 async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     """The log in `metadata.log.dir`; an invalid tail (never acknowledged) is cut off. Raises CorruptLog or OSError."""
-    folder = f"{config.metadata_dir}/{TOPIC}-0"
+    folder = f"{config.metadata_dir}/{CLUSTER_METADATA_TOPIC}-0"
     log_config = LogConfig(
         segment_bytes=config.metadata_log_segment_bytes,
         segment_ms=config.metadata_log_segment_ms,
@@ -95,7 +94,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
         retention_ms=-1,
         retention_bytes=-1,
     )
-    tip = TopicIdPartition(TOPIC, TOPIC_ID, 0)
+    tip = TopicIdPartition(CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID, 0)
     # Everything that was ever answered is on the device, so damage before the tail is never cut off silently.
     options = LoadOptions(recovery_point=INT64_MAX)
     now_ms = ports.clock.time_ms()

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.ports import tasks
-from backend.engine.raft.metadata_log import TOPIC, MetadataLog
+from backend.engine.raft.metadata_log import MetadataLog
 from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.raft_state import RaftRole, RaftState, SendBeginQuorumEpoch, SendEndQuorumEpoch, SendVote
 from backend.protocol import messages as m
@@ -137,7 +138,7 @@ class VoterRequests:
                 last_offset=end.offset,
                 pre_vote=pre_vote,
             )
-            topics = [m.VoteRequest.Topics(topic_name=TOPIC, partitions=[partition])]
+            topics = [m.VoteRequest.Topics(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
             request = m.VoteRequest(cluster_id=self._cluster_id, voter_id=voter, topics=topics)
             response = cast(m.VoteResponse | None, await self._request(voter, request, VOTE_VERSION))
             if response is None:
@@ -167,7 +168,7 @@ class VoterRequests:
             leader_id=self._node_id,
             leader_epoch=epoch,
         )
-        topics = [m.BeginQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[partition])]
+        topics = [m.BeginQuorumEpochRequest.Topics(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
         request = m.BeginQuorumEpochRequest(cluster_id=self._cluster_id, voter_id=voter, topics=topics)
         response = cast(m.BeginQuorumEpochResponse | None, await self._request(voter, request, BEGIN_VERSION))
         if response is not None:
@@ -183,5 +184,5 @@ class VoterRequests:
             leader_epoch=epoch,
             preferred_candidates=[part.PreferredCandidates(candidate_id=voter_id) for voter_id in preferred],
         )
-        topics = [m.EndQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[partition])]
+        topics = [m.EndQuorumEpochRequest.Topics(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
         await self._request(voter, m.EndQuorumEpochRequest(cluster_id=self._cluster_id, topics=topics), END_VERSION)

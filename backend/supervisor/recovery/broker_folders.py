@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.log.checkpoint_files import decode_clean_shutdown, decode_meta_properties
 from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,
-    CLUSTER_METADATA_TOPIC,
     LOG_SUFFIX,
     META_PROPERTIES_FILE,
     parse_dir_name,

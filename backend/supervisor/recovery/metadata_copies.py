@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
@@ -15,7 +16,6 @@ from backend.engine.controller.image.snapshot_images import image_of_snapshot
 from backend.engine.log.checkpoint_files import decode_clean_shutdown, decode_meta_properties
 from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,
-    CLUSTER_METADATA_TOPIC,
     LOG_SUFFIX,
     META_PROPERTIES_FILE,
     base_offset_of,

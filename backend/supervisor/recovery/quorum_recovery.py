@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.controller.image.image_records import broker_record, partition_record
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.log.checkpoint_files import MalformedCheckpoint, decode_epochs, decode_partition_metadata
 from backend.engine.log.file_names import (
-    CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     parse_dir_name,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from backend.engine.common.topic_names import CLUSTER_METADATA, collision_key, name_problem
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, collision_key, name_problem
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.command import ControllerResult, check_record_count, checked_result, same_names
 from backend.engine.controller.commands.config.configuration_control import SET, alter_resource
@@ -70,7 +70,7 @@ def _check_partition_count(topics: Sequence[_Topics], default_partitions: int) -
     """
     count = 0
     for topic in topics:
-        if topic.name == CLUSTER_METADATA:
+        if topic.name == CLUSTER_METADATA_TOPIC:
             continue
         if topic.assignments:
             count += len(topic.assignments)
@@ -89,7 +89,7 @@ def _collisions(image: MetadataImage) -> dict[str, str]:
 
 
 def _check_name(image: MetadataImage, collisions: dict[str, str], name: str) -> None:
-    if name == CLUSTER_METADATA:
+    if name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topic_ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from backend.engine.controller.commands.config.topic_settings import REMOTE_STORAGE
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.tiering.ids import TopicIdPartition
-
-REMOTE_STORAGE = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)

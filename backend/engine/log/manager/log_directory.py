@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC
 from backend.engine.log.checkpoint_files import (
     MalformedCheckpoint,
     MetaProperties,
@@ -21,7 +22,6 @@ from backend.engine.log.checkpoint_files import (
 from backend.engine.log.file_names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
-    CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,

@@ -31,7 +31,7 @@ from backend.engine.log.file_names import (
     file_name,
 )
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
-from backend.engine.log.log_config import DAY_MS, LogConfig
+from backend.engine.log.log_config import DAY_MS, LogConfig, is_remote_enabled
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.log.producers.producer_state_manager import ProducerStateManager
 from backend.engine.log.recovery.interrupted_swaps import finish_swaps
@@ -49,7 +49,6 @@ from backend.engine.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY
 from backend.engine.log.segments.offset_index import OffsetIndex
 from backend.engine.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.segments.time_index import TimeIndex
-from backend.engine.log.topics import is_remote_enabled
 from backend.engine.log.unified_log import IGNORE_EVENTS, LogListener, UnifiedLog
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from backend.engine.common.topic_names import REMOTE_LOG_METADATA_TOPIC
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from backend.engine.remote.metadata.metadata_record import MetadataRecord
     from backend.engine.remote.metadata.record_runs import ApplyPlan
 
-METADATA_TOPIC: Final = "__remote_log_metadata"
+METADATA_TOPIC: Final = REMOTE_LOG_METADATA_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from backend.engine.config import (
 from backend.engine.config.address_limits import check_address_limits
 from backend.engine.config.listener_security import STORE_SETTINGS
 from backend.engine.config.listeners import check, controller_addresses, inter_broker_listener_name, listeners
-from backend.engine.config.not_served import DYNAMIC, READ_ONLY
+from backend.engine.config.without_effect import NOT_SERVED_DYNAMIC, NOT_SERVED_READ_ONLY
 from backend.protocol.config_enums import ConfigSource
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "configs.json"
@@ -81,9 +81,9 @@ def test_broker_settings_have_kafkas_types_defaults_and_scopes() -> None:
 
 def test_every_setting_of_kafkas_brokers_is_served_or_said_not_to_be() -> None:
     theirs = {name: row for name, row in kafka("all_broker").items() if not name.startswith(("rsm.", "rlmm."))}
-    assert theirs.keys() - BROKER_SETTINGS.keys() == READ_ONLY | DYNAMIC
-    assert all(theirs[name]["read_only"] for name in READ_ONLY)
-    assert not any(theirs[name]["read_only"] for name in DYNAMIC)
+    assert theirs.keys() - BROKER_SETTINGS.keys() == NOT_SERVED_READ_ONLY | NOT_SERVED_DYNAMIC
+    assert all(theirs[name]["read_only"] for name in NOT_SERVED_READ_ONLY)
+    assert not any(theirs[name]["read_only"] for name in NOT_SERVED_DYNAMIC)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from backend.engine.common.topic_names import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from backend.engine.raft.leader_fetch import (
     LogView,
     decide,
@@ -14,7 +15,6 @@ from backend.engine.raft.leader_fetch import (
     requested_partition,
     response_of,
 )
-from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
 from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -36,7 +36,9 @@ def asked(**fields: int) -> m.FetchRequest.Topics.Partitions:
     return m.FetchRequest.Topics.Partitions(partition=0, **wanted)  # type: ignore[arg-type]  # numbers by name
 
 
-def request(topic_id: bytes = TOPIC_ID, topic: str = "", cluster_id: str | None = "c", **fields: int) -> m.FetchRequest:
+def request(
+    topic_id: bytes = CLUSTER_METADATA_TOPIC_ID, topic: str = "", cluster_id: str | None = "c", **fields: int
+) -> m.FetchRequest:
     return m.FetchRequest(
         max_wait_ms=fields.pop("max_wait_ms", 500),
         cluster_id=cluster_id,
@@ -106,11 +108,11 @@ def test_requests_for_anything_else_are_refused_as_a_whole(
 def test_the_topic_goes_by_name_or_id_with_the_version() -> None:
     assert not isinstance(requested_partition(request(), 18, "c"), ErrorCode)
     assert not isinstance(requested_partition(request(cluster_id=None), 18, "c"), ErrorCode)
-    assert not isinstance(requested_partition(request(topic=TOPIC), 12, "c"), ErrorCode)
+    assert not isinstance(requested_partition(request(topic=CLUSTER_METADATA_TOPIC), 12, "c"), ErrorCode)
     answer = decide(asked(), VIEW, end_offset_for_epoch)
     endpoint = m.FetchResponse.NodeEndpoints(node_id=1, host="h", port=1)
-    assert response_of(answer, 18, endpoint).responses[0].topic_id == TOPIC_ID
-    assert response_of(answer, 12, endpoint).responses[0].topic == TOPIC
+    assert response_of(answer, 18, endpoint).responses[0].topic_id == CLUSTER_METADATA_TOPIC_ID
+    assert response_of(answer, 12, endpoint).responses[0].topic == CLUSTER_METADATA_TOPIC
 
 
 # A snapshot at the log's start (60, epoch 4) and a newer one.

@@ -23,9 +23,8 @@ from backend.engine.config.address_limits import (
     overrides_of,
 )
 from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
-from backend.engine.config.not_served import DYNAMIC as NOT_SERVED
-from backend.engine.config.not_served import READ_ONLY as FIXED_AND_NOT_SERVED
 from backend.engine.config.setting_definition import LONG_MAX, SettingValue
+from backend.engine.config.without_effect import NOT_SERVED_DYNAMIC, NOT_SERVED_READ_ONLY
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.config_enums import ConfigType
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +79,9 @@ def check_broker_settings(
         ]
         if own:
             raise _refused(f"Cannot update these configs at default cluster level: [{', '.join(sorted(own))}]")
-    not_served = [name for name, text in changes.items() if text is not None and _of_listener(name) in NOT_SERVED]
+    not_served = [
+        name for name, text in changes.items() if text is not None and _of_listener(name) in NOT_SERVED_DYNAMIC
+    ]
     if not_served:
         raise _refused(f"These configs are not supported: [{', '.join(sorted(not_served))}]")
     for name, text in changes.items():
@@ -99,7 +100,7 @@ def _is_read_only(name: str) -> bool:
     """A listener's own value of a setting is as read-only as the setting."""
     name = _of_listener(name)
     setting = BROKER_SETTINGS.get(name)
-    return name in FIXED_AND_NOT_SERVED or (setting is not None and setting.scope is UpdateMode.READ_ONLY)
+    return name in NOT_SERVED_READ_ONLY or (setting is not None and setting.scope is UpdateMode.READ_ONLY)
 
 
 def _of_listener(name: str) -> str:

@@ -69,6 +69,13 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
+def static_member(members: Mapping[str, Member], instance_id: str | None) -> Member | None:
+    """The member that holds a group.instance.id (KIP-345); None for None."""
+    if instance_id is None:
+        return None
+    return next((member for member in members.values() if member.instance_id == instance_id), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One group. `members` keeps the order in which they came."""
@@ -102,9 +109,7 @@ class Group:
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member that holds a group.instance.id."""
-        if instance_id is None:
-            return None
-        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+        return static_member(self.members, instance_id)
 
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""

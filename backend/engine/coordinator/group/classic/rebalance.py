@@ -22,6 +22,7 @@ from backend.engine.coordinator.group.classic.classic_group import (
     ReplySync,
     StoreGroup,
     SyncResult,
+    static_member,
 )
 from backend.protocol.errors import ErrorCode
 
@@ -99,9 +100,7 @@ class GroupUpdate:
     # Members
 
     def static(self, instance_id: str | None) -> Member | None:
-        if instance_id is None:
-            return None
-        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+        return static_member(self.members, instance_id)
 
     def refuse_waiting_join(self, member: Member, error: ErrorCode) -> None:
         if member.join_token is not None:
