@@ -104,6 +104,7 @@ class UnifiedLog:
         recovery_point: int,
         remote_system_enabled: bool,
         epochs_lost: bool = False,
+        flush_before_roll: bool = False,
         listener: LogListener = IGNORE_EVENTS,
     ) -> None:
         self._disk = disk
@@ -128,7 +129,7 @@ class UnifiedLog:
         self.flusher = LogFlusher(self._local, leader_epochs, producer_state, self.health, recovery_point)
         self.index_repair = IndexRepair(self._local, leader_epochs, producer_state, self.health)
         # The metadata log: only its last segment may be torn by a power failure, whatever it has promised.
-        self.flush_before_roll = False
+        self._flush_before_roll = flush_before_roll
         # Compaction: first offset that has never been cleaned (None: all), how often the log was cut, and whether a
         # cleaning is under way, during which retention waits.
         self.cleaner_checkpoint: int | None = None
@@ -504,7 +505,7 @@ class UnifiedLog:
             if self.leader_epochs.begun:
                 self.leader_epochs.save_begun()
             if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
-                if self.flush_before_roll:
+                if self._flush_before_roll:
                     self.flush()
                 self.roll(first_offset)
             segment = local.append(records, entries, now_ms)

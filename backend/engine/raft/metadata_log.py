@@ -96,12 +96,12 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     )
     tip = TopicIdPartition(CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID, 0)
     # Everything that was ever answered is on the device, so damage before the tail is never cut off silently.
-    options = LoadOptions(recovery_point=INT64_MAX)
+    # A power failure may tear its last segment alone.
+    options = LoadOptions(recovery_point=INT64_MAX, flush_before_roll=True)
     now_ms = ports.clock.time_ms()
 
     def opened() -> tuple[UnifiedLog, SnapshotFiles, VoterDirectoryHistory]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
-        log.flush_before_roll = True
         # Records that a killed process has left to the operating system count as flushed from now on.
         active = FlushWork((log.active_segment.files.log_path,), log.dir, log.log_end_offset, epochs_dirty=False)
         sync_files(ports.disk, active)

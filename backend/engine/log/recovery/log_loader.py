@@ -73,6 +73,8 @@ class LoadOptions:
     has_others: bool = False
     remote_system_enabled: bool = False
     producer_id_expiration_ms: int = DAY_MS
+    # Whether only the last segment may be torn by a power failure.
+    flush_before_roll: bool = False
 
 
 def open_log(
@@ -158,6 +160,7 @@ class _Loader:
             recovery_point=min(self.recovery_point, log_end),
             remote_system_enabled=self.options.remote_system_enabled,
             epochs_lost=self.epochs_lost,
+            flush_before_roll=self.options.flush_before_roll,
             listener=listener,
         )
 
