@@ -7,6 +7,7 @@ is `<topic>-<partition>`, so that a partition's events stay in order.
 Any client may write into the topic: what :func:`decode` gives fits the columns of a database.
 """
 
+import builtins
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -76,7 +77,7 @@ class CopyEvent(_Event):
     """A copy of a segment started, finished or failed. `start` and `end` are Kafka's inclusive offsets."""
 
     type = "copy"
-    segment_id: bytes
+    segment_id: builtins.bytes
     start: int
     end: int
     bytes: int
@@ -89,7 +90,8 @@ class DeleteEvent(_Event):
     """A deletion of a remote segment started, finished or failed."""
 
     type = "delete"
-    segment_id: bytes
+    # `bytes` is a field here, and since Python 3.14 an annotation is evaluated when the class is complete.
+    segment_id: builtins.bytes
     outcome: str
     start: int | None = None
     end: int | None = None

@@ -39,6 +39,7 @@ def main(url: str, file: str) -> None:
         totals = overview.ledger_totals(connection, CLUSTER)
         overview.brokers(connection, CLUSTER)
         partitions.partitions(connection, CLUSTER)
+    engine.dispose()
     print(totals.copy_finished_segments, flush=True)
 
 

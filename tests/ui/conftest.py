@@ -18,8 +18,8 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from backend.store import tables as t
-from backend.store.connection.database import create_engine, writing
-from tests.databases import new_sqlite
+from backend.store.connection.database import writing
+from tests.databases import new_sqlite, opened_engine
 from tests.ui import seed
 from tests.waiting import wait_until
 
@@ -72,14 +72,15 @@ def no_search_for_components() -> Iterator[None]:
 
 
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """A migrated, empty database; the dashboard reads it."""
     url = new_sqlite(tmp_path / "ebbline.db")
     monkeypatch.setenv("EBBLINE_DATABASE_URL", url)
     monkeypatch.setenv("EBBLINE_CLUSTER_ID", seed.CLUSTER_ID)
     monkeypatch.delenv("EBBLINE_API_URL", raising=False)
     monkeypatch.delenv("EBBLINE_API_TOKEN_FILE", raising=False)
-    return Database(url, create_engine(url))
+    with opened_engine(url) as engine:
+        yield Database(url, engine)
 
 
 @pytest.fixture

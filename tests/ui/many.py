@@ -11,7 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from backend.store import tables as t
-from backend.store.connection.database import create_engine, writing
+from backend.store.connection.database import writing
+from tests.databases import opened_engine
 from tests.ui import seed
 
 PARTITIONS: Final = 10_000
@@ -42,7 +43,7 @@ def seed_many(url: str, now_ms: int, *, partitions: int = PARTITIONS, segments: 
     """As :func:`seed.seed`, and topics ``bulk-NN`` until the cluster has ``partitions``, each with ``segments``."""
     seed.seed(url, now_ms, **options)
     own = sum(row[0] for row in seed.TOPICS.values())
-    with writing(create_engine(url)) as connection:
+    with opened_engine(url) as engine, writing(engine) as connection:
         fill = _Fill(connection, now_ms, max(0, partitions - own), segments)
         fill.cluster()
         fill.ledger()

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from backend.store import tables as t
-from backend.store.connection.database import create_engine, writing
+from backend.store.connection.database import writing
 from backend.store.queries.partitions import OFFSETS_AND_SIZES
+from tests.databases import opened_engine
 
 CLUSTER_ID: Final = "0J8z8jVtQb2nLrv6y1Yb4g"
 CLUSTER_NAME: Final = "prod-eu"
@@ -60,7 +61,7 @@ def seed(
     After three times ``interval_ms`` without news every page calls its data stale.
     """
     chance = random.Random(7)
-    with writing(create_engine(url)) as connection:
+    with opened_engine(url) as engine, writing(engine) as connection:
         for table in reversed(t.metadata.sorted_tables):
             connection.execute(table.delete())
 

@@ -40,8 +40,12 @@ def store(settings: Settings, cluster_id: str, row: AuditEntry) -> str | None:
     if settings.database_url is None and not settings.database_file.exists():
         return "there is no database"
     try:
-        with writing(open_current(settings.database, PAGES, name="command")) as connection:
-            append_entry(connection, cluster_id, row)
+        engine = open_current(settings.database, PAGES, name="command")
+        try:
+            with writing(engine) as connection:
+                append_entry(connection, cluster_id, row)
+        finally:
+            engine.dispose()
     except (StoreError, ValueError, OSError) as error:
         return str(error)
     except DBAPIError as error:

@@ -37,8 +37,11 @@ def _on_database(options: DatabaseOptions, change: Callable[[Connection, str], T
     try:
         cluster_id = identity_of(settings).cluster_id
         engine = open_current(settings.database, PAGES, name="command")
-        with writing(engine) if writes else reading(engine) as connection:
-            return change(connection, cluster_id)
+        try:
+            with writing(engine) if writes else reading(engine) as connection:
+                return change(connection, cluster_id)
+        finally:
+            engine.dispose()
     except (DataFolderError, StoreError, ValueError) as error:
         refuse(error)
     except DBAPIError as error:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, event
 
 from backend.store import tables as t
-from backend.store.connection.database import create_engine, reading, writing
+from backend.store.connection.database import reading, writing
 from backend.store.queries.operations import local_segments
-from tests.databases import new_sqlite
+from tests.databases import new_sqlite, opened_engine
 
 CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 FINISHED, DELETED = 1, 3
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     url = new_sqlite(tmp_path_factory.mktemp("segments") / "ebbline.db")
-    return create_engine(url)
+    with opened_engine(url) as engine:
+        yield engine
 
 
 def add_partition(connection: Connection, number: int, local_start: int, *, topic_id: str = "new") -> None:

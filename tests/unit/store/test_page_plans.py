@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ QUERIES = queries()
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """A migrated database in which a partition has a remote part, so that look-ups by partition are made."""
     url = new_sqlite(tmp_path_factory.mktemp("plans") / "ebbline.db")
     made = create_engine(url)
@@ -132,7 +132,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     row = {"cluster_id": CLUSTER, "topic_id": "t", "partition": 7, "topic": "orders", "illegal_events": 0}
     with writing(made) as connection:
         connection.execute(t.remote_partition.insert().values(**row, **numbers, last_event_ms=1))
-    return made
+    yield made
+    made.dispose()
 
 
 @pytest.mark.parametrize("name", QUERIES)

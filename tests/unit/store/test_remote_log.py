@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+def engine(tmp_path: Path) -> Iterator[Engine]:
     """Three events of two segments of orders-7, and one of its neighbour."""
     url = f"sqlite:///{tmp_path / 'ebbline.db'}"
     upgrade(url)
@@ -40,7 +41,8 @@ def engine(tmp_path: Path) -> Engine:
                 for partition, offset in told
             ],
         )
-    return made
+    yield made
+    made.dispose()
 
 
 def test_the_past_of_a_partition_is_told_in_order_or_not_at_all(engine: Engine) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from backend.cli.local import audited
 from backend.settings.settings import Settings
-from backend.store.connection.database import create_engine, reading
+from backend.store.connection.database import reading
 from backend.store.migrate import upgrade
 from backend.store.queries import audit
+from tests.databases import opened_engine
 
 
 def test_a_command_is_stored_with_the_account_that_ran_it(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_a_command_is_stored_with_the_account_that_ran_it(tmp_path: Path) -> Non
     upgrade(settings.database)
     row = audited.entry("upgrade feature", "eligible.leader.replicas.version", detail="to level 1", reason="a disk")
     assert audited.store(settings, "C", row) is None
-    with reading(create_engine(settings.database)) as connection:
+    with opened_engine(settings.database) as engine, reading(engine) as connection:
         [stored] = audit.entries(connection, "C", limit=5)
     assert (stored.action, stored.object, stored.detail) == (row.action, row.object, "to level 1")
     assert stored.actor == f"{audited.account()} on the command line"

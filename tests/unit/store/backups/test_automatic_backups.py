@@ -10,9 +10,9 @@ import pytest
 
 from backend.store.backups import automatic_backups as copies
 from backend.store.backups import restoring
-from backend.store.connection.database import StoreError, create_engine, reading, writing
+from backend.store.connection.database import StoreError, reading, writing
 from backend.store.connection.sqlite import log_of
-from tests.databases import new_sqlite
+from tests.databases import new_sqlite, opened_engine
 
 T0 = 1_795_620_000_000
 
@@ -90,7 +90,7 @@ def test_what_is_lost_comes_back_from_the_newest_good_copy_and_what_it_lacks_is_
     )
     assert aside == (["ebbline.db-wal"] if how == "deleted" else ["ebbline.db", "ebbline.db-wal"])
     assert restoring.restore(database, T0 + 4 * 3_600_000) is None
-    with writing(create_engine(f"sqlite:///{database}")) as connection:
+    with opened_engine(f"sqlite:///{database}") as engine, writing(engine) as connection:
         connection.exec_driver_sql("DELETE FROM operation")
 
 
@@ -114,7 +114,7 @@ def test_of_a_large_database_what_the_cluster_cannot_tell_again_is_kept(
     database.unlink()
     assert restoring.restore(database, T0, thorough=True) is not None
     assert plans(database) == 1
-    with reading(create_engine(f"sqlite:///{database}")) as connection:
+    with opened_engine(f"sqlite:///{database}") as engine, reading(engine) as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM source_topic").scalar() == 0
         assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
 

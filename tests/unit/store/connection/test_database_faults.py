@@ -138,6 +138,7 @@ def test_an_engine_makes_no_file_and_writes_into_none_that_was_moved_or_deleted(
     moved.rename(file)
     with writing(engine) as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM x").scalar() == 0
+    engine.dispose()
 
 
 def test_a_file_that_took_the_place_of_another_is_used_from_then_on(tmp_path: Path) -> None:
@@ -161,3 +162,4 @@ def test_a_file_that_took_the_place_of_another_is_used_from_then_on(tmp_path: Pa
     sqlite.log_of(file).rename(tmp_path / "aside-wal")
     with reading(engine) as connection:
         assert connection.exec_driver_sql("SELECT name FROM x").scalar() == "y.db"
+    engine.dispose()
