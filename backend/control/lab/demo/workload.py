@@ -49,17 +49,25 @@ class DemoWorkload:
         self._thread.join(timeout=10.0)
 
     def _run(self) -> None:
-        created: dict[DemoTopic, bool] = {}
-        while len(created) < len(TOPICS) and not self._stop.is_set():
+        created: set[DemoTopic] = set()
+        # Bytes of history that are still to be written, and when copying is to be paused (monotonic seconds).
+        history: dict[DemoTopic, int] = {}
+        pauses: dict[DemoTopic, float] = {}
+        while not self._stop.is_set():
             try:
                 for topic in TOPICS:
-                    if topic not in created:
-                        created[topic] = self._create(topic)
+                    if topic in created:
+                        continue
+                    if self._create(topic):
+                        history[topic] = topic.history_bytes
+                        if topic.paused_config:
+                            pauses[topic] = time.monotonic() + topic.pause_after_s
+                    created.add(topic)
+                self._work(history, pauses)
             except (KafkaException, TimeoutError) as error:
-                _log.warning("The demo's topics: %s; trying again in %.0f s", _reason(error), RETRY_S)
+                # Also a producer whose error is fatal: another one takes its place.
+                _log.warning("The demo: %s; trying again in %.0f s", _reason(error), RETRY_S)
                 self._stop.wait(RETRY_S)
-        if not self._stop.is_set():
-            self._work([topic for topic, new in created.items() if new])
 
     def _create(self, topic: DemoTopic) -> bool:
         """True when the topic is new."""
@@ -77,10 +85,8 @@ class DemoWorkload:
             raise
         return True
 
-    def _work(self, new: list[DemoTopic]) -> None:
-        begin_s = time.monotonic()
-        history = {topic: topic.history_bytes for topic in new}
-        to_pause = [topic for topic in new if topic.paused_config]
+    def _work(self, history: dict[DemoTopic, int], pauses: dict[DemoTopic, float]) -> None:
+        """Writes and reads until stopped. Raises KafkaException."""
         numbers = itertools.count(time.time_ns() // 1_000_000)
         producer = self._producer()
         readers = [DemoReader(self._bootstrap_servers, group) for group in GROUPS]
@@ -89,9 +95,9 @@ class DemoWorkload:
                 self._write(producer, history, numbers)
                 for reader in readers:
                     reader.read(1.0 / TICKS_PER_S)
-                for topic in [topic for topic in to_pause if time.monotonic() - begin_s > topic.pause_after_s]:
+                for topic in [topic for topic, due_s in pauses.items() if time.monotonic() > due_s]:
                     self._pause(topic)
-                    to_pause.remove(topic)
+                    del pauses[topic]
         finally:
             producer.flush(FLUSH_S)
             for reader in readers:
