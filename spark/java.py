@@ -101,8 +101,9 @@ def _wrapper(binary: Path, major: int) -> str:
     dropped = [VECTOR_MODULE]
     if major >= JAVA_WITHOUT_PRIVILEGED_ACTIONS:
         dropped.append(PRIVILEGED_ACTIONS)
+    # The path stands in the last line alone, where it is quoted: a line end in it would end a comment.
     return f"""#!/bin/sh
-# Runs {binary} without the arguments of Spark's launcher that name a module or a package which nothing needs.
+# Runs Java without the arguments of Spark's launcher that name a module or a package which nothing needs.
 first=1
 for argument in "$@"; do
   [ "$first" ] && set -- && first=

@@ -106,3 +106,19 @@ def test_the_wheel_is_used_when_the_machine_has_no_java(tmp_path: Path) -> None:
         [found.home / "bin/java", VECTOR_MODULE, "-version"], capture_output=True, text=True, check=True
     )
     assert f'version "{found.major}' in done.stderr
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_a_path_with_a_line_end_in_it_is_a_path(tmp_path: Path) -> None:
+    home = java(tmp_path / "a\ntouch PWNED\n#", "21.0.2")
+    find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": "/usr/bin:/bin"})
+    done = subprocess.run(
+        [tmp_path / "wrapper/bin/java", "-x"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "-x|"
+    assert not (tmp_path / "PWNED").exists()
