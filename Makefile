@@ -61,6 +61,9 @@ lock: $(STAMP) ## Resolve pyproject.toml again into requirements.lock
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ebbline needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@# The package immutables has no wheel for 3.14, and is then compiled.
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || command -v cc >/dev/null || \
+	  { echo "Python 3.14 needs a C compiler and Python's headers here; on Debian: apt install gcc python3-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.errors import InvalidParameterValue
 from sqlalchemy import text
 
 from backend.store import migrate
@@ -232,7 +233,10 @@ def test_tls_is_as_strict_as_the_url_says(server: Server, tmp_path: Path) -> Non
         if server.user:
             shutil.chown(file, server.user)
     with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(b"ALTER SYSTEM SET ssl = on")
+        try:
+            connection.execute(b"ALTER SYSTEM SET ssl = on")
+        except InvalidParameterValue:
+            pytest.skip("the packaged PostgreSQL is built without TLS, and no other is installed")
         connection.execute(b"SELECT pg_reload_conf()")
     url = new_postgresql(server).replace("127.0.0.1", "localhost") + "?sslmode=verify-full&sslrootcert="
     assert migrate.current(url + str(known)) == migrate.head()
