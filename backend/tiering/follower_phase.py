@@ -29,8 +29,3 @@ class FollowerPhase(StrEnum):
 
 # `rule` in the evidence of a FAILED follower that would have had to cut its log below its high watermark.
 KEEPS_ACKNOWLEDGED: Final = "keeps-acknowledged-records"
-SETTLED: Final = frozenset({FollowerPhase.IN_SYNC, FollowerPhase.FAILED})
-"""Phases in which nothing more happens by itself."""
-
-WITHOUT_PROGRESS: Final = frozenset({FollowerPhase.WAITING_FOR_METADATA, FollowerPhase.DELAYED, FollowerPhase.FAILED})
-"""Phases in which no record arrives; staying in one is what an operator must be told."""

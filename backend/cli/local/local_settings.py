@@ -50,35 +50,14 @@ def local_settings(**given: Any) -> Settings:
 
 def settings_beside_up(**given: Any) -> Settings:
     """As `local_settings`, with what the folder's `ebbline up` runs with: database, ports, remote tier, cluster."""
+    from backend.cli.shared.beside_up import read_beside_up
+
     with _settings_sentences():
         settings = read_beside_up(**_without_none(given))
     if settings.database_url is None:
         from backend.data_folder.data_folder import DataFolder
 
         settings.database_url = DataFolder(settings.data_dir).noted_database()
-    return settings
-
-
-def read_beside_up(**given: Any) -> Settings:
-    """Settings with what the folder's `ebbline up` kept, and with its cluster's brokers.
-
-    Raises ValidationError, KeptSettingsError, and what reading ``ebbline.toml`` may raise.
-    """
-    from backend.data_folder.data_folder import DataFolder, DataFolderError
-    from backend.settings.kept_settings import FILE
-    from backend.settings.settings import Settings
-
-    settings = Settings.beside_up(**given)
-    try:
-        identity = DataFolder(settings.data_dir).read_identity()
-    except DataFolderError:
-        return settings  # commands that need the identity say so themselves
-    if identity is None or identity.brokers == 0:
-        return settings
-    settings.brokers = identity.brokers
-    # An earlier version kept nothing: the port that the folder was made with is the best guess.
-    if not (settings.data_dir / FILE).exists() and "broker_port" not in settings.model_fields_set:
-        settings.broker_port = identity.broker_port
     return settings
 
 

@@ -88,7 +88,7 @@ def _local_url(data: Path) -> str:
 
     from pydantic import ValidationError
 
-    from backend.cli.local.local_settings import read_beside_up
+    from backend.cli.shared.beside_up import read_beside_up
     from backend.settings.kept_settings import KeptSettingsError
 
     try:

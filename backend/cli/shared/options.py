@@ -82,7 +82,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
-        options = kind(**{name: arguments.pop(name) for name in defaults})
+        options = kind(**{name: arguments.pop(name, default) for name, default in defaults.items()})
         command(options, **arguments)
 
     before = [parameter.replace(kind=kw_only) for parameter in own if parameter.kind is not kw_only]

@@ -13,7 +13,6 @@ from backend.engine.config.setting_definition import ConfigError
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
-NODE_ID_MAX: Final = 2**31 - 1
 # The prefix of a setting for one listener; the listener's name and the setting's follow.
 LISTENER_PREFIX: Final = "listener.name."
 MAX_CONNECTIONS: Final = "max.connections"

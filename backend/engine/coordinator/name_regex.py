@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -63,18 +64,7 @@ class NameRegex:
     def __init__(self, text: str, *, ascii_names: bool = False) -> None:
         if len(text) > PATTERN_CHARS_MAX:
             raise RegexError(f"it is longer than {PATTERN_CHARS_MAX} characters")
-        options: Any = re2.Options()
-        options.max_mem = MEMORY_MAX
-        options.log_errors = False
-        self._encoding = "latin-1" if ascii_names and max(text, default="") <= "\xff" else "utf-8"
-        if self._encoding == "latin-1":
-            options.encoding = re2.Options.Encoding.LATIN1
-        # No result of a group is used, and without them RE2 needs one pass only.
-        options.never_capture = True
-        try:
-            self._regex: Any = re2.compile(text.encode(self._encoding), options)
-        except re2.error as error:
-            raise RegexError(_reason(error)) from None
+        self._encoding, self._regex = _compile_ascii(text) if ascii_names else _compile(text, "utf-8")
         _refuse_what_kafka_refuses(text)
         if self._regex.programsize > PROGRAM_MAX:
             raise RegexError(f"it takes more than {PROGRAM_MAX} steps")
@@ -82,6 +72,29 @@ class NameRegex:
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
         return self._regex.fullmatch(name.encode(self._encoding)) is not None
+
+
+def _compile_ascii(text: str) -> tuple[str, Any]:
+    """As Latin-1, or where the expression names characters beyond that (`é` is none of them), as UTF-8."""
+    if max(text, default="") <= "\xff":
+        with suppress(RegexError):
+            return _compile(text, "latin-1")
+    return _compile(text, "utf-8")
+
+
+def _compile(text: str, encoding: str) -> tuple[str, Any]:
+    """The encoding of expression and names, and RE2's object. Raises RegexError."""
+    options: Any = re2.Options()
+    options.max_mem = MEMORY_MAX
+    options.log_errors = False
+    # No result of a group is used, and without them RE2 needs one pass only.
+    options.never_capture = True
+    if encoding == "latin-1":
+        options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return encoding, re2.compile(text.encode(encoding), options)
+    except re2.error as error:
+        raise RegexError(_reason(error)) from None
 
 
 def _refuse_what_kafka_refuses(text: str) -> None:

@@ -84,6 +84,8 @@ class Partition:
     def use(self, log: UnifiedLog) -> None:
         """The same records in another directory from now on."""
         self.log = log
+        # An event of the former log that is still on its way counts no more, so requests look at this one.
+        self._changed()
 
     # Roles
 

@@ -120,10 +120,9 @@ class LogFile(logging.handlers.RotatingFileHandler):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES, delay=True)
-        self.lost_lines = 0
 
     def handleError(self, record: logging.LogRecord) -> None:
-        self.lost_lines += 1
+        """The line is lost: there is no other place for it."""
 
 
 @dataclass

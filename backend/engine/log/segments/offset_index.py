@@ -14,8 +14,6 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 ENTRY_BYTES: Final = 8
-# Kafka refuses an offset that does not fit; the log rolls before (1.9 of the semantics).
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class OffsetIndex:

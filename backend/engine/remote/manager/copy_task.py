@@ -111,10 +111,12 @@ class CopyTask:
 
         An earlier leader may have been deleting everything remote, when tiering was off, and its last event may have
         come after this broker read the offset. Segments that are still local are then copied again, and stay local
-        until they are.
+        until they are. A log that begins behind that offset has nothing to copy again: what is deleted has expired.
         """
         metadata, before = self._tier.metadata, self._copied
-        if before is None or not segment_index(metadata, self.partition).summary.deleting:
+        if before is None or before < log.log_start_offset:
+            return
+        if not segment_index(metadata, self.partition).summary.deleting:
             return
         log.forget_highest_remote_offset()
         self._copied = find_copied(log, metadata, self.partition).offset

@@ -121,6 +121,8 @@ def test_an_expression_that_makes_others_backtrack_for_ever_takes_a_moment() -> 
         ("a{999}b{999}", []),
         ("[^Ω]+", ["orders", "a-b.c"]),
         ("é|orders", ["orders"]),
+        (r"[^\x{80}-\x{10FFFF}]+", ["orders", "a-b.c"]),
+        (r"[a-z\x{100}]+", ["orders"]),
     ],
 )
 def test_an_expression_over_topics_takes_no_more_steps_than_ascii_needs(pattern: str, names: list[str]) -> None:

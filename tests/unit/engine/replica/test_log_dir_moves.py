@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.coordinator.group.group_nodes import GroupNodes, run_nodes
+from tests.unit.engine.replica.nodes import Nodes, play
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = 4
@@ -52,6 +54,33 @@ def test_a_directory_that_is_full_refuses_a_move_and_keeps_what_it_has(
         assert await moved(nodes, 500)
 
     run_nodes(TwoDirectories, tmp_path, play)
+
+
+def test_a_log_start_that_is_raised_as_a_move_ends_reaches_the_follower_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TwoBrokers(Nodes):
+        dirs = 2
+
+    async def run() -> None:
+        async with TwoBrokers(tmp_path, count=2, replica_fetch_wait_max_ms="60000") as nodes:
+            nodes.create("orders", [1, 2])
+            await nodes.produce(1, "orders", b"value")
+            await nodes.until("the follower has the high watermark", lambda: nodes[2].offsets("orders")[2] == 1)
+            leader, logs = nodes[1].partition("orders"), nodes[1].logs
+            finish = logs.finish_move
+
+            def finish_after_delete_records(log: UnifiedLog) -> UnifiedLog:
+                leader.delete_records_before(1)
+                return finish(log)
+
+            monkeypatch.setattr(logs, "finish_move", finish_after_delete_records)
+            [target] = [at.path for at in logs.directories.dirs if not leader.log.dir.startswith(at.path + "/")]
+            nodes[1].replicas.log_dir_moves.move(leader, target)
+            await nodes.until("the follower has the log start", lambda: nodes[2].offsets("orders")[0] == 1)
+            assert leader.log.dir.startswith(target + "/")
+
+    play(run)
 
 
 def test_a_move_keeps_to_the_throttle_until_it_is_lifted(tmp_path: Path) -> None:

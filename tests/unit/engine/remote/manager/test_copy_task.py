@@ -236,6 +236,28 @@ def test_a_segment_that_is_deleted_while_it_is_copied_leaves_no_object_and_is_co
     asyncio.run(play())
 
 
+def test_what_expires_below_the_log_start_stays_the_highest_copied_offset(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        async with tier_broker(tmp_path) as broker:
+            task = CopyTask(View(log), broker.tier)
+            await task.run()
+            # The epoch that is left has no copy.
+            log.leader_epochs.begin(9, log.log_end_offset)
+            assert log.maybe_increment_log_start_offset(log.log_end_offset)
+            for segment in list(broker.metadata.segments(TIP)):
+                await broker.metadata.update_segment(
+                    SegmentUpdate(TIP, segment.segment_id, 7, NOW_MS, segment.custom_metadata, DELETE_STARTED)
+                )
+            await task.run()
+            assert log.highest_remote_offset == 5
+            assert "is copied up to offset" not in caplog.text
+
+    run_virtual(play())
+
+
 def test_what_an_earlier_leader_deletes_after_it_counted_as_copied_is_copied_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
