@@ -91,7 +91,7 @@ def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tm
             broken.roll()
         for _ in range(500):
             await asyncio.sleep(0.01)
-            if len(manager.all_logs) == 2:
+            if len(manager.all_logs) == len(lost) == 2:
                 break
         assert len(lost) == 2
         assert {log.dir.rpartition("/")[0] for log in manager.all_logs} == {f"{tmp_path}/log0"}
