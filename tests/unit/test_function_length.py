@@ -10,31 +10,29 @@ from tests.source_trees import source_tree
 
 LINES_MAX: Final = 70
 ROOT: Final = Path(__file__).parents[2]
-# Charts are described, one keyword a line. The first migration is left out: it is the whole schema.
-DESCRIPTIONS: Final = frozenset(
-    {
-        "activity_timeline.figure",
-        "open_copies.figure",
-        "partition_heatmap.figure",
-        "phase_timeline.figure",
-        "range_list.figure",
-        "throughput.figure",
-    }
-)
+# Charts are described, one keyword a line: path and function. Migrations are left out: the first is the whole schema.
+DESCRIPTIONS: Final = [
+    ("app/components/cluster/activity_timeline.py", "figure"),
+    ("app/components/cluster/throughput.py", "figure"),
+    ("app/components/follower/phase_timeline.py", "figure"),
+    ("app/components/partition/partition_heatmap.py", "figure"),
+    ("app/components/partition/range_list.py", "figure"),
+    ("app/components/remote/open_copies.py", "figure"),
+]
 
 
-def long_functions(path: Path) -> set[str]:
+def long_functions(path: Path) -> list[tuple[str, str]]:
     functions = (
         node for node in ast.walk(source_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    return {
-        f"{path.stem}.{function.name}"
+    return [
+        (path.relative_to(ROOT).as_posix(), function.name)
         for function in functions
         if (function.end_lineno or function.lineno) - function.lineno + 1 > LINES_MAX
-    }
+    ]
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_longer_than_a_screen_and_each_exemption_is_needed() -> None:
     paths = [path for folder in ("app", "backend", "spark") for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 500
-    assert set().union(*map(long_functions, paths)) <= DESCRIPTIONS
+    assert sorted(function for path in paths for function in long_functions(path)) == DESCRIPTIONS
