@@ -9,6 +9,7 @@ location with a key in it, ``remote_location_left_out`` has the text that may be
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class KeptSettings:
 
     next_start: Mapping[str, Any] = field(default_factory=dict)
     next_left_out: Mapping[str, str] = field(default_factory=dict)
-    # None in a file of an earlier version, which has the values of the next start only.
+    # None for a folder that has no such file.
     runs: Mapping[str, Any] | None = None
     runs_left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,15 +58,27 @@ class KeptSettings:
         `chosen` names the settings that a flag or a variable says. Client properties hold passwords of the kept
         cluster, and so they are for no other one.
         """
-        values = dict(self.next_start)
-        if self.runs is not None:
-            values = {name: None for name in OPTIONAL if name not in self.runs_left_out} | dict(self.runs)
+        if self.runs is None:
+            return {}
+        values = {name: None for name in OPTIONAL if name not in self.runs_left_out} | dict(self.runs)
+        if "attach" not in self.runs and "attach" not in chosen:
+            # ``ebbline.toml`` may name some since the start: without an attached cluster they are refused.
+            values["broker_metrics"] = None
         passed_over = {*chosen, "client_properties"} if "attach" in chosen else set(chosen)
         return {name: value for name, value in values.items() if name not in passed_over}
+
+    def moves_remote_tier(self, location: str) -> bool:
+        """Whether the last `up` ran with another remote tier than the one at the URL `location`."""
+        if self.runs is None:
+            return False
+        shown = self.runs_left_out.get("remote_location")
+        return location != self.runs.get("remote_location") and (shown is None or redact_url(location) != shown)
 
 
 def values_to_keep(in_force: Mapping[str, object], without: Mapping[str, object]) -> dict[str, str | int]:
     """Lines of the file for the settings in force, but for those that are the same `without` flags and variables.
+
+    Both are values as `Settings` has them once they are checked.
 
     A value that must not or cannot be kept becomes a line ``<name>_left_out``.
     """
@@ -89,19 +102,17 @@ def values_to_keep(in_force: Mapping[str, object], without: Mapping[str, object]
     return lines
 
 
-def keep(root: Path, in_force: Mapping[str, object], defaults: Mapping[str, object]) -> None:
-    """Writes the file of a data folder, all or nothing. Raises OSError."""
-    try:
-        with (root / "ebbline.toml").open("rb") as file:
-            toml = tomllib.load(file)
-    except FileNotFoundError:
-        toml = {}
-    next_start = values_to_keep(in_force, {**defaults, **toml})
+def keep(root: Path, in_force: Mapping[str, object], without: Mapping[str, object]) -> None:
+    """Writes the file of a data folder, all or nothing, also when the machine stops. Raises OSError."""
+    next_start = values_to_keep(in_force, without)
     runs = values_to_keep(in_force, {})
     path = root / FILE
     temporary = path.with_suffix(".tmp")
     text = "".join((HEAD, *map(_line, next_start.items()), f"\n[{RUNS}]\n", *map(_line, runs.items())))
-    temporary.write_text(text, encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 
@@ -126,17 +137,21 @@ def read_kept(root: Path) -> KeptSettings:
             f"{FILE} in the data folder cannot be read: {error}. Correct it, or delete it and set all again."
         ) from error
     runs = content.get(RUNS)
-    if runs is not None and not isinstance(runs, dict):
+    if runs is None or runs == {}:
+        raise KeptSettingsError(
+            f"{FILE} in the data folder has nothing in table [{RUNS}]: it is not whole. Delete it and set all again."
+        )
+    if not isinstance(runs, dict):
         raise KeptSettingsError(
             f"{FILE} in the data folder has {RUNS}, which is no table: delete that line, or the file to set all again."
         )
-    return KeptSettings(_values(content), _left_out(content), None if runs is None else _values(runs), _left_out(runs))
+    return KeptSettings(_values(content), _left_out(content), _values(runs), _left_out(runs))
 
 
 def _values(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: table[name] for name in (*KEPT, *OF_ATTACHED) if name in table}
 
 
-def _left_out(table: Mapping[str, Any] | None) -> dict[str, str]:
-    texts = {name: (table or {}).get(f"{name}{_LEFT_OUT}") for name in (*KEPT, *OF_ATTACHED)}
+def _left_out(table: Mapping[str, Any]) -> dict[str, str]:
+    texts = {name: table.get(f"{name}{_LEFT_OUT}") for name in (*KEPT, *OF_ATTACHED)}
     return {name: str(text) for name, text in texts.items() if text is not None}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -144,7 +145,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        folder = _data_dir(init_settings())
+        folder = _data_dir(init_settings(), env_settings())
         next_start = cls.read_kept(folder).next_start
         kept = {name: value for name, value in next_start.items() if name in kept_settings.KEPT}
         return (
@@ -159,11 +160,9 @@ class Settings(BaseSettings):
         """Settings that the last `up` of a data folder kept. Raises KeptSettingsError, also for an unusable value."""
         kept = kept_settings.read_kept(folder)
         for values in (kept.next_start, kept.runs or {}):
-            # Client properties may stand alone here: their cluster is then in ``ebbline.toml``.
-            checked = cls.model_construct(attach=f"{LOOPBACK}:9092")
             for name, value in values.items():
                 try:
-                    cls.__pydantic_validator__.validate_assignment(checked, name, value)
+                    cls._checked(name, value)
                 except ValidationError as error:
                     raise KeptSettingsError(
                         f"{describe_invalid(error, f'in {kept_settings.FILE} of the data folder')} Correct it, or"
@@ -172,19 +171,37 @@ class Settings(BaseSettings):
         return kept
 
     @classmethod
+    def _checked(cls, name: str, value: object) -> object:
+        """The value as it is in force once it is checked. Raises ValidationError."""
+        # Client properties may stand alone here: their cluster is another line's.
+        settings = cls.model_construct(attach=f"{LOOPBACK}:9092")
+        cls.__pydantic_validator__.validate_assignment(settings, name, value)
+        return getattr(settings, name)
+
+    @classmethod
+    def read_variables(cls) -> dict[str, Any]:
+        """Settings that the environment names, as `up` reads them: in any case of letters, and no empty one."""
+        return EnvSettingsSource(cls)()
+
+    @classmethod
     def beside_up(cls, **given: Any) -> Self:
         """As the last `up` of the data folder runs, but for what is `given` or stands in the environment.
 
         Raises ValidationError and KeptSettingsError.
         """
-        names = (*kept_settings.KEPT, *kept_settings.OF_ATTACHED)
-        chosen = {name for name in names if name in given or os.environ.get(f"EBBLINE_{name.upper()}")}
-        return cls(**cls.read_kept(_data_dir(given)).for_commands(chosen), **given)
+        variables = cls.read_variables()
+        kept = cls.read_kept(_data_dir(given, variables))
+        return cls(**kept.for_commands({*given, *variables}), **given)
 
     def keep(self) -> None:
         """Keeps in the data folder where this `up` runs (`kept_settings`). Raises OSError."""
-        defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        kept_settings.keep(self.data_dir, self.model_dump(), defaults)
+        without = {name: field.default for name, field in type(self).model_fields.items()}
+        toml = TomlConfigSettingsSource(type(self), self.data_dir / "ebbline.toml")()
+        for name in toml.keys() & {*kept_settings.KEPT, *kept_settings.OF_ATTACHED}:
+            # A value that is not usable is not in force: a flag or a variable overrules it.
+            with suppress(ValidationError):
+                without[name] = self._checked(name, toml[name])
+        kept_settings.keep(self.data_dir, self.model_dump(), without)
 
     @property
     def voters(self) -> int:
@@ -222,9 +239,9 @@ class Settings(BaseSettings):
         return self.public_url or self.app_url
 
 
-def _data_dir(given: Mapping[str, Any]) -> Path:
+def _data_dir(given: Mapping[str, Any], variables: Mapping[str, Any]) -> Path:
     """The data folder, which only a flag or the environment can move: ``ebbline.toml`` lies in it."""
-    return Path(str(given.get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"))
+    return Path(str(given.get("data_dir") or variables.get("data_dir") or ".ebbline"))
 
 
 def check_public_url(url: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -71,7 +70,7 @@ def remote_location(settings: Settings) -> str | None:
     with _settings_sentences():
         shown = settings.read_kept(settings.data_dir).runs_left_out.get("remote_location")
     location = settings.remote_location
-    named = bool(os.environ.get("EBBLINE_REMOTE_LOCATION"))
+    named = "remote_location" in settings.read_variables()
     if shown is not None and not named and (location is None or redact_url(location) != shown):
         refuse(
             f"The remote tier of {settings.data_dir} is at {shown}, and its key is not kept: set"

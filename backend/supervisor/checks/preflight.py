@@ -91,8 +91,9 @@ def _raise_open_files() -> int:
 def check_remote_location(settings: Settings, *, first: bool = True) -> str | None:
     """Raises PreflightError for a remote tier that cannot be opened; else a sentence of warning, or None.
 
-    A store is asked once. Settings with which no copy can work refuse the `first` start of a folder only: later,
-    brokers serve without the store. One that does not answer, is busy or denies access never refuses: it may pass.
+    A store is asked once. Settings with which no copy can work refuse the `first` start of a folder, and a later one
+    whose location is not the kept one: it would be kept in that one's place. Otherwise brokers serve without the
+    store. One that does not answer, is busy or denies access never refuses: it may pass, and records may be there.
     """
     if settings.remote_location is None:
         _check_left_out(settings)
@@ -113,7 +114,7 @@ def check_remote_location(settings: Settings, *, first: bool = True) -> str | No
     trouble = check_store(settings.remote_location)
     if trouble is None:
         return None
-    if first and trouble.certain:
+    if trouble.certain and (first or settings.read_kept(settings.data_dir).moves_remote_tier(settings.remote_location)):
         raise PreflightError(trouble.sentence)
     return trouble.sentence
 

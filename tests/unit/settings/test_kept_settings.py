@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from backend.cli.local.local_settings import local_settings, remote_location, se
 from backend.cli.local.pipeline_commands import pipeline_settings
 from backend.cli.shared.api_session import ApiError, find_api_access
 from backend.data_folder.data_folder import ClusterIdentity, DataFolder
-from backend.settings.kept_settings import FILE, values_to_keep
+from backend.settings.kept_settings import FILE, HEAD, values_to_keep
 from backend.settings.settings import Settings
 from backend.supervisor.checks.preflight import PreflightError, check_remote_location
 
@@ -52,6 +53,32 @@ def test_the_file_of_the_user_wins_at_the_next_start_and_what_runs_wins_in_comma
     assert "app_port" not in (folder.root / FILE).read_text().partition("[runs]")[0]
     assert Settings(data_dir=folder.root).api_port == 9000
     assert settings_beside_up(data_dir=folder.root).api_port == 8090
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "default"),
+    [
+        ('public_url = "https://a.example/"', "public_url", None),
+        ('api_port = "9090"', "api_port", 8090),
+        ('remote_location = "none"', "remote_location", None),
+    ],
+)
+def test_a_value_of_the_users_file_ends_with_its_line(
+    folder: DataFolder, line: str, name: str, default: object
+) -> None:
+    (folder.root / "ebbline.toml").write_text(f"{line}\n")
+    in_force = getattr(Settings(data_dir=folder.root), name)
+    keep(folder)
+    assert getattr(settings_beside_up(data_dir=folder.root), name) == in_force
+    (folder.root / "ebbline.toml").unlink()
+    assert getattr(Settings(data_dir=folder.root), name) == default
+
+
+def test_a_flag_is_kept_where_the_users_file_has_a_value_that_is_not_usable(folder: DataFolder) -> None:
+    (folder.root / "ebbline.toml").write_text("api_port = 70000\n")
+    keep(folder, api_port=9090)
+    (folder.root / "ebbline.toml").unlink()
+    assert Settings(data_dir=folder.root).api_port == 9090
 
 
 def test_a_flag_and_a_variable_win_over_what_is_kept(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +167,43 @@ def test_defaults_that_run_win_over_what_the_users_file_has_come_to_say(folder: 
     assert (settings.api_port, settings.remote_location) == (9000, "/elsewhere")
 
 
+def test_commands_go_on_when_the_users_file_names_another_kind_of_cluster_since_the_start(folder: DataFolder) -> None:
+    keep(folder)
+    (folder.root / "ebbline.toml").write_text(
+        'attach = "kafka-1:9092"\nbroker_metrics = "http://{host}:9404/metrics"\nclient_properties = "/client"\n'
+    )
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.attach, settings.broker_metrics, settings.client_properties) == (None, None, None)
+
+
+def test_commands_go_on_when_the_users_file_names_no_other_cluster_any_more(folder: DataFolder) -> None:
+    file = folder.root / "ebbline.toml"
+    file.write_text('attach = "kafka-1:9092"\nbroker_metrics = "http://{host}:9404/metrics"\n')
+    keep(folder)
+    file.write_text('broker_metrics = "http://{host}:9404/metrics"\n')
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.attach, settings.broker_metrics) == ("kafka-1:9092", "http://{host}:9404/metrics")
+
+
+def test_an_attached_cluster_of_the_environment_has_the_metrics_of_the_users_file(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(folder)
+    (folder.root / "ebbline.toml").write_text('broker_metrics = "http://{host}:9404/metrics"\n')
+    monkeypatch.setenv("EBBLINE_ATTACH", "kafka-1:9092")
+    assert settings_beside_up(data_dir=folder.root).broker_metrics == "http://{host}:9404/metrics"
+
+
+def test_commands_hear_the_variables_that_up_hears(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(folder, api_port=9191, remote_location="memory://key:secret@bucket/x")
+    monkeypatch.setenv("ebbline_api_port", "9292")
+    monkeypatch.setenv("ebbline_remote_location", "memory://key:secret@bucket/y")
+    monkeypatch.setenv("ebbline_data_dir", str(folder.root))
+    for settings in (Settings(), settings_beside_up()):
+        assert (settings.data_dir, settings.api_port) == (folder.root, 9292)
+        assert remote_location(settings) == "memory://key:secret@bucket/y"
+
+
 def test_what_the_users_file_said_at_the_start_wins_in_commands_and_not_at_the_next_start(folder: DataFolder) -> None:
     (folder.root / "ebbline.toml").write_text("api_port = 9000\n")
     keep(folder)
@@ -148,11 +212,37 @@ def test_what_the_users_file_said_at_the_start_wins_in_commands_and_not_at_the_n
     assert Settings(data_dir=folder.root).api_port == 8090
 
 
-def test_a_file_of_an_earlier_version_has_no_table(folder: DataFolder) -> None:
-    (folder.root / FILE).write_text('api_port = 9090\nattach = "kafka-1:9092"\n')
-    (folder.root / "ebbline.toml").write_text("app_port = 9001\n")
-    settings = settings_beside_up(data_dir=folder.root)
-    assert (settings.api_port, settings.app_port, settings.attach) == (9090, 9001, "kafka-1:9092")
+@pytest.mark.parametrize("content", ["", "\n", HEAD, f"{HEAD}api_port = 9090\n", f"{HEAD}\n[runs]\n"])
+def test_a_file_that_was_cut_refuses_a_start_and_commands(
+    folder: DataFolder, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    keep(folder, api_port=9090, remote_location="s3://bucket/tier")
+    (folder.root / FILE).write_text(content)
+    for read in (local_settings, settings_beside_up):
+        with pytest.raises(typer.Exit):
+            read(data_dir=folder.root)
+        message = capsys.readouterr().err
+        assert "run/settings.toml in the data folder has nothing in table [runs]: it is not whole" in message
+        assert message.count("\n") == 1
+
+
+def test_the_file_is_on_the_device_before_it_takes_the_place_of_the_last_one(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(folder, api_port=9090)
+    before = (folder.root / FILE).read_text()
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        assert (folder.root / FILE).read_text() == before
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    keep(folder, api_port=9191)
+    assert synced == ["settings.tmp"]
+    assert Settings(data_dir=folder.root).api_port == 9191
 
 
 def test_none_goes_back_to_no_place(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +260,7 @@ def test_none_goes_back_to_no_place(folder: DataFolder, monkeypatch: pytest.Monk
     ("text", "sentence"),
     [
         (
-            "api_port = 70000",
+            "api_port = 70000\n[runs]\napp_port = 8501",
             "api_port in run/settings.toml of the data folder is not usable: it takes a number from 1 to",
         ),
         ("[runs]\nattach = 5", "attach in run/settings.toml of the data folder is not usable: "),
@@ -216,5 +306,5 @@ def test_a_file_that_cannot_be_read_refuses(folder: DataFolder, capsys: pytest.C
     with pytest.raises(typer.Exit):
         local_settings(data_dir=folder.root)
     assert "run/settings.toml in the data folder cannot be read" in capsys.readouterr().err
-    (folder.root / FILE).write_text(f"of_a_later_version = {json.dumps('x')}\n")
+    (folder.root / FILE).write_text(f"of_a_later_version = {json.dumps('x')}\n[runs]\napp_port = 8501\n")
     assert local_settings(data_dir=folder.root).api_port == 8090

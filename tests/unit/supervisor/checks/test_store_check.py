@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.data_folder.data_folder import ClusterIdentity, DataFolder
 from backend.engine.ports.object_store import ObjectStore, errors_of_a_bucket, open_object_store
 from backend.settings.settings import Settings
 from backend.supervisor.checks.preflight import PreflightError, check_remote_location
+from backend.supervisor.checks.preparation import Refused, prepare
 from backend.supervisor.checks.store_check import CHECK_KEY, check_store, trouble_of
 from spark.remote_folder import RemoteFolder, RemoteFolderError
 from tests.ports import free_ports
@@ -82,6 +84,57 @@ def test_each_refusal_says_its_reason_first_and_what_to_set(
     with pytest.raises(PreflightError, match=sentence[:30].replace("(", r"\(")):
         check_remote_location(Settings(remote_location=LOCATION))
     assert check_remote_location(Settings(remote_location=LOCATION), first=False) == sentence
+
+
+def kept(folder: Path, location: str | None) -> Path:
+    """A data folder whose last `ebbline up` ran with the remote tier at `location`."""
+    (folder / "run").mkdir(exist_ok=True)
+    Settings(data_dir=folder, remote_location=location or "none").keep()
+    return folder
+
+
+@pytest.mark.parametrize("last", [None, LOCATION, "s3://key:secret@bucket/tier"])
+def test_a_new_location_with_a_certain_fault_refuses_a_later_start_too(
+    server: S3Server, tmp_path: Path, last: str | None
+) -> None:
+    folder = kept(tmp_path, last)
+    with pytest.raises(PreflightError, match="The bucket or container does not exist"):
+        check_remote_location(Settings(data_dir=folder, remote_location="s3://nowhere/tier"), first=False)
+
+
+@pytest.mark.parametrize("last", ["s3://nowhere/tier", "s3://key:secret@nowhere/tier"])
+def test_the_kept_location_with_a_certain_fault_is_a_warning_at_a_later_start(
+    server: S3Server, tmp_path: Path, last: str
+) -> None:
+    settings = Settings(data_dir=kept(tmp_path, last), remote_location=last)
+    warning = check_remote_location(settings, first=False)
+    assert warning is not None
+    assert warning.startswith("The bucket or container does not exist")
+
+
+def test_a_start_that_is_refused_for_its_store_keeps_the_location_before(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EBBLINE_REMOTE_LOCATION", "EBBLINE_ATTACH", "EBBLINE_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    broker, controller, metrics, api = free_ports(4)
+    folder = DataFolder(kept(tmp_path, LOCATION))
+    folder.write_identity(ClusterIdentity(1, "AQIDBAUGBwgJCgsMDQ4PEA", "demo", 1, broker, controller, 1))
+    with pytest.raises(Refused, match="The bucket or container does not exist"):
+        prepare(
+            Settings(
+                data_dir=tmp_path,
+                brokers=1,
+                pipeline=False,
+                ui=False,
+                broker_port=broker,
+                controller_port=controller,
+                metrics_port=metrics,
+                api_port=api,
+                remote_location="s3://nowhere/tier",
+            )
+        )
+    assert Settings(data_dir=tmp_path).remote_location == LOCATION
 
 
 def test_a_store_that_is_busy_or_away_is_a_warning(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
