@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 # A database that has just failed is asked again after this.
 RETRY_MS: Final = 2_000
-_known: Final = QueryCache()
+_query_cache: Final = QueryCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
             result = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
         trouble = diagnose(error)
-        sentence = f"The database {trouble.sentence}." if trouble is not None else _sentence(first_line(error))
+        sentence = f"The database {trouble.sentence}." if trouble is not None else _as_sentence(first_line(error))
         moment = now_ms()
         _failed[url] = DatabaseFailure(moment if failed is None else failed.first_ms, moment, sentence)
         raise DatabaseUnreachable(sentence) from error
@@ -98,7 +98,7 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
     return result
 
 
-def _sentence(cause: str) -> str:
+def _as_sentence(cause: str) -> str:
     return f"{cause[:1].upper()}{cause[1:]}."
 
 
@@ -115,9 +115,9 @@ def read_cached(query: Callable[..., T], *arguments: Any, version: int, **option
         tuple(sorted(options.items())),
     )
     try:
-        result: T = _known.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
+        result: T = _query_cache.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
     except DatabaseUnreachable:
-        last = _known.last(question)
+        last = _query_cache.last(question)
         if last is None:
             raise
         result = last.value
@@ -172,12 +172,12 @@ def view(cluster_id: str | None) -> ClusterView | None:
     try:
         current = read(load)
     except DatabaseUnreachable as error:
-        last = _known.last(question)
+        last = _query_cache.last(question)
         if last is None or last.value is None:
             raise
         failed = _failed.get(environment().database_url)
         return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
-    _known.keep(question, CachedResult(current, 0, moment))
+    _query_cache.keep(question, CachedResult(current, 0, moment))
     return current
 
 

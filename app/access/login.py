@@ -44,7 +44,7 @@ def login_page(*, following: str = "", linked: bool = False, error: str | None =
     form = _FORM.format(
         action=LOGIN_PATH,
         fields=f'<input type="hidden" name="next" value="{escape(following)}">',
-        trouble=_trouble(error) if error else "",
+        trouble=_error_html(error) if error else "",
         invalid=' aria-invalid="true"' if error else "",
     )
     return _page(form, 401, script=f"<script>{_ASK_AGAIN}</script>" if linked else "")
@@ -53,7 +53,7 @@ def login_page(*, following: str = "", linked: bool = False, error: str | None =
 def refused_page(sentence: str, status: int, *, root: str) -> Response:
     """The page of a sign-in that could not be done, with a way to try again; `root`: where the dashboard is."""
     again = f'<p class="again"><a href="{escape(root)}">Try again</a></p>'
-    return _page(f"<h1>Sign in</h1>\n{_trouble(sentence)}\n{again}", status, root=root)
+    return _page(f"<h1>Sign in</h1>\n{_error_html(sentence)}\n{again}", status, root=root)
 
 
 def _page(content: str, status: int, *, script: str = "", root: str = "") -> Response:
@@ -62,7 +62,7 @@ def _page(content: str, status: int, *, script: str = "", root: str = "") -> Res
     return HTMLResponse(markup, status, {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
 
 
-def _trouble(sentence: str) -> str:
+def _error_html(sentence: str) -> str:
     return f'<p class="error" role="alert">{_code(sentence)}</p>'
 
 

@@ -48,7 +48,7 @@ class DatabaseKeeper:
         self._prepare = prepare
         self._deferred = deferred
         self._said = ""
-        self._held: sqlite3.Connection | None = None  # still reads a file that was deleted
+        self._deleted_file_reader: sqlite3.Connection | None = None  # still reads a file that was deleted
         self._identity: Identity | None = None
         self._log: Identity | None = None
         self._lost_s: float | None = None
@@ -122,9 +122,9 @@ class DatabaseKeeper:
                     else "so was its folder"
                 )
                 raise StoreError(f"The database file {file} was moved or deleted while it was in use: {when}.")
-        if identity is None and self._held is not None:
+        if identity is None and self._deleted_file_reader is not None:
             with suppress(StoreError):
-                return restoring.rescue(self._held, file, now_ms())
+                return restoring.rescue(self._deleted_file_reader, file, now_ms())
         if None not in (identity, self._identity) and identity != self._identity:
             return self._replaced(file)
         return restoring.restore(file, now_ms(), thorough=self._database.suspect)
@@ -147,26 +147,30 @@ class DatabaseKeeper:
         self._release()
         try:
             uri = f"{file.absolute().as_uri()}?mode=ro"
-            self._held = sqlite3.connect(uri, uri=True, check_same_thread=False)
-            self._held.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            self._deleted_file_reader = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            self._deleted_file_reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             raise StoreError(f"The database {file} cannot be opened: {error}.") from error
         self._identity, self._log = file_identity(file), file_identity(log_of(file))
 
     def _release(self) -> None:
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._deleted_file_reader is not None:
+            self._deleted_file_reader.close()
+            self._deleted_file_reader = None
 
     def _note(self, file: Path) -> None:
-        if self._held is None:
+        if self._deleted_file_reader is None:
             return
         with suppress(sqlite3.Error):
-            held = backups.irreplaceable_rows(self._held, now_ms())
+            irreplaceable = backups.irreplaceable_rows(self._deleted_file_reader, now_ms())
             before = self._noted
-            if before is None or (before.plan, before.audit, before.tokens) != (held.plan, held.audit, held.tokens):
-                backups.note_irreplaceable(file, held)
-                self._noted = held
+            if before is None or (before.plan, before.audit, before.tokens) != (
+                irreplaceable.plan,
+                irreplaceable.audit,
+                irreplaceable.tokens,
+            ):
+                backups.note_irreplaceable(file, irreplaceable)
+                self._noted = irreplaceable
 
     def _back_up(self, file: Path) -> None:
         if not backups.due(file, now_ms()):

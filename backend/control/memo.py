@@ -29,6 +29,6 @@ class Memo(Generic[KeyT, ValueT]):
         self._now[key] = arguments, value
         return value
 
-    def turn(self) -> None:
+    def begin_round(self) -> None:
         """Begins a turn: what the one before it did not ask for is forgotten."""
         self._last, self._now = self._now, {}

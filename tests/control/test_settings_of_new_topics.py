@@ -28,11 +28,11 @@ def test_a_new_topic_and_one_made_again_are_asked_at_once_and_alone(site: Contro
     gateway, sampler = ask(sampler_of())
     try:
         ask(sampler.round(1_000))
-        assert TOPIC not in retention_ms(sampler.settings.take_told())
+        assert TOPIC not in retention_ms(sampler.settings.take_unstored())
 
         site.create_topic(TOPIC, config={"retention.ms": "111111"})
         ask(sampler.round(1_000))
-        told = sampler.settings.take_told()
+        told = sampler.settings.take_unstored()
         assert retention_ms(told) == {TOPIC: "111111"}
         assert told is not None
         assert (told.brokers, told.cluster_default, told.at_ms) == ({}, None, 1_000)
@@ -41,11 +41,11 @@ def test_a_new_topic_and_one_made_again_are_asked_at_once_and_alone(site: Contro
         site.wait_until("the topic is gone", lambda: TOPIC not in site.admin.list_topics(timeout=10).topics)
         site.create_topic(TOPIC, config={"retention.ms": "222222"})
         facts = ask(sampler.round(1_000))
-        assert retention_ms(sampler.settings.take_told()) == {TOPIC: "222222"}
+        assert retention_ms(sampler.settings.take_unstored()) == {TOPIC: "222222"}
         [topic] = [topic for topic in facts.topics if topic.topic == TOPIC]
         assert topic.config["retention.ms"] == "222222"
 
         ask(sampler.round(1_000))
-        assert sampler.settings.take_told() is None
+        assert sampler.settings.take_unstored() is None
     finally:
         ask(gateway.close())

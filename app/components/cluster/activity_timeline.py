@@ -211,8 +211,8 @@ def event_rows(events: Sequence[BrokerEvent], clock: Callable[[int | None], str]
     )
 
 
-def _tick_colour(mark: TimelineTick, usual: str, colours: Palette) -> str:
-    return usual if mark.status is None else status_colour(colours, mark.status)
+def _tick_colour(mark: TimelineTick, default_colour: str, colours: Palette) -> str:
+    return default_colour if mark.status is None else status_colour(colours, mark.status)
 
 
 def _escaped(words: str) -> str:

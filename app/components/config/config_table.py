@@ -94,7 +94,7 @@ def broker_html(settings: Sequence[BrokerSetting], broker_count: int) -> str:
         [
             Cell(html=_name_html(setting) if number == 0 else ""),
             Cell(html=_value_html(variant, setting.differs)),
-            Cell(SOURCES.get(variant.source, variant.source), css="eb-nowrap" + _quiet(variant)),
+            Cell(SOURCES.get(variant.source, variant.source), css="eb-nowrap" + _muted_css(variant)),
             Cell(_broker_text(variant.brokers, broker_count), css="eb-quiet"),
             Cell(("with a restart" if setting.read_only else "at once") if number == 0 else "", css="eb-quiet"),
         ]
@@ -139,7 +139,7 @@ def _plain_value(variant: Variant) -> str:
     return variant.value if variant.value else "(empty)"
 
 
-def _quiet(variant: Variant) -> str:
+def _muted_css(variant: Variant) -> str:
     return " eb-quiet" if variant.source == "DEFAULT_CONFIG" else ""
 
 

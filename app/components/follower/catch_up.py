@@ -24,13 +24,16 @@ def lines(mine: Points, leader: Sequence[PartitionPoint]) -> list[tuple[str, Poi
     drawn: list[tuple[str, Points]] = [
         ("leader end", [(point.sampled_ms, point.log_end_offset) for point in leader]),
         ("follower", list(mine)),
-        ("pending from", [(point.sampled_ms, _known(point.earliest_pending_upload_offset)) for point in leader]),
-        ("local start", [(point.sampled_ms, _known(point.local_log_start_offset)) for point in leader]),
+        (
+            "pending from",
+            [(point.sampled_ms, _offset_or_none(point.earliest_pending_upload_offset)) for point in leader],
+        ),
+        ("local start", [(point.sampled_ms, _offset_or_none(point.local_log_start_offset)) for point in leader]),
     ]
     return [(name, _thin(points)) for name, points in drawn if any(value is not None for _, value in points)]
 
 
-def _known(offset: int | None) -> int | None:
+def _offset_or_none(offset: int | None) -> int | None:
     return None if offset is None or offset < 0 else offset
 
 

@@ -106,7 +106,7 @@ def pills_html(counts: Mapping[str | None, int]) -> str:
     """The count of followers in each phase; phases without a follower are left out."""
     merged: Counter[str | None] = Counter(dict(counts))
     pills = [
-        markup.pill(f"{fmt.count(merged[phase.value])} {_plain(phase.value)}", STATUS.get(phase.value))
+        markup.pill(f"{fmt.count(merged[phase.value])} {_phase_name(phase.value)}", STATUS.get(phase.value))
         for phase in FollowerPhase
         if merged[phase.value]
     ]
@@ -176,7 +176,7 @@ def _target(follower: Follower) -> int | None:
     return target if isinstance(target, int) and not isinstance(target, bool) and target >= 0 else None
 
 
-def _plain(phase: str) -> str:
+def _phase_name(phase: str) -> str:
     return "delayed" if phase == FollowerPhase.DELAYED.value else PHASE_WORDS[phase]
 
 

@@ -155,7 +155,7 @@ def figure(
 ) -> go.Figure:
     """At most 8 rows, the first on top. ``plans``: (when, name) of changes, as dotted lines."""
     fig = go.Figure()
-    looks = _looks(colours)
+    styles = _bar_styles(colours)
     for phase in ORDER:
         bars = [
             (at, stretch)
@@ -172,7 +172,7 @@ def figure(
             x=[stretch.end_ms - stretch.start_ms for _, stretch in bars],
             width=_THIN if thin else _BAR,
             orientation="h",
-            marker=looks[phase],
+            marker=styles[phase],
             name=PHASE_WORDS.get(phase, "not known"),
             customdata=[
                 [fmt.duration((stretch.end_ms - stretch.start_ms) / 1000), stretch.source] for _, stretch in bars
@@ -259,7 +259,7 @@ def legend_html(colours: Palette) -> str:
     return f'<div class="eb-legend">{inner}</div>'
 
 
-def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
+def _bar_styles(colours: Palette) -> dict[str, dict[str, Any]]:
     fills = {
         "TRUNCATING": colours.notice,
         "WAITING_FOR_METADATA": colours.warning,
@@ -270,13 +270,13 @@ def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
         "IN_SYNC": colours.ok,
         UNKNOWN_PHASE: colours.line,
     }
-    looks: dict[str, dict[str, Any]] = {}
+    styles: dict[str, dict[str, Any]] = {}
     for phase, colour in fills.items():
-        looks[phase] = {"color": colour, "line": {"width": 0.8, "color": colours.card}}
+        styles[phase] = {"color": colour, "line": {"width": 0.8, "color": colours.card}}
         if phase == "IN_SYNC":
-            looks[phase] = {"color": colour, "opacity": 0.55, "line": {"width": 0}}
+            styles[phase] = {"color": colour, "opacity": 0.55, "line": {"width": 0}}
         if phase in _SHAPES:
-            looks[phase]["pattern"] = {
+            styles[phase]["pattern"] = {
                 "shape": _SHAPES[phase],
                 "fillmode": "overlay",
                 "fgcolor": colours.card,
@@ -284,7 +284,7 @@ def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
                 "size": 5,
                 "solidity": 0.2,
             }
-    return looks
+    return styles
 
 
 def _labels(

@@ -94,7 +94,7 @@ def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
             continue
         out_of_order += later > 0
         before = segments.get(event.segment_id or "")
-        after = _after(before, event)
+        after = _apply_event(before, event)
         if after is None:
             refused += 1
             continue
@@ -116,7 +116,7 @@ def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
     )
 
 
-def _after(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None:
+def _apply_event(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None:
     """The segment after an event; None when it cannot follow, because the one before it has a later timestamp."""
     state = SegmentState(event.state)
     if not is_legal(None if before is None else before.state, state):

@@ -64,7 +64,7 @@ def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Jud
     """The standing of each segment, in the order given (offset order is needed to see overlaps)."""
     verdicts, reached = [], -1
     for segment in segments:
-        lineage_standing, why = _standing(segment, chain)
+        lineage_standing, why = _lineage_standing(segment, chain)
         overlaps = lineage_standing is LineageStanding.IN_LINEAGE and segment.start_offset < reached
         if lineage_standing is LineageStanding.IN_LINEAGE:
             reached = max(reached, segment.next_offset)
@@ -88,7 +88,7 @@ def with_orphans(judged: Iterable[JudgedSegment]) -> list[JudgedSegment]:
     return [replace(verdict, orphaned=True) if verdict.segment.segment_id in lost else verdict for verdict in listed]
 
 
-def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[LineageStanding, str]:
+def _lineage_standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[LineageStanding, str]:
     if segment.state is SegmentState.COPY_SEGMENT_STARTED:
         return LineageStanding.COPYING, ""
     if segment.state is SegmentState.DELETE_SEGMENT_STARTED:

@@ -62,7 +62,7 @@ def window(row: PartitionRow, replicas: Sequence[ReplicaRow], first: int | None,
     if row.log_start_offset is None or row.log_end_offset is None:
         return None
     end = max(row.log_end_offset, row.log_start_offset + 1)
-    lowest = min([start for start, _ in map(_held, replicas) if start is not None], default=row.log_start_offset)
+    lowest = min([start for start, _ in map(_local_range, replicas) if start is not None], default=row.log_start_offset)
     start = max(row.log_start_offset, lowest - (end - lowest) // 10)
     if first is not None or last is not None:
         start = start if first is None else max(row.log_start_offset, first)
@@ -158,7 +158,7 @@ def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Jud
 # --- facts to blocks ---
 
 
-def _held(replica: ReplicaRow) -> tuple[int | None, int | None]:
+def _local_range(replica: ReplicaRow) -> tuple[int | None, int | None]:
     """The replica's local range; None, None when it holds nothing or that is not known."""
     start, end = replica.local_log_start_offset, replica.log_end_offset
     return (start, end) if start is not None and end is not None and end > start else (None, None)
@@ -226,7 +226,7 @@ def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
     name = f"Broker {replica.broker_id}"
     leads = replica.role == "leader"
     sub = "leader" if leads else PHASE_WORDS.get(replica.phase or "", "? phase")
-    start, end = _held(replica)
+    start, end = _local_range(replica)
     if replica.log_end_offset is None or replica.local_log_start_offset is None:
         return ReplicaLane(name, sub, (), f"? {replica.error or 'its offsets are not known'}")
     blocks = []
@@ -257,10 +257,10 @@ def _blocks(lane: ReplicaLane, axis: Axis) -> str:
     if not seen:
         note = lane.note or "nothing in this window"
         return f'<span class="eb-lane-note">{markup.text(note)}</span>'
-    return "".join(_block(block, axis) for block in _merged(seen))
+    return "".join(_block(block, axis) for block in _union(seen))
 
 
-def _merged(blocks: Sequence[Block]) -> list[Block]:
+def _union(blocks: Sequence[Block]) -> list[Block]:
     """Joins adjacent blocks of one kind when there are too many to see."""
     if len(blocks) <= BLOCKS_MAX:
         return list(blocks)

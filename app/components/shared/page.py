@@ -108,7 +108,7 @@ def open_page(
     return page
 
 
-def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any, history: bool = False) -> None:
+def live(page: Page, name: str, render: Callable[..., None], *arguments: Any, history: bool = False) -> None:
     """Draws a part of the page again and again: display only, never the place to open a dialog.
 
     Reads are cached by the data version, so a round without news costs the head's small queries. Paused while a
@@ -121,7 +121,7 @@ def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any, hist
             st.session_state[_PAUSED] = True
             st.rerun()
         try:
-            draw(*arguments)
+            render(*arguments)
         except DatabaseUnreachable:
             # Never read before, so there is nothing to show; the head row and the alerts say why.
             st.html(markup.empty("? The database is away, and this was not read before."))

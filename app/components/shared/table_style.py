@@ -17,7 +17,7 @@ def styled(frame: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]]) -> 
     """The frame with these columns written by ``formats``; what is not known reads ``?``."""
     if len(frame) > ROWS_MAX:
         return frame
-    return frame.style.format({name: _known(write) for name, write in formats.items()})
+    return frame.style.format({name: _or_unknown(write) for name, write in formats.items()})
 
 
 def number_format(count: int, otherwise: Any) -> Any:
@@ -25,7 +25,7 @@ def number_format(count: int, otherwise: Any) -> Any:
     return None if count <= ROWS_MAX else otherwise
 
 
-def _known(write: Callable[[Any], str]) -> Callable[[Any], str]:
+def _or_unknown(write: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda value: fmt.UNKNOWN if pd.isna(value) else write(value)
 
 

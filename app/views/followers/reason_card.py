@@ -28,14 +28,14 @@ STEP_MS: Final = 15_000
 
 def chosen(by_name: Mapping[str, Follower], order: Sequence[str], now_ms: int) -> Follower | None:
     """The follower of the link or the table; else the first, one without progress before others; None: nobody."""
-    follower = by_name.get(str(_wanted()))
+    follower = by_name.get(str(_selected()))
     if follower is None and order:
         stuck = [name for name in order if why_stuck(by_name[name].replica, now_ms)]
         follower = by_name[(stuck or list(order))[0]]
     return follower
 
 
-def _wanted() -> str | None:
+def _selected() -> str | None:
     return st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
 
 
@@ -58,7 +58,7 @@ def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -
     )
     title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
     title_line("why", title, f"{name} on broker {replica.broker_id}")
-    linked = _wanted()
+    linked = _selected()
     if linked and follower_table.name_of(follower) != linked:
         st.html(f'<div class="eb-note">{markup.text(str(linked)[:120])} is not in this list; this is another.</div>')
     with st.container(key=body_key(view, "why")):

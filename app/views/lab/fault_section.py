@@ -77,7 +77,7 @@ def _choose(page: Page, faults: Any) -> None:
             key="fault-heal",
             disabled=block is not None or not running,
             help=block or (None if running else "Nothing is broken by the lab."),
-            on_click=_heal,
+            on_click=_clear_fault,
             args=(person,),
         )
         st.page_link(links.page(scenario["watch_page"]), label="Where to watch →")
@@ -110,7 +110,7 @@ def _break(person: Person, scenario: str, broker: int | None) -> None:
             st.session_state[_REFUSAL] = str(error)
 
 
-def _heal(person: Person) -> None:
+def _clear_fault(person: Person) -> None:
     with debounce("heal") as first:
         if not first:
             return

@@ -16,7 +16,7 @@ from app.components.shared.page import Page, live, open_page
 from app.state import ClusterView, DatabaseUnreachable
 from app.views.reassign.move_inputs import KIND, REVIEW, Review, choose, clone, no_clone
 from app.views.reassign.move_review import review as draw_review
-from app.views.reassign.running_card import left_limits, progress, running_plan, steering
+from app.views.reassign.running_card import left_limits, move_controls, progress, running_plan
 from backend.store.queries import audit
 from backend.store.queries.audit import OperationRow
 
@@ -47,7 +47,7 @@ def _page(page: Page) -> None:
     if running is not None:
         with st.container(key="card-running"):
             live(page, "running", progress, page)
-            steering(page, running, block)
+            move_controls(page, running, block)
     left_limits(page, view, block, moves=running is not None)
     stored = _stored(page, view)
     if stored is not None:

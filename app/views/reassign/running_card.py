@@ -37,7 +37,7 @@ def progress(page: Page) -> None:
         st.html(markup.table(columns, rows, caption="Replicas that are being filled"))
 
 
-def steering(page: Page, row: OperationRow, block: str | None) -> None:
+def move_controls(page: Page, row: OperationRow, block: str | None) -> None:
     """Outside of live parts, because two of them open a dialog."""
     limit = row.throttle_bytes_per_s or (row.inputs or {}).get("throttle_bytes_per_s")
     stopping = row.intent == "stop"

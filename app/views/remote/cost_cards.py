@@ -54,19 +54,21 @@ def _within(rows: Iterable[PartitionRow], question: LedgerQuery) -> list[Partiti
 
 
 def _prices() -> Prices:
-    usual = Prices()
+    defaults = Prices()
     with st.container(horizontal=True, key="cardhead-cost"):
         title_line("cost", "Remote cost", "at the prices given")
         with st.popover("Prices", key="table-prices"):
             st.caption("US dollars. Kept in this browser tab.")
-            storage = _price("Storage, a GB and month", "price-storage", usual.storage_gb_month)
-            puts = _price("1 000 writes", "price-puts", usual.puts_1000)
-            egress = _price("A GB read back", "price-egress", usual.egress_gb)
+            storage = _price("Storage, a GB and month", "price-storage", defaults.storage_gb_month)
+            puts = _price("1 000 writes", "price-puts", defaults.puts_1000)
+            egress = _price("A GB read back", "price-egress", defaults.egress_gb)
     return Prices(storage, puts, egress)
 
 
-def _price(label: str, key: str, usual: float) -> float:
-    return float(st.number_input(label, 0.0, 100.0, usual, step=0.001, format="%.4f", key=key, persist_state="session"))
+def _price(label: str, key: str, default: float) -> float:
+    return float(
+        st.number_input(label, 0.0, 100.0, default, step=0.001, format="%.4f", key=key, persist_state="session")
+    )
 
 
 def _cost(page: Page, question: LedgerQuery, prices: Prices) -> None:

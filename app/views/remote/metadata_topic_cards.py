@@ -64,14 +64,14 @@ def _each(sizes: Mapping[int, int | None]) -> str:
     return fmt.size(max(sizes_known)) if sizes_known else fmt.UNKNOWN
 
 
-def _replay_text(records: int, pace: float | None) -> str | markup.Cell:
+def _replay_text(records: int, rate: float | None) -> str | markup.Cell:
     """The time that the pipeline would take at the pace of its quickest batch: no source has a broker's own time."""
     if not records:
         return "? no record read yet"
-    if pace is None:
+    if rate is None:
         return "? no batch is large enough to tell a pace"
-    hint = f"{fmt.count(records)} records at {fmt.count(round(pace))} records/s, the pipeline's quickest batch"
-    return markup.Cell(html=f'<span title="{markup.text(hint)}">about {fmt.duration(records / pace)}</span>')
+    hint = f"{fmt.count(records)} records at {fmt.count(round(rate))} records/s, the pipeline's quickest batch"
+    return markup.Cell(html=f'<span title="{markup.text(hint)}">about {fmt.duration(records / rate)}</span>')
 
 
 def _lag(status: PipelineStatus) -> str:

@@ -116,9 +116,9 @@ def _scope(page: Page, typed: str) -> tuple[Scope, str]:
         return Scope(), ""
     cluster_id, version = page.cluster_id, page.view().version
     key = parse_name(typed)
-    if key is not None and _known(page, Scope(*key)):
+    if key is not None and _has_partitions(page, Scope(*key)):
         return Scope(*key), ""
-    if _known(page, Scope(typed)):
+    if _has_partitions(page, Scope(typed)):
         return Scope(typed), ""
     if len(typed) == ledger_card.SEGMENT_ID_CHARS:
         segment = state.read_cached(queries.find_segment, cluster_id, typed, version=version)
@@ -128,7 +128,7 @@ def _scope(page: Page, typed: str) -> tuple[Scope, str]:
     return Scope(), typed
 
 
-def _known(page: Page, scope: Scope) -> bool:
+def _has_partitions(page: Page, scope: Scope) -> bool:
     totals = state.read_cached(queries.cycle_totals, page.cluster_id, scope, version=page.view().version)
     return totals.partitions > 0
 

@@ -38,7 +38,7 @@ def card(page: Page, topic: str, number: int, topic_id: str, *, first_elsewhere:
             st.html(f'<div class="eb-note">{markup.text(hint)}</div>')
             return
         second_ms = instant_control.parsed(page, second or "")
-        live(page, "compare", _draw, page, topic, number, topic_id, first_ms, second_ms)
+        live(page, "compare", _render, page, topic, number, topic_id, first_ms, second_ms)
 
 
 def _instant(page: Page, name: str, placeholder: str) -> str | None:
@@ -57,10 +57,10 @@ def _instant(page: Page, name: str, placeholder: str) -> str | None:
     )
 
 
-def _draw(page: Page, topic: str, number: int, topic_id: str, first_ms: int, second_ms: int | None) -> None:
+def _render(page: Page, topic: str, number: int, topic_id: str, first_ms: int, second_ms: int | None) -> None:
     view = page.view()
     later_ms = view.read_ms if second_ms is None else second_ms
-    first, second = (_known(page, view, topic, number, topic_id, at_ms) for at_ms in (first_ms, later_ms))
+    first, second = (_instant_at(page, view, topic, number, topic_id, at_ms) for at_ms in (first_ms, later_ms))
     clocks = [page.clock(first_ms, view.now_ms), "now" if second_ms is None else page.clock(later_ms, view.now_ms)]
     words = f'<div class="eb-note">{markup.text(f"{clocks[0]} against {clocks[1]}")}</div>'
     with st.container(horizontal=True, key="cardhead-compare"):
@@ -72,7 +72,7 @@ def _draw(page: Page, topic: str, number: int, topic_id: str, first_ms: int, sec
         st.html(f'<div class="eb-note">{note}</div>')
 
 
-def _known(page: Page, view: ClusterView, topic: str, number: int, topic_id: str, at_ms: int) -> Instant:
+def _instant_at(page: Page, view: ClusterView, topic: str, number: int, topic_id: str, at_ms: int) -> Instant:
     remote = state.read_cached(
         time_travel.remote_totals_at, page.cluster_id, topic_id, number, at_ms, version=view.version
     )

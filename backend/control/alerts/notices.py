@@ -50,11 +50,11 @@ def notices(changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: i
 
 
 def open_counts(
-    known: Iterable[Finding], changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int
+    findings: Iterable[Finding], changes: Changes, muted_until_ms: Mapping[FindingKey, int], at_ms: int
 ) -> dict[tuple[str, str], int]:
     """Number of findings that are open and not muted, by (slug, severity), after these changes."""
     closed = {finding.id for finding in changes.closed}
-    now = {(finding.slug, finding.object): finding.severity for finding in known if finding.id not in closed}
+    now = {(finding.slug, finding.object): finding.severity for finding in findings if finding.id not in closed}
     now |= {candidate.key: candidate.severity for _, candidate in changes.kept}
     now |= {candidate.key: candidate.severity for candidate in changes.opened}
     counts: dict[tuple[str, str], int] = {}

@@ -96,8 +96,8 @@ class _Waiting:
         if last.message is None or (last.version, last.body) != (self.version, body):
             last.message = frames.decode_response(self.cls, self.version, frame)[1]
             last.version, last.body = self.version, body
-        known: m.Message = last.message
-        return known
+        message: m.Message = last.message
+        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class BrokerConnection:
         lowest, highest = self.versions.get(request.API_KEY, (0, -1))
         version = min(highest, request.MAX_VERSION)
         if version < max(lowest, request.MIN_VERSION, at_least):
-            wanted = f" in version {at_least} or newer" if at_least else ""
-            raise UnsupportedByBroker(f"The broker at {self.address} does not answer {request.NAME}{wanted}.")
+            versions = f" in version {at_least} or newer" if at_least else ""
+            raise UnsupportedByBroker(f"The broker at {self.address} does not answer {request.NAME}{versions}.")
         return version
 
     async def ask(

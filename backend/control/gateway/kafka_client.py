@@ -122,10 +122,10 @@ class Gateway:
 
     def _candidates(self) -> Iterable[BrokerAddress]:
         """Last one that answered, then the known brokers, then those we were given."""
-        known = list(self._brokers.values())
-        random.shuffle(known)
+        brokers = list(self._brokers.values())
+        random.shuffle(brokers)
         first = (self._first,) if self._first is not None else ()
-        return dict.fromkeys((*first, *known, *self._bootstrap))
+        return dict.fromkeys((*first, *brokers, *self._bootstrap))
 
     async def close(self) -> None:
         """Closes all connections; open questions fail."""

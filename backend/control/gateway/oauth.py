@@ -83,8 +83,8 @@ def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
 def refusal(challenge: bytes) -> str:
     """The broker's error in words: its JSON tells a status, and may tell a scope that is missing."""
     try:
-        told = json.loads(challenge)
-        status, scope = str(told["status"])[:60], told.get("scope")
+        server_error = json.loads(challenge)
+        status, scope = str(server_error["status"])[:60], server_error.get("scope")
     except (ValueError, KeyError, TypeError, AttributeError):
         return "the token is not taken"
     return status if not scope else f"{status}, scope {str(scope)[:100]} is needed"
@@ -174,9 +174,9 @@ class ClientCredentials:
         async with self._lock:
             if time.time() >= self._renew_s:
                 began_s = time.time()
-                told = await self._ask()
-                token = _checked(str(told.get("access_token", "")), f"the answer of {self._place}")
-                self._token, self._renew_s = token, began_s + RENEW_AFTER * _life_s(told, token, began_s)
+                response = await self._ask()
+                token = _checked(str(response.get("access_token", "")), f"the answer of {self._place}")
+                self._token, self._renew_s = token, began_s + RENEW_AFTER * _life_s(response, token, began_s)
             return self._token
 
     @property
@@ -200,21 +200,21 @@ class ClientCredentials:
         except (httpx.HTTPError, OSError) as error:
             raise TokenError(f"{self._place} gives no token ({str(error) or type(error).__name__}).") from error
         try:
-            told = json.loads(body)
+            response = json.loads(body)
         except ValueError:
-            told = None
-        if status != 200 or not isinstance(told, dict):
-            cause = f": {str(told['error'])[:100]}" if isinstance(told, dict) and "error" in told else ""
+            response = None
+        if status != 200 or not isinstance(response, dict):
+            cause = f": {str(response['error'])[:100]}" if isinstance(response, dict) and "error" in response else ""
             raise TokenError(f"{self._place} gives no token (HTTP {status}{cause}): check client id, secret and scope.")
-        return told
+        return response
 
 
-def _life_s(told: Mapping[str, Any], token: str, now_s: float) -> float:
+def _life_s(response: Mapping[str, Any], token: str, now_s: float) -> float:
     """Life of a token; one without a stated end is requested again each time."""
     end_s = expires_s(token)
     if end_s is not None:
         return end_s - now_s
     try:
-        return float(told.get("expires_in", 0))
+        return float(response.get("expires_in", 0))
     except (TypeError, ValueError):
         return 0.0

@@ -73,7 +73,9 @@ def tokens_by_hash(connection: Connection, cluster_id: str) -> dict[str, KnownTo
 
 def add_token(connection: Connection, cluster_id: str, token: KnownToken) -> str:
     """Stores a new token and gives its text, which nobody can ask for again. Raises ValueError for a name in use."""
-    names = {one.name for one in tokens_by_hash(connection, cluster_id).values()} | {one.name for one in FIRST_START}
+    names = {stored.name for stored in tokens_by_hash(connection, cluster_id).values()} | {
+        stored.name for stored in FIRST_START
+    }
     if token.name in names:
         raise ValueError(f"There is a token {token.name} already: withdraw it first, or choose another name.")
     if len(names) >= TOKENS_MAX:
@@ -97,7 +99,7 @@ class ApiTokens:
     def __init__(self, database: Database, cluster_id: str) -> None:
         self._database = database
         self._cluster_id = cluster_id
-        self._known: dict[str, KnownToken] = {}
+        self._by_hash: dict[str, KnownToken] = {}
         self._of_files: list[dict[str, Any]] = []
         self._read_s = float("-inf")
 
@@ -109,18 +111,18 @@ class ApiTokens:
         """
         if time.monotonic() - self._read_s > CACHE_S:
             try:
-                self._known = await self._database.read(self._read)
+                self._by_hash = await self._database.read(self._read)
                 self._read_s = time.monotonic()
             except DatabaseAway:
-                if token_hash not in self._known:
+                if token_hash not in self._by_hash:
                     raise
         # A dictionary keyed by the hash: what a caller can vary is not what is compared.
-        return self._known.get(token_hash)
+        return self._by_hash.get(token_hash)
 
     def _read(self, connection: Connection) -> dict[str, KnownToken]:
         return tokens_by_hash(connection, self._cluster_id)
 
-    def make_files(self, run_dir: Path, wanted: Sequence[KnownToken] = FIRST_START) -> None:
+    def make_files(self, run_dir: Path, tokens: Sequence[KnownToken] = FIRST_START) -> None:
         """Makes missing token files; from now on all of them are known. Raises OSError."""
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._of_files = [
@@ -131,9 +133,9 @@ class ApiTokens:
                 "hash": hash_of(_file_token(run_dir / f"{token.name}.token")),
                 "created_ms": now_ms(),
             }
-            for token in wanted
+            for token in tokens
         ]
-        self._known = {row["hash"]: token for row, token in zip(self._of_files, wanted, strict=True)} | self._known
+        self._by_hash = {row["hash"]: token for row, token in zip(self._of_files, tokens, strict=True)} | self._by_hash
 
     def store(self, connection: Connection) -> None:
         """Stores the hashes of those in the files."""

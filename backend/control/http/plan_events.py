@@ -35,12 +35,12 @@ _open: WeakSet[PlanEventStream] = WeakSet()
 class PlanEventStream:
     """The changes of one plan from `first` on. Raises Problem 503 when too many are listening already."""
 
-    def __init__(self, look: Callable[[], Awaitable[OperationRow]], first: OperationRow, actor: Actor) -> None:
+    def __init__(self, read_row: Callable[[], Awaitable[OperationRow]], first: OperationRow, actor: Actor) -> None:
         if (reason := _no_room(actor)) is not None:
             text = f"{reason}: ask for the plan itself every few seconds."
             raise Problem(503, "too-many-streams", text)
         self.actor = actor
-        self._look = look
+        self._read_row = read_row
         self._first = first
         _open.add(self)
 
@@ -59,7 +59,7 @@ class PlanEventStream:
                 if PlanState(row.state) in FINISHED:
                     return
                 await asyncio.sleep(LOOK_INTERVAL_S)
-                row = await self._look()
+                row = await self._read_row()
         except OperationError as error:
             yield event("problem", "", to_json({"detail": str(error)}))
         finally:

@@ -40,7 +40,7 @@ class ReadinessChecks:
         self._more = more
         self._probe: asyncio.Task[str | None] | None = None
         self._probed_s = float("-inf")
-        self._known: str | None = None  # what the last probe found
+        self._last_result: str | None = None  # what the last probe found
 
     async def checks(self) -> dict[str, str | None]:
         """Each check by name: None when it passes, else one sentence."""
@@ -71,9 +71,9 @@ class ReadinessChecks:
         done, _ = await asyncio.wait({self._probe}, timeout=PROBE_TIMEOUT_S)
         if not done:
             hangs = "it hangs, or another program holds it"
-            return self._known or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
-        self._known = self._probe.result()
-        return self._known
+            return self._last_result or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
+        self._last_result = self._probe.result()
+        return self._last_result
 
     async def _ask_database(self) -> str | None:
         try:

@@ -38,13 +38,13 @@ class LabFailed(Exception):
     """A step of the lab did not succeed; one sentence for people."""
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]], timeout_s: float, pause_s: float = POLL_S) -> T:
+async def until(what: str, probe: Callable[[], Awaitable[T | None]], timeout_s: float, pause_s: float = POLL_S) -> T:
     """The first answer that is not None. Raises LabFailed when none comes; a moving leader is waited for."""
     deadline_s = time.monotonic() + timeout_s
     last = ""
     while time.monotonic() < deadline_s:
         try:
-            result = await look()
+            result = await probe()
         except (KafkaError, BrokerUnavailable) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
@@ -66,14 +66,14 @@ class LabTopic:
     async def create(self, leader: int, config: Mapping[str, str], others: Sequence[int] = ()) -> None:
         """Creates it with a replica on `leader` and one on each of the `others`. Raises KafkaError, GatewayError."""
         topics = m.CreateTopicsRequest.Topics
-        wanted = topics(
+        topic_request = topics(
             name=self.name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[topics.Assignments(partition_index=0, broker_ids=[leader, *others])],
             configs=[topics.Configs(name=name, value=value) for name, value in config.items()],
         )
-        request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=round(REQUEST_TIMEOUT_S * 1000))
+        request = m.CreateTopicsRequest(topics=[topic_request], timeout_ms=round(REQUEST_TIMEOUT_S * 1000))
         answer = await self._gateway.ask_any(request, m.CreateTopicsResponse, lane=Lane.ACT)
         for topic in answer.topics:
             if topic.error_code:
@@ -109,8 +109,12 @@ class LabTopic:
     async def move(self, replicas: Sequence[int]) -> None:
         """Asks for these replicas (KIP-455). Raises KafkaError, GatewayError."""
         topics = m.AlterPartitionReassignmentsRequest.Topics
-        wanted = topics(name=self.name, partitions=[topics.Partitions(partition_index=0, replicas=list(replicas))])
-        request = m.AlterPartitionReassignmentsRequest(topics=[wanted], timeout_ms=round(REQUEST_TIMEOUT_S * 1000))
+        topic_request = topics(
+            name=self.name, partitions=[topics.Partitions(partition_index=0, replicas=list(replicas))]
+        )
+        request = m.AlterPartitionReassignmentsRequest(
+            topics=[topic_request], timeout_ms=round(REQUEST_TIMEOUT_S * 1000)
+        )
         answer = await self._gateway.ask_any(request, m.AlterPartitionReassignmentsResponse, lane=Lane.ACT)
         codes = [(answer.error_code, answer.error_message)]
         codes += [(p.error_code, p.error_message) for topic in answer.responses for p in topic.partitions]

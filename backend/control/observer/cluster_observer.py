@@ -81,7 +81,7 @@ class ClusterObserver:
     ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
         self._watched = watched
-        self._pace = SamplingInterval(watched.interval_ms)
+        self._sampling_interval = SamplingInterval(watched.interval_ms)
         self._database = database
         self._sampler = ClusterSampler(gateway)
         self.recorder = SampleRecorder(
@@ -95,7 +95,7 @@ class ClusterObserver:
         self.events = EngineEventReader(gateway, database, watched.cluster_id, now_ms)
         self.webhook = webhook
         self.findings = FindingWatch(
-            database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
+            database, watched.cluster_id, attached=watched.kind == "attached", notify=webhook.submit
         )
         self.readers = readers
         # As of the newest sample of the quorum.
@@ -106,8 +106,8 @@ class ClusterObserver:
         self._unchanged = RoundCache()
         self._ledger = LedgerSums()
         self._reading: asyncio.Task[LedgerSums] | None = None
-        self._poke = asyncio.Event()
-        self._recalled = False
+        self._refresh_requested = asyncio.Event()
+        self._restored = False
         self.state = ObserverState()
         self.facts: ClusterFacts | None = None
         self.round: SamplingRound | None = None
@@ -115,7 +115,7 @@ class ClusterObserver:
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
         self._sampler.settings.refresh()
-        self._poke.set()
+        self._refresh_requested.set()
 
     def eligible_report(self) -> dict[str, Any] | None:
         """Eligible leader replicas as of the newest round; None: there was none yet."""
@@ -137,10 +137,10 @@ class ClusterObserver:
         try:
             while True:
                 began_s = time.monotonic()
-                self._poke.clear()
-                if not self._recalled:
-                    await self._recall()
-                await self._turn()
+                self._refresh_requested.clear()
+                if not self._restored:
+                    await self._restore()
+                await self._sample_round()
                 await self._pause(began_s)
         finally:
             if self._reading is not None:
@@ -155,12 +155,14 @@ class ClusterObserver:
         await self.recorder.drain(timeout_s)
 
     async def _pause(self, began_s: float) -> None:
-        interval_s = self._pace.next_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
+        interval_s = (
+            self._sampling_interval.next_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
+        )
         pause_s = max(PAUSE_S_MIN, interval_s - (time.monotonic() - began_s))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._poke.wait(), pause_s)
+            await asyncio.wait_for(self._refresh_requested.wait(), pause_s)
 
-    async def _turn(self) -> None:
+    async def _sample_round(self) -> None:
         at_ms = now_ms()
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
@@ -184,7 +186,7 @@ class ClusterObserver:
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
 
     def _keep_pace(self, partitions: int, replicas: int) -> None:
-        interval_ms = self._pace.interval_ms(partitions, replicas)
+        interval_ms = self._sampling_interval.interval_ms(partitions, replicas)
         if interval_ms != self._watched.interval_ms:
             self._watched = replace(self._watched, interval_ms=interval_ms)
             self._context = replace(self._context, stall_ms=max(STALL_MS_MIN, 3 * interval_ms))
@@ -192,7 +194,7 @@ class ClusterObserver:
     def _conclude(self, facts: ClusterFacts) -> None:
         flags = self._sampler.settings.newest.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
-        self._pace.observe_topics(frozenset(topic.topic_id for topic in facts.topics))
+        self._sampling_interval.observe_topics(frozenset(topic.topic_id for topic in facts.topics))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
@@ -219,7 +221,7 @@ class ClusterObserver:
         )
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
-        if not self._recalled:
+        if not self._restored:
             # The counter goes on from what the database has, which is not known yet.
             round_ = replace(round_, totals={**round_.totals, "produced_bytes": None})
         silent = [b for b in facts.brokers.values() if not b.reachable]
@@ -253,8 +255,8 @@ class ClusterObserver:
 
     def _new_settings(self, facts: ClusterFacts) -> SampledSettings | None:
         """Settings that were read since the round before."""
-        told = self._sampler.settings.take_told()
-        return None if told is None else settings_of(told, facts)
+        sample = self._sampler.settings.take_unstored()
+        return None if sample is None else settings_of(sample, facts)
 
     def _away(self, at_ms: int, reason: str) -> None:
         since_ms = self.state.away_since_ms or at_ms
@@ -283,7 +285,7 @@ class ClusterObserver:
         self.state = replace(self.state, away_since_ms=self.state.away_since_ms or at_ms, away_reason=reason)
         self.recorder.submit(RecorderEntry(ObserverHeartbeat(at_ms, "failed", reason, self._detail())))
 
-    async def _recall(self) -> None:
+    async def _restore(self) -> None:
         """Goes on where the process before stopped; rounds do not wait for a database that is away."""
         cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
         try:
@@ -292,7 +294,7 @@ class ClusterObserver:
             _log.debug("the observer goes on without its last samples: %s", error)
             return
         self._context = merge_contexts(stored, self._context)
-        self._recalled = True
+        self._restored = True
         self.recorder.begin()
 
     async def _read_ledger(self, at_ms: int) -> None:

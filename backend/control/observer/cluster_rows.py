@@ -69,9 +69,10 @@ def _log_dirs(broker: BrokerFacts) -> list[dict[str, Any]] | None:
             "usable_bytes": directory.usable_bytes,
             "error": directory.error.name if directory.error else None,
             "set_aside_count": len(directory.set_aside),
-            "set_aside_bytes": sum(one.size_bytes for one in directory.set_aside),
+            "set_aside_bytes": sum(replica.size_bytes for replica in directory.set_aside),
             "set_aside": [
-                asdict(one) for one in sorted(directory.set_aside, key=lambda one: one.since_ms)[:SET_ASIDE_STORED_MAX]
+                asdict(replica)
+                for replica in sorted(directory.set_aside, key=lambda replica: replica.since_ms)[:SET_ASIDE_STORED_MAX]
             ],
         }
         for directory in broker.log_dirs
@@ -80,10 +81,12 @@ def _log_dirs(broker: BrokerFacts) -> list[dict[str, Any]] | None:
 
 def settings_of(sample: SettingsSample, facts: ClusterFacts) -> SampledSettings:
     """The stored part of a settings sample. Of a resource that exists and is not in it all stays as it is."""
-    known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
-    known |= {("topic", topic.topic) for topic in facts.topics}
-    known.add(("broker", CLUSTER_DEFAULT))
-    told = {resource: entries for resource, entries in by_resource(sample).items() if entries and resource in known}
+    resources: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
+    resources |= {("topic", topic.topic) for topic in facts.topics}
+    resources.add(("broker", CLUSTER_DEFAULT))
+    set_entries = {
+        resource: entries for resource, entries in by_resource(sample).items() if entries and resource in resources
+    }
     if sample.cluster_default is not None and not sample.cluster_default:
-        known.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
-    return SampledSettings(sample.at_ms, told, frozenset(known))
+        resources.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
+    return SampledSettings(sample.at_ms, set_entries, frozenset(resources))

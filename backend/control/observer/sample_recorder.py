@@ -56,7 +56,7 @@ class SampledSettings:
 
     at_ms: int
     entries: Mapping[Resource, Entries]
-    known: frozenset[Resource]
+    resources: frozenset[Resource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,22 +231,24 @@ class SampleRecorder:
             detail=heartbeat.detail,
         )
 
-    def _write_round(self, known: _Stored, round_: SamplingRound, topics: set[str]) -> None:
-        self._writer.forget(known.topics - topics)
-        known.topics = topics
+    def _write_round(self, last_stored: _Stored, round_: SamplingRound, topics: set[str]) -> None:
+        self._writer.forget(last_stored.topics - topics)
+        last_stored.topics = topics
         replicas = {(r.topic, r.partition, r.broker_id) for r in round_.replicas}
-        self._writer.remove_replicas(known.replicas - replicas)
-        known.replicas = replicas
+        self._writer.remove_replicas(last_stored.replicas - replicas)
+        last_stored.replicas = replicas
         self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
 
-    def _write_settings(self, known: _Stored, settings: SampledSettings) -> None:
-        told, stored, at_ms = settings.entries, known.settings, settings.at_ms
-        changed = {resource: entries for resource, entries in told.items() if entries != stored.get(resource)}
+    def _write_settings(self, last_stored: _Stored, settings: SampledSettings) -> None:
+        sampled, stored, at_ms = settings.entries, last_stored.settings, settings.at_ms
+        changed = {resource: entries for resource, entries in sampled.items() if entries != stored.get(resource)}
         rows = [row for key, entries in changed.items() for row in config_rows(self._cluster_id, key, entries, at_ms)]
         with writing(self._database.engine) as connection:
-            save_settings(connection, self._cluster_id, rows, told.keys() - changed.keys(), settings.known, at_ms)
+            save_settings(
+                connection, self._cluster_id, rows, sampled.keys() - changed.keys(), settings.resources, at_ms
+            )
             if changed:
                 cluster_rows.data_changed(connection, self._cluster_id, "observer")
         stored |= changed
-        for resource in stored.keys() - settings.known:
+        for resource in stored.keys() - settings.resources:
             del stored[resource]

@@ -86,16 +86,16 @@ class RoundCache:
         self.leaders: Memo[ReplicaKey, ReplicaSample] = Memo()
         self.in_sync: Memo[ReplicaKey, ReplicaSample] = Memo()
 
-    def turn(self) -> None:
+    def begin_round(self) -> None:
         """Begins a round."""
         for memo in (self.partitions, self.leaders, self.in_sync):
-            memo.turn()
+            memo.begin_round()
 
 
 def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundCache | None = None) -> SamplingRound:
     """Draws the conclusions of one round. With the same `unchanged` each time the same, in less time."""
     unchanged = unchanged or RoundCache()
-    unchanged.turn()
+    unchanged.begin_round()
     partitions: list[PartitionSample] = []
     replicas: list[ReplicaSample] = []
     memories: dict[ReplicaKey, FollowerMemory] = {}
@@ -113,18 +113,18 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
             key = (view.topic, view.partition, broker_id)
             last = None if recreated else context.last_replicas.get(key)
             if broker_id == view.leader:
-                told = unchanged.leaders.value(key, _leader_sample, partition, replica)
+                replica_sample = unchanged.leaders.value(key, _leader_sample, partition, replica)
             else:
                 memory = None if recreated else context.memories.get(key)
-                if memory is not None and _stays_in_sync(facts, partition, replica, memory):
+                if memory is not None and _is_phase_unchanged(facts, partition, replica, memory):
                     # Nothing of this hangs on the time: most followers, nearly always.
                     memories[key] = memory
-                    told = unchanged.in_sync.value(key, _in_sync_sample, partition, replica, memory)
+                    replica_sample = unchanged.in_sync.value(key, _in_sync_sample, partition, replica, memory)
                 else:
-                    sight = _sight(facts, context, partition, replica, pending)
-                    memories[key], conclusion = infer_phase(memory, sight, stall_ms=context.stall_ms)
-                    told = _follower_sample(partition, replica, conclusion)
-            replicas.append(_with_last_offsets(told, last, context.last_ms))
+                    observation = _observation(facts, context, partition, replica, pending)
+                    memories[key], conclusion = infer_phase(memory, observation, stall_ms=context.stall_ms)
+                    replica_sample = _follower_sample(partition, replica, conclusion)
+            replicas.append(_with_last_offsets(replica_sample, last, context.last_ms))
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
@@ -269,7 +269,7 @@ def _replica_sample(
     )
 
 
-def _stays_in_sync(
+def _is_phase_unchanged(
     facts: ClusterFacts, partition: PartitionFacts, replica: ReplicaFacts, memory: FollowerMemory
 ) -> bool:
     broker = facts.brokers.get(replica.broker_id)
@@ -281,7 +281,7 @@ def _stays_in_sync(
     )
 
 
-def _sight(
+def _observation(
     facts: ClusterFacts, context: RoundContext, partition: PartitionFacts, replica: ReplicaFacts, pending: Pending
 ) -> FollowerObservation:
     broker = facts.brokers.get(replica.broker_id)

@@ -166,19 +166,21 @@ async def _leaders(
     context: OperationContext, inputs: DeleteInputs
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     view = await fetch_cluster(context.gateway, lane=Lane.ACT)
-    known = {p.topic_partition: p for p in view.partitions}
+    by_partition = {p.topic_partition: p for p in view.partitions}
     for tp in inputs.before:
-        if tp not in known:
+        if tp not in by_partition:
             raise InvalidInput(f"There is no partition {tp.topic}-{tp.partition}: look at the topic's partitions.")
-        if known[tp].leader < 0:
+        if by_partition[tp].leader < 0:
             raise InvalidInput(f"{tp.topic}-{tp.partition} has no leader now: bring a replica back first.")
-    return {tp: known[tp].leader for tp in inputs.before}, {tp: uuid_text(known[tp].topic_id) for tp in inputs.before}
+    return {tp: by_partition[tp].leader for tp in inputs.before}, {
+        tp: uuid_text(by_partition[tp].topic_id) for tp in inputs.before
+    }
 
 
 async def _compacted(context: OperationContext, topics: set[str]) -> set[str]:
     """Topics that keep the newest record of each key; a topic whose settings we may not see is taken for another."""
     described = await describe_topics(context.gateway, sorted(topics), names=[CLEANUP_POLICY], lane=Lane.ACT)
-    policies = {topic: found.get(CLEANUP_POLICY) for topic, found in described.items()}
+    policies = {topic: entries.get(CLEANUP_POLICY) for topic, entries in described.items()}
     return {topic for topic, policy in policies.items() if policy is not None and policy.value == "compact"}
 
 

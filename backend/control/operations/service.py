@@ -37,10 +37,10 @@ class OperationService:
         self._context = context
         self._records = PlanStore(context)
         self._planner = Planner(context, kinds, self._records)
-        self._taking = PlanClaim(context, self._records)
+        self._plan_claim = PlanClaim(context, self._records)
         self._execution = PlanExecutor(context, kinds, on_change)
         # From the look at the cluster to the request: what one plan changes, the look of the next one must see.
-        self._turn = asyncio.Lock()
+        self._execution_lock = asyncio.Lock()
 
     async def plan(self, actor: Actor, kind: str, inputs: Mapping[str, object], *, reason: str | None = None) -> int:
         """Stores a plan, checked or refused by its checks; its number. Changes nothing in the cluster.
@@ -53,8 +53,8 @@ class OperationService:
     async def dry_run(self, actor: Actor, kind: str, inputs: Mapping[str, object]) -> tuple[JsonObject, Draft]:
         """Snapshot and draft that a plan would have; stores nothing, so a viewer may. Raises OperationError."""
         del actor  # any role
-        found = self._planner.kind(kind)
-        _, snapshot, draft = await self._planner.inspect(found, parse(found, inputs))
+        plan_kind = self._planner.kind(kind)
+        _, snapshot, draft = await self._planner.inspect(plan_kind, parse(plan_kind, inputs))
         return snapshot, draft
 
     async def execute(self, actor: Actor, plan_id: int, confirmation: Confirmation, *, wait_s: float) -> OperationRow:
@@ -65,7 +65,7 @@ class OperationService:
         row = await self.get(plan_id)
         action = f"execute {row.kind}"
         await self._records.require_operator(actor, action, object_of(row), row)
-        async with self._turn:
+        async with self._execution_lock:
             await self._begin(actor, action, plan_id, confirmation)
         await self._execution.wait(plan_id, wait_s)
         return await self.get(plan_id)
@@ -77,7 +77,7 @@ class OperationService:
             return
         try:
             kind = self._planner.kind(row.kind)
-            await self._taking.check(row, confirmation, kind)
+            await self._plan_claim.check(row, confirmation, kind)
             if not await self._execution.requests_ended():
                 raise Conflict("Another plan is still being carried out: try again when it has ended.")
             _, snapshot_now, draft_now = await self._planner.inspect(kind, parse(kind, row.inputs))
@@ -87,12 +87,12 @@ class OperationService:
         changed = differences(lasting_part(row.snapshot), lasting_part(snapshot_now))
         if changed:
             text = f"The cluster has changed since plan {row.id} was made ({'; '.join(changed[:3])}): make a new plan."
-            await self._taking.refuse_stale(actor, action, row, text, changed, confirmation)
+            await self._plan_claim.refuse_stale(actor, action, row, text, changed, confirmation)
         refusal = first_refusal(draft_now.checks)
         if refusal is not None:
             text = f"What plan {row.id} was checked for does not hold any more: {refusal}"
-            await self._taking.refuse_stale(actor, action, row, text, [refusal], confirmation)
-        if not await self._taking.claim(actor, row, confirmation, exclusive=kind.exclusive):
+            await self._plan_claim.refuse_stale(actor, action, row, text, [refusal], confirmation)
+        if not await self._plan_claim.claim(actor, row, confirmation, exclusive=kind.exclusive):
             text = f"Plan {row.id} is being executed by another request; look at its result."
             await self._records.audit_refusal(actor, action, row, text, confirmation.reason)
             raise Conflict(text)

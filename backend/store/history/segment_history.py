@@ -106,15 +106,15 @@ def _prune_some(connection: Connection, cluster_id: str, source: int, older_than
         if row.legal and row.kind == UPDATE and row.state == gone
     ]
     if deleted:
-        begins = select(t.segment.c.start_offset).where(*_one(t.segment, cluster_id)).scalar_subquery()
-        interval = (*_one(t.segment_interval, cluster_id), t.segment_interval.c.start_offset == begins)
+        begins = select(t.segment.c.start_offset).where(*_segment_rows(t.segment, cluster_id)).scalar_subquery()
+        interval = (*_segment_rows(t.segment_interval, cluster_id), t.segment_interval.c.start_offset == begins)
         connection.execute(delete(t.segment_interval).where(*interval), deleted)
-        connection.execute(delete(t.segment).where(*_one(t.segment, cluster_id)), deleted)
+        connection.execute(delete(t.segment).where(*_segment_rows(t.segment, cluster_id)), deleted)
     connection.execute(delete(event).where(*of_source, event.c.metadata_offset <= old[-1].metadata_offset))
     return len(old)
 
 
-def _one(table: Table, cluster_id: str) -> tuple[ColumnElement[bool], ...]:
+def _segment_rows(table: Table, cluster_id: str) -> tuple[ColumnElement[bool], ...]:
     """The rows of ``table`` about a segment that is named by the parameters t, p and s."""
     return (
         table.c.cluster_id == cluster_id,

@@ -56,7 +56,7 @@ def remote_at(
     """
     table = t.segment_interval
     columns = [table.c[name] for name in RemoteThen.__slots__]
-    parts = [select(*columns).where(where) for where in _held(cluster_id, topic_id, partition, at_ms)]
+    parts = [select(*columns).where(where) for where in _existed_at(cluster_id, topic_id, partition, at_ms)]
     intervals = union_all(*parts).subquery()
     rows = connection.execute(select(intervals).order_by(intervals.c.start_offset, intervals.c.segment_id).limit(limit))
     return [RemoteThen(*row) for row in rows]
@@ -67,7 +67,7 @@ def remote_totals_at(
 ) -> RemoteTotalsThen:
     """Number, bytes and offsets of the segments that `remote_at` lists, all of them."""
     table = t.segment_interval
-    parts = [select(*table.c[_COUNTED]).where(where) for where in _held(cluster_id, topic_id, partition, at_ms)]
+    parts = [select(*table.c[_COUNTED]).where(where) for where in _existed_at(cluster_id, topic_id, partition, at_ms)]
     return _totals(connection.execute(select(*_counted(union_all(*parts).subquery()))).one())
 
 
@@ -78,7 +78,7 @@ def partitions_at(connection: Connection, cluster_id: str, at_ms: int, topic: st
     """
     remote, table = t.remote_partition, t.segment_interval
     names = ("topic", "partition", "topic_id")
-    held = _held(remote.c.cluster_id, remote.c.topic_id, remote.c.partition, at_ms)
+    held = _existed_at(remote.c.cluster_id, remote.c.topic_id, remote.c.partition, at_ms)
     # Outer joins: SQLite would begin with the intervals of the whole cluster, those of the past included.
     parts = [select(*remote.c[names], *table.c[_COUNTED]).select_from(remote.outerjoin(table, where)) for where in held]
     of = [remote.c.cluster_id == cluster_id] + ([] if topic is None else [remote.c.topic == topic])
@@ -105,7 +105,7 @@ def _totals(row: Sequence[Any]) -> RemoteTotalsThen:
     return RemoteTotalsThen(int(row[0]), int(row[1]), row[2], row[3])  # PostgreSQL's sum is a Decimal
 
 
-def _held(cluster_id: Any, topic_id: Any, partition: Any, at_ms: int) -> Iterator[ColumnElement[bool]]:
+def _existed_at(cluster_id: Any, topic_id: Any, partition: Any, at_ms: int) -> Iterator[ColumnElement[bool]]:
     """Three conditions, of which every interval with this moment meets exactly one.
 
     Of one partition, or, given the columns of a table of partitions, of each of them.

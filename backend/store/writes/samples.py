@@ -78,7 +78,7 @@ Sample = PartitionSample | ReplicaSample
 
 
 @dataclass(slots=True)
-class _Known:
+class _LatestSample:
     """The last sample that was written of one key."""
 
     sample: Sample
@@ -96,7 +96,7 @@ class SampleWriter:
         self._engine = engine
         self._cluster_id = cluster_id
         self._process = process
-        self._known: dict[Key, _Known] = {}
+        self._latest: dict[Key, _LatestSample] = {}
         self._whole_ms = 0  # when the history last got all rows
         # By table: when the last round was written, and which rows carry that time.
         self._fresh: dict[str, tuple[int, frozenset[Key]]] = {}
@@ -114,7 +114,7 @@ class SampleWriter:
             added += _add_history(connection, self._cluster_id, t.replica_current, t.replica_sample, now_ms, whole)
             if any(written.changed_ms == now_ms for written in latest.values()):
                 data_changed(connection, self._cluster_id, self._process)
-        self._known |= latest
+        self._latest |= latest
         if whole:
             self._whole_ms = now_ms
         for table, samples in ((t.partition_current, partitions), (t.replica_current, replicas)):
@@ -125,7 +125,7 @@ class SampleWriter:
     def forget(self, topics: Iterable[str]) -> None:
         """Drop what is remembered of topics that no longer exist (their rows: `cluster_rows.save_topics`)."""
         gone = set(topics)
-        self._known = {key: latest for key, latest in self._known.items() if key[0] not in gone}
+        self._latest = {key: latest for key, latest in self._latest.items() if key[0] not in gone}
 
     def remove_replicas(self, keys: Iterable[tuple[str, int, int]]) -> None:
         """Remove the latest rows of (topic, partition, broker id) that are no longer assigned; history stays."""
@@ -138,20 +138,20 @@ class SampleWriter:
         with writing(self._engine) as connection:
             connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, *where), rows)
         for key in gone:
-            self._known.pop(key, None)
+            self._latest.pop(key, None)
 
     def _write(
         self, connection: Connection, current: Table, samples: Sequence[Sample], now_ms: int
-    ) -> dict[Key, _Known]:
+    ) -> dict[Key, _LatestSample]:
         """The newest rows; what is to be remembered of them."""
-        latest: dict[Key, _Known] = {}
+        latest: dict[Key, _LatestSample] = {}
         changed_rows: list[dict[str, Any]] = []
         unchanged: list[Key] = []
         for sample in samples:
             key, answered = _key(sample), sample.answered_ms is None
-            before = self._known.get(key)
+            before = self._latest.get(key)
             if before is None or (before.sample is not sample and before.sample != sample):
-                latest[key] = _Known(sample, now_ms)
+                latest[key] = _LatestSample(sample, now_ms)
                 sampled_ms = now_ms if answered else sample.answered_ms
                 changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})
             else:

@@ -104,16 +104,16 @@ def set_aside(context: FindingContext) -> Iterable[Candidate]:
     """Replica folders that a broker keeps although nobody uses them: they may be the only copy, and take room."""
     for broker in context.brokers:
         kept = [
-            (directory.get("path"), one)
+            (directory.get("path"), folder)
             for directory in broker.log_dirs or []
-            for one in directory.get("set_aside") or []
+            for folder in directory.get("set_aside") or []
         ]
         if not kept:
             continue
         # The oldest of each directory are stored, and how many and how large all of them are.
         folders = sum(directory.get("set_aside_count") or 0 for directory in broker.log_dirs or [])
         total_bytes = sum(directory.get("set_aside_bytes") or 0 for directory in broker.log_dirs or [])
-        oldest = min((one for _, one in kept), key=lambda one: int(one["since_ms"]))
+        oldest = min((folder for _, folder in kept), key=lambda folder: int(folder["since_ms"]))
         age_ms = max(0, context.at_ms - int(oldest["since_ms"]))
         yield Candidate(
             slug="set-aside",
@@ -123,7 +123,7 @@ def set_aside(context: FindingContext) -> Iterable[Candidate]:
             why=f"{in_bytes(total_bytes)}, for {in_time(age_ms)}; the oldest is {oldest['name']}: {oldest['reason']}.",
             action="See that nothing in them is missed (Config, Brokers, or ebbline set-aside); then remove them by a"
             f" plan that sets ebbline.remove.set.aside of broker {broker.broker_id} to their names.",
-            facts={"folders": [{"path": path, **one} for path, one in kept], "size_bytes": total_bytes},
+            facts={"folders": [{"path": path, **folder} for path, folder in kept], "size_bytes": total_bytes},
             broker_id=broker.broker_id,
         )
 

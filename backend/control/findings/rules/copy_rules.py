@@ -68,13 +68,13 @@ def _dangling(segment: SegmentRow, age_ms: int, leader: int | None) -> Candidate
 
 
 def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
-    usual = "p99 not known yet" if not p99_ms else f"{round(age_ms / p99_ms)}× its p99"
+    against_p99 = "p99 not known yet" if not p99_ms else f"{round(age_ms / p99_ms)}× its p99"
     return Candidate(
         slug="copy-hung",
         object=name_of(segment),
         severity=CRITICAL,
         sentence=f"Copy hung: {name_of(segment)} on broker {segment.copy_broker_id}",
-        why=f"Open for {in_time(age_ms)}, {usual}.",
+        why=f"Open for {in_time(age_ms)}, {against_p99}.",
         action=f"Look whether the object store answers broker {segment.copy_broker_id}; else move leadership away.",
         facts={"segment_id": segment.segment_id, "age_ms": age_ms, "p99_ms": p99_ms},
         topic=segment.topic,
@@ -248,17 +248,17 @@ def _chain_known(replica: ReplicaSample) -> bool:
 
 def _outside(segments: Iterable[FinishedSegment], leader: ReplicaSample) -> tuple[list[FinishedSegment], str]:
     chain, log_start = leader.leader_epochs or (), leader.log_start_offset or 0
-    found, why = [], ""
+    outside, why = [], ""
     for segment in segments:
         if segment.end_offset < log_start:
             continue  # the next expiration deletes it
         own = [(int(epoch), int(start)) for epoch, start in segment.leader_epochs]
         verdict = segment_lineage(own, segment.end_offset, chain, leader.log_end_offset or 0)
         if not verdict.within:
-            found.append(segment)
+            outside.append(segment)
             span = f"[{segment.start_offset}, {segment.end_offset + 1})"
             why = why or f"{segment.segment_id} {span}: {verdict.explanation}."
-    return found, why
+    return outside, why
 
 
 def _replaced(segments: Sequence[FinishedSegment]) -> list[FinishedSegment]:

@@ -93,9 +93,9 @@ def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
     """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
     if not context.recoveries:
         return
-    incomplete = [one for one in context.recoveries if not one.complete]
+    incomplete = [recovery for recovery in context.recoveries if not recovery.complete]
     shown = incomplete or context.recoveries
-    named = ", ".join(f"{one.topic}-{one.partition}" for one in shown[:_NAMED_MAX])
+    named = ", ".join(f"{recovery.topic}-{recovery.partition}" for recovery in shown[:_NAMED_MAX])
     more = "" if len(shown) <= _NAMED_MAX else f" and {len(shown) - _NAMED_MAX} more"
     if incomplete:
         why = f"Of {named}{more} fewer than min.insync.replicas of the logs that had every acknowledged record could be"

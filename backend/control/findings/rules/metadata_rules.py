@@ -77,10 +77,10 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
     if topic is None:
         yield from _metadata_gone(context)
         return
-    wanted = min(METADATA_REPLICATION, len(context.brokers))
+    required = min(METADATA_REPLICATION, len(context.brokers))
     reasons = []
-    if topic.replication_factor < wanted:
-        reasons.append(f"{topic.replication_factor} of {wanted} replicas")
+    if topic.replication_factor < required:
+        reasons.append(f"{topic.replication_factor} of {required} replicas")
     own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
     behind = sum(len(row.isr) < len(row.replicas) for row in own)
     if behind:
@@ -90,7 +90,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
         if limit is not None and limit >= 0 and "delete" in ((topic.config or {}).get("cleanup.policy") or "delete"):
             reasons.append(f"{name} is {limit}, so events are removed while their segments live")
     if reasons:
-        lasting = topic.replication_factor >= wanted and len(reasons) == (1 if behind else 0)
+        lasting = topic.replication_factor >= required and len(reasons) == (1 if behind else 0)
         yield Candidate(
             slug="metadata-unsafe",
             object=METADATA_TOPIC,

@@ -66,7 +66,7 @@ def _moved_ms(context: FindingContext, replica: ReplicaSample) -> int:
 
 def _why_stuck(context: FindingContext, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
     """(rule, evidence, action)."""
-    told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+    evidence: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
     if partition.tiered and not replica.log_end_offset and partition.local_log_start_offset:
         trap = bootstrap_trap(
             context.flags.get(replica.broker_id),
@@ -79,15 +79,19 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
             record = ", or produce a record" if rule == "never-joins-all-copied" else ""
             return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}{record}; then it joins."
     why = str(
-        told.get("error") or told.get("reason") or told.get("sentence") or replica.error or "It does not say why."
+        evidence.get("error")
+        or evidence.get("reason")
+        or evidence.get("sentence")
+        or replica.error
+        or "It does not say why."
     )
     action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
-    return str(told.get("rule") or "no-progress"), why, action
+    return str(evidence.get("rule") or "no-progress"), why, action
 
 
 def _keeps_acknowledged(replica: ReplicaSample) -> bool:
-    told = replica.evidence if isinstance(replica.evidence, dict) else {}
-    return replica.phase == FollowerPhase.FAILED and told.get("rule") == KEEPS_ACKNOWLEDGED
+    evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
+    return replica.phase == FollowerPhase.FAILED and evidence.get("rule") == KEEPS_ACKNOWLEDGED
 
 
 def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
@@ -101,13 +105,13 @@ def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
             continue
         leader = leaders.get((replica.topic, replica.partition), -1)
         name = f"{name_of(replica)} on broker {replica.broker_id}"
-        told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+        evidence: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
         yield Candidate(
             slug="truncation-refused",
             object=name,
             severity=CRITICAL,
             sentence=f"Leader lacks acknowledged records: {name} keeps them",
-            why=f"{str(told.get('reason') or 'The follower stopped.').rstrip('.')}.",
+            why=f"{str(evidence.get('reason') or 'The follower stopped.').rstrip('.')}.",
             action=f"Remove nothing; stop producers of {replica.topic}. To keep broker {replica.broker_id}'s records"
             f" let it lead: stop broker {leader}, elect uncleanly, start it again. The runbook says how to decide.",
             facts={"rule": KEEPS_ACKNOWLEDGED, "leader": leader, "log_end_offset": replica.log_end_offset},
@@ -170,22 +174,22 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
             if start is not None and end is not None:
                 depths[replica.topic, replica.partition][replica.broker_id] = end - start
     for row in context.tiered:
-        found = depths[row.topic, row.partition]
-        own = found.get(row.leader)
+        depth = depths[row.topic, row.partition]
+        own = depth.get(row.leader)
         if own is None:
             continue
-        best = max(found, key=lambda broker_id: (found[broker_id], -broker_id))
-        if found[best] < THIN_RECORDS_MIN or own * 2 >= found[best]:
+        best = max(depth, key=lambda broker_id: (depth[broker_id], -broker_id))
+        if depth[best] < THIN_RECORDS_MIN or own * 2 >= depth[best]:
             continue
         yield Candidate(
             slug="thin-leader",
             object=name_of(row),
             severity=WARNING,
             sentence=f"Thin leader: {name_of(row)} on broker {row.leader}",
-            why=f"It holds {own} records locally, broker {best} holds {found[best]}; readers of what lies between go to"
+            why=f"It holds {own} records locally, broker {best} holds {depth[best]}; readers of what lies between go to"
             " the remote tier.",
             action=f"Move leadership to broker {best}, or wait until local retention has filled.",
-            facts={"leader_records": own, "best_broker_id": best, "best_records": found[best]},
+            facts={"leader_records": own, "best_broker_id": best, "best_records": depth[best]},
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
@@ -196,8 +200,8 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
 def divergence(context: FindingContext) -> Iterable[Candidate]:
     """Logs that contradict each other: an in-sync replica of another epoch, or an upload that nobody holds any more."""
     for replica in context.replicas:
-        told = replica.evidence if isinstance(replica.evidence, dict) else {}
-        at = told.get("disagrees_with_leader_at")
+        evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
+        at = evidence.get("disagrees_with_leader_at")
         if at is None or not replica.in_isr or replica.error is not None:
             continue
         name = f"{name_of(replica)} on broker {replica.broker_id}"

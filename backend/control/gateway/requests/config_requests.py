@@ -82,7 +82,7 @@ async def describe_broker(
     resource = ConfigResource(BROKER, str(node_id))
     request = _describe_request([resource], names)
     answer, _ = await gateway.ask_node(node_id, request, m.DescribeConfigsResponse, at_least=1, lane=lane)
-    return _one(answer, resource)
+    return _entries_of(answer, resource)
 
 
 async def describe_cluster_default(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> Entries:
@@ -91,7 +91,7 @@ async def describe_cluster_default(gateway: Gateway, *, lane: Lane = Lane.SAMPLE
     answer = await gateway.ask_any(
         _describe_request([resource], None), m.DescribeConfigsResponse, at_least=1, lane=lane
     )
-    return _one(answer, resource)
+    return _entries_of(answer, resource)
 
 
 class TopicSettings:
@@ -138,7 +138,7 @@ def _describe_request(resources: Sequence[ConfigResource], names: Sequence[str] 
     )
 
 
-def _one(answer: m.DescribeConfigsResponse, resource: ConfigResource) -> Entries:
+def _entries_of(answer: m.DescribeConfigsResponse, resource: ConfigResource) -> Entries:
     for result in answer.results:
         if result.resource_name == resource.name:
             if result.error_code:

@@ -45,6 +45,6 @@ def _request(before: Mapping[TopicPartition, int]) -> m.DeleteRecordsRequest:
     for tp, offset in before.items():
         by_topic[tp.topic].append(topic_type.Partitions(partition_index=tp.partition, offset=offset))
     return m.DeleteRecordsRequest(
-        topics=[topic_type(name=topic, partitions=found) for topic, found in by_topic.items()],
+        topics=[topic_type(name=topic, partitions=topic_partitions) for topic, topic_partitions in by_topic.items()],
         timeout_ms=round(TIMEOUT_S * 1000) - 5_000,
     )

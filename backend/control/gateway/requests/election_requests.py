@@ -42,7 +42,7 @@ async def _elect(
     topics = m.ElectLeadersRequest.TopicPartitions
     request = m.ElectLeadersRequest(
         election_type=election_type,
-        topic_partitions=[topics(topic=topic, partitions=found) for topic, found in by_topic.items()],
+        topic_partitions=[topics(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()],
         timeout_ms=round(TIMEOUT_S * 1000),
     )
 

@@ -37,9 +37,9 @@ class EligibleAnswer:
     def report(self, at_ms: int) -> dict[str, Any]:
         """As the backend reports it to the pages: what is not empty, at most ROWS_MAX (`tiering.eligible_leaders`)."""
         rows = [
-            [tp.topic, tp.partition, list(one.elr), list(one.last_known)]
-            for tp, one in self.by_partition.items()
-            if one.elr or one.last_known
+            [tp.topic, tp.partition, list(eligible.elr), list(eligible.last_known)]
+            for tp, eligible in self.by_partition.items()
+            if eligible.elr or eligible.last_known
         ]
         complete = self.complete and len(rows) <= ROWS_MAX
         return {"seen_ms": at_ms, "complete": complete, "cause": self.cause, "rows": rows[:ROWS_MAX]}

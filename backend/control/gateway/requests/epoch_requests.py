@@ -30,7 +30,7 @@ class EpochQuestion:
     leader_epoch: int
     log_start: int
     log_end: int
-    known: tuple[EpochEntry, ...] = ()
+    earlier: tuple[EpochEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Walk:
             self.upper, self.ask = epoch, epoch - 1
             return self._over(epoch)
         self.entries.append((self.upper, end))
-        if end <= self.question.log_start or (self.upper, end) in self.question.known:
+        if end <= self.question.log_start or (self.upper, end) in self.question.earlier:
             return True
         self.upper, self.ask = epoch, epoch - 1
         return self._over(epoch)
@@ -75,8 +75,8 @@ class _Walk:
     def chain(self, complete: bool) -> EpochChain:
         """The chain that was read, continued by the earlier one where that still holds above the log start."""
         newest_first = list(self.entries)
-        if newest_first and newest_first[-1] in self.question.known:
-            older = [entry for entry in self.question.known if entry[0] < newest_first[-1][0]]
+        if newest_first and newest_first[-1] in self.question.earlier:
+            older = [entry for entry in self.question.earlier if entry[0] < newest_first[-1][0]]
             newest_first.extend(reversed(older))
         return EpochChain(from_log_start(tuple(reversed(newest_first)), self.question.log_start), complete)
 
@@ -125,10 +125,10 @@ async def _ask(
                 topic=topic,
                 partitions=[
                     topic_type.Partitions(partition=p, current_leader_epoch=-1, leader_epoch=epoch)
-                    for p, epoch in asked
+                    for p, epoch in partition_epochs
                 ],
             )
-            for topic, asked in by_topic.items()
+            for topic, partition_epochs in by_topic.items()
         ],
     )
     answer, _ = await gateway.ask_node(node_id, request, m.OffsetForLeaderEpochResponse, at_least=3)

@@ -56,8 +56,8 @@ async def _groups(gateway: Gateway, broker_id: int) -> list[str]:
 
 
 async def _offsets(gateway: Gateway, broker_id: int, groups: Sequence[str]) -> list[Committed]:
-    wanted = m.OffsetFetchRequest.Groups
-    request = m.OffsetFetchRequest(groups=[wanted(group_id=group, topics=None) for group in groups])
+    group_type = m.OffsetFetchRequest.Groups
+    request = m.OffsetFetchRequest(groups=[group_type(group_id=group, topics=None) for group in groups])
     answer, _ = await gateway.ask_node(
         broker_id, request, m.OffsetFetchResponse, at_least=SEVERAL_GROUPS_VERSION, at_most=NAMES_VERSION_MAX
     )

@@ -76,14 +76,14 @@ async def describe_log_dirs(
     node_id: int,
     *,
     only: Iterable[TopicPartition] | None = None,
-    known: BrokerDisk | None = None,
+    previous: BrokerDisk | None = None,
     lane: Lane = Lane.SAMPLE,
 ) -> BrokerDisk:
-    """The disks of one broker, asked of it; `only` these replicas. Sizes that are as `known` are the same objects.
+    """The disks of one broker, asked of it; `only` these replicas. Sizes as in `previous` are the same objects.
 
     Raises GatewayError or KafkaError.
     """
-    before = known.replicas if known is not None else {}
+    before = previous.replicas if previous is not None else {}
     request = m.DescribeLogDirsRequest(topics=None if only is None else _topics(only))
     answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
     if answer.error_code:
@@ -97,10 +97,13 @@ async def describe_log_dirs(
                 result.total_bytes if result.total_bytes >= 0 else None,
                 result.usable_bytes if result.usable_bytes >= 0 else None,
                 error_code(result.error_code),
-                tuple(SetAsideReplica(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
                 tuple(
-                    OfflineLog(TopicPartition(one.topic, one.partition_index), printable(one.reason))
-                    for one in result.offline_logs
+                    SetAsideReplica(replica.name, replica.size_bytes, replica.since_ms, replica.reason)
+                    for replica in result.set_aside
+                ),
+                tuple(
+                    OfflineLog(TopicPartition(replica.topic, replica.partition_index), printable(replica.reason))
+                    for replica in result.offline_logs
                 ),
             )
         )
@@ -108,9 +111,9 @@ async def describe_log_dirs(
             for p in topic.partitions:
                 if not p.is_future_key:
                     tp = TopicPartition(topic.name, p.partition_index)
-                    told = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
+                    size = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
                     last = before.get(tp)
-                    replicas[tp] = last if last is not None and last == told else told
+                    replicas[tp] = last if last is not None and last == size else size
     return BrokerDisk(tuple(dirs), replicas)
 
 
@@ -118,4 +121,4 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[m.DescribeLogDirsReque
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in partitions:
         by_topic[tp.topic].append(tp.partition)
-    return [m.DescribeLogDirsRequest.Topics(topic=topic, partitions=found) for topic, found in by_topic.items()]
+    return [m.DescribeLogDirsRequest.Topics(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]

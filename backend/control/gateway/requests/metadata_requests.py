@@ -89,10 +89,10 @@ async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE)
     """One topic. Raises ClusterUnavailable, KafkaError for a topic that is not there."""
     request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)], allow_auto_topic_creation=False)
     answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
-    for told in answer.topics:
-        if told.error_code:
-            raise error_for(told.error_code)
-        return _topic_view(told)
+    for described in answer.topics:
+        if described.error_code:
+            raise error_for(described.error_code)
+        return _topic_view(described)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
 
 

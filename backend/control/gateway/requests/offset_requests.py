@@ -49,7 +49,7 @@ class _Chunk:
 
     def read(self, answer: m.ListOffsetsResponse) -> None:
         """Takes the answers over; what says the same as before is the same object."""
-        self.answers = self.last.made(answer, partial(_answers, known=self.answers))
+        self.answers = self.last.made(answer, partial(_answers, previous=self.answers))
 
 
 class OffsetQuestion:
@@ -63,19 +63,20 @@ class OffsetQuestion:
         self._timestamp = timestamp
         self._replica_id = replica_id
         self._chunks: list[_Chunk] = []
-        self._asked: Sequence[TopicPartition] = ()
-        self._found: Answers = {}
-        self._found_of: list[Answers] = []
+        self._partitions: Sequence[TopicPartition] = ()
+        self._merged_answers: Answers = {}
+        self._merged_of: list[Answers] = []
 
     async def ask(self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE) -> Answers:
         """The broker's answers, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
-        if partitions != self._asked:
+        if partitions != self._partitions:
             begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
             parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
             self._chunks = [
-                _Chunk(_request(self._timestamp, part, self._replica_id), answers=self._found) for part in parts
+                _Chunk(_request(self._timestamp, part, self._replica_id), answers=self._merged_answers)
+                for part in parts
             ]
-        self._asked = partitions
+        self._partitions = partitions
         for chunk in self._chunks:
             answer, _ = await gateway.ask_node(
                 self._node_id,
@@ -87,11 +88,11 @@ class OffsetQuestion:
                 last=chunk.last,
             )
             chunk.read(answer)
-        told = [chunk.answers for chunk in self._chunks]
-        if [id(answers) for answers in told] != [id(answers) for answers in self._found_of]:
-            self._found_of = told
-            self._found = {tp: answer for answers in told for tp, answer in answers.items()}
-        return self._found
+        chunk_answers = [chunk.answers for chunk in self._chunks]
+        if [id(answers) for answers in chunk_answers] != [id(answers) for answers in self._merged_of]:
+            self._merged_of = chunk_answers
+            self._merged_answers = {tp: answer for answers in chunk_answers for tp, answer in answers.items()}
+        return self._merged_answers
 
 
 async def list_offsets(
@@ -107,14 +108,14 @@ async def list_offsets(
     return await OffsetQuestion(node_id, timestamp, replica_id).ask(gateway, partitions, lane=lane)
 
 
-def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
+def _answers(answer: m.ListOffsetsResponse, previous: Answers) -> Answers:
     result: Answers = {}
     for topic in answer.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
-            told = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
-            before = known.get(tp)
-            result[tp] = before if before is not None and before == told else told
+            offset = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
+            before = previous.get(tp)
+            result[tp] = before if before is not None and before == offset else offset
     return result
 
 

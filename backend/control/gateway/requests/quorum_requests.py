@@ -39,7 +39,9 @@ class QuorumInfo:
 
     def lag(self, replica: QuorumReplicaState) -> int:
         """Records that the replica lacks of what the leader has."""
-        ends = [one.log_end_offset for one in self.replicas if one.node_id == self.leader_id and one.role == "voter"]
+        ends = [
+            state.log_end_offset for state in self.replicas if state.node_id == self.leader_id and state.role == "voter"
+        ]
         return max(0, max(ends, default=self.high_watermark) - max(0, replica.log_end_offset))
 
 
@@ -53,8 +55,8 @@ async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
         answer = await gateway.ask_any(request, m.DescribeQuorumResponse)
     except UnsupportedByBroker:
         return None
-    for found in answer.topics:
-        for partition in found.partitions:
+    for described in answer.topics:
+        for partition in described.partitions:
             if not partition.error_code and partition.leader_id >= 0:
                 return _quorum(partition)
     return None
@@ -72,19 +74,19 @@ def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> QuorumInfo
 
 
 def _replica(
-    told: m.DescribeQuorumResponse.Topics.Partitions.CurrentVoters
+    state: m.DescribeQuorumResponse.Topics.Partitions.CurrentVoters
     | m.DescribeQuorumResponse.Topics.Partitions.Observers,
     role: str,
     *,
     counted: bool = True,
 ) -> QuorumReplicaState:
-    directory_id = bytes(told.replica_directory_id)
+    directory_id = bytes(state.replica_directory_id)
     return QuorumReplicaState(
-        told.replica_id,
+        state.replica_id,
         role,
-        told.log_end_offset,
-        told.last_fetch_timestamp,
-        told.last_caught_up_timestamp,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
         uuid_text(directory_id) if any(directory_id) else None,
         counted,
     )

@@ -101,11 +101,11 @@ def _read(data: Any, offset: int) -> FetchedRecords:
                 continue
             next_offset = header.next_offset
             try:
-                found = [] if header.is_control else list(record_batch.iter_records(buffer, position))
+                batch_records = [] if header.is_control else list(record_batch.iter_records(buffer, position))
             except DecodeError as error:
                 unreadable.append((header.base_offset, str(error)))
                 continue
-            records += [record for record in found if record.offset >= offset]
+            records += [record for record in batch_records if record.offset >= offset]
     except DecodeError:
         if next_offset == offset:
             return FetchedRecords((), offset, ErrorCode.CORRUPT_MESSAGE)

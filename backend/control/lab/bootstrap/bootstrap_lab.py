@@ -126,10 +126,10 @@ class BootstrapLab:
         leader, broker = brokers[0], brokers[-1]
         for node in (leader, broker):
             free = [d.usable_bytes for d in (await describe_log_dirs(self._gateway, node)).log_dirs]
-            known = [usable for usable in free if usable is not None]
-            if known and max(known) < plan.disk_bytes:
+            usable_bytes = [usable for usable in free if usable is not None]
+            if usable_bytes and max(usable_bytes) < plan.disk_bytes:
                 raise Conflict(
-                    f"Broker {node} has {in_bytes(max(known))} free, and a race of this size needs up to"
+                    f"Broker {node} has {in_bytes(max(usable_bytes))} free, and a race of this size needs up to"
                     f" {in_bytes(plan.disk_bytes)}: free some space, or give a smaller size."
                 )
         return leader, broker
@@ -151,7 +151,7 @@ class BootstrapLab:
         left = await self._clean_up(note)
         if left is not None:
             message = " ".join(filter(None, (message, left)))
-        self._tell(state=state, message=message, ended_ms=now_ms(), racing=None)
+        self._update_run(state=state, message=message, ended_ms=now_ms(), racing=None)
         _log.info("The bootstrap race is %s%s", state.value, f": {message}" if message else "")
         self._task = None
 
@@ -160,15 +160,15 @@ class BootstrapLab:
         await topic.delete()
         produced_bytes = dict.fromkeys((RaceStage.HEAD, RaceStage.TIERED, RaceStage.REST), 0)
 
-        def tell(step: RaceStage, done_bytes: int) -> None:
+        def report_stage(step: RaceStage, done_bytes: int) -> None:
             if step in produced_bytes:
                 produced_bytes[step] = max(produced_bytes[step], done_bytes)
             # A producer's last word may come late, when the run is further on.
             if done_bytes == 0:
                 self._begin(step)
-            self._tell(produced_bytes=min(sum(produced_bytes.values()), plan.total_bytes))
+            self._update_run(produced_bytes=min(sum(produced_bytes.values()), plan.total_bytes))
 
-        self._tell(leader_log=await build(topic, plan, leader, tell))
+        self._update_run(leader_log=await build(topic, plan, leader, report_stage))
         self._begin(RaceStage.FLAG_OFF)
         await self._race(leader, broker, flag=False)
         self._begin(RaceStage.REMOVE)
@@ -181,30 +181,30 @@ class BootstrapLab:
             return await self._phases(broker, since_ms)
 
         def watch(seen: Racing) -> None:
-            self._tell(racing=seen)
+            self._update_run(racing=seen)
 
         ended = await race(self._topic, self._gateway, leader, broker, flag=flag, phases=phases, watch=watch)
         if self.run is not None:
-            self._tell(races=(*self.run.races, ended), racing=None)
+            self._update_run(races=(*self.run.races, ended), racing=None)
 
     async def _phases(self, broker: int, since_ms: int) -> tuple[PhaseSeen, ...]:
         """The new replica's phases up to IN_SYNC; what came in time when the last one does not."""
-        found: tuple[PhaseSeen, ...] = ()
+        seen: tuple[PhaseSeen, ...] = ()
 
         async def complete() -> bool | None:
-            nonlocal found
+            nonlocal seen
             rows = await self._database.read(lambda c: phases_since(c, self._cluster_id, TOPIC, 0, broker, since_ms))
-            found = tuple(
+            seen = tuple(
                 PhaseSeen(at_ms, body["phase"], body.get("target_offset"), (body.get("evidence") or {}).get("reason"))
                 for at_ms, body in rows
             )
-            return any(phase.phase == FollowerPhase.IN_SYNC for phase in found) or None
+            return any(phase.phase == FollowerPhase.IN_SYNC for phase in seen) or None
 
         try:
             await until(f"the events of {TOPIC}", complete, PHASES_WAIT_S)
         except (LabFailed, DatabaseAway) as error:
             _log.warning("Phases of the bootstrap race are incomplete: %s", error)
-        return found
+        return seen
 
     async def _clean_up(self, note: _Note) -> str | None:
         """Puts everything back; one sentence about what could not be, which the next start does."""
@@ -229,7 +229,7 @@ class BootstrapLab:
         if self.run is not None:
             self.run = self.run.at(step, now_ms())
 
-    def _tell(self, **changes: Any) -> None:
+    def _update_run(self, **changes: Any) -> None:
         if self.run is not None:
             self.run = replace(self.run, **changes)
 

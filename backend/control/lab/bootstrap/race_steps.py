@@ -45,9 +45,9 @@ Watch = Callable[[Racing], None]
 """Told whenever the new replica was seen to have moved."""
 
 
-async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: ReportStage) -> LeaderLog:
+async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, report_stage: ReportStage) -> LeaderLog:
     """Makes the topic and fills it until the leader's log is as planned. Raises LabFailed, KafkaError, GatewayError."""
-    tell(RaceStage.CREATE, 0)
+    report_stage(RaceStage.CREATE, 0)
     await topic.create(
         leader,
         {
@@ -60,10 +60,10 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: ReportS
             "file.delete.delay.ms": "1000",
         },
     )
-    await _fill(topic, plan, plan.head_bytes, RaceStage.HEAD, tell)
-    tell(RaceStage.COPY_HEAD, 0)
+    await _fill(topic, plan, plan.head_bytes, RaceStage.HEAD, report_stage)
+    report_stage(RaceStage.COPY_HEAD, 0)
     copied = await _copied(topic, plan, leader)
-    tell(RaceStage.TRIM, 0)
+    report_stage(RaceStage.TRIM, 0)
     await topic.configure(local_retention_bytes="1")
 
     async def trimmed() -> bool | None:
@@ -71,28 +71,30 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: ReportS
 
     await until(f"the local log of {topic.name} begins at {copied}", trimmed, WAIT_S)
     await topic.configure(local_retention_bytes=None)
-    await _fill(topic, plan, plan.tiered_bytes, RaceStage.TIERED, tell)
-    tell(RaceStage.COPY_TIERED, 0)
+    await _fill(topic, plan, plan.tiered_bytes, RaceStage.TIERED, report_stage)
+    report_stage(RaceStage.COPY_TIERED, 0)
     copied = await _copied(topic, plan, leader)
     await topic.configure(remote_log_copy_disable="true")
-    await _fill(topic, plan, plan.rest_bytes, RaceStage.REST, tell)
+    await _fill(topic, plan, plan.rest_bytes, RaceStage.REST, report_stage)
     return await leader_log(topic, leader, copied)
 
 
-async def _fill(topic: LabTopic, plan: BootstrapPlan, size_bytes: int, step: RaceStage, tell: ReportStage) -> None:
+async def _fill(
+    topic: LabTopic, plan: BootstrapPlan, size_bytes: int, step: RaceStage, report_stage: ReportStage
+) -> None:
     loop = asyncio.get_running_loop()
 
     def produced(done_bytes: int) -> None:
-        loop.call_soon_threadsafe(tell, step, done_bytes)
+        loop.call_soon_threadsafe(report_stage, step, done_bytes)
 
-    tell(step, 0)
+    report_stage(step, 0)
     await topic.fill(size_bytes, plan.batch_bytes, produced)
 
 
 async def _copied(topic: LabTopic, plan: BootstrapPlan, leader: int) -> int:
     """Waits until every closed segment is in the remote tier; the first offset that is not."""
 
-    async def look() -> int | None:
+    async def first_pending() -> int | None:
         pending = await topic.offset(leader, offset_timestamps.EARLIEST_PENDING_UPLOAD)
         end = await topic.offset(leader, offset_timestamps.LATEST)
         start = await topic.offset(leader, offset_timestamps.EARLIEST_LOCAL)
@@ -102,7 +104,7 @@ async def _copied(topic: LabTopic, plan: BootstrapPlan, leader: int) -> int:
         tail_bytes = size_bytes * (end - pending) // (end - start)
         return pending if tail_bytes * 100 < plan.segment_bytes * TAIL_PERCENT else None
 
-    return await until(f"the closed segments of {topic.name} are copied to the remote tier", look, WAIT_S)
+    return await until(f"the closed segments of {topic.name} are copied to the remote tier", first_pending, WAIT_S)
 
 
 async def leader_log(topic: LabTopic, leader: int, pending_upload: int) -> LeaderLog:
@@ -137,7 +139,7 @@ async def race(
 
     async def joined() -> bool | None:
         in_sync = broker in (await topic.view()).isr
-        if await _look(topic, broker, positions):
+        if await _record_position(topic, broker, positions):
             watch(Racing(flag, began_ms, tuple(positions)))
         return in_sync or None
 
@@ -168,7 +170,7 @@ async def race(
     )
 
 
-async def _look(topic: LabTopic, broker: int, positions: list[Position]) -> bool:
+async def _record_position(topic: LabTopic, broker: int, positions: list[Position]) -> bool:
     """Adds where the replica stands; False when that is not known, or it has not moved."""
     log_start, local_start, log_end = [
         await topic.offset(broker, at)
@@ -189,11 +191,11 @@ async def remove_replica(topic: LabTopic, leader: int, broker: int) -> None:
     """Leaves only the leader's replica, and waits until the other is gone. Raises as `race`."""
     await topic.move([leader])
 
-    async def gone() -> bool | None:
+    async def replica_removed() -> bool | None:
         left = (await topic.view()).replicas == (leader,) and await topic.size_bytes(broker) is None
         return left or None
 
-    await until(f"broker {broker} has removed its replica of {topic.name}", gone, SETTLE_S)
+    await until(f"broker {broker} has removed its replica of {topic.name}", replica_removed, SETTLE_S)
 
 
 async def own_flag(gateway: Gateway, broker: int) -> str | None:

@@ -83,21 +83,21 @@ TOPICS: Final = (ORDERS, CUSTOMER_PROFILES, INVOICES)
 
 def record(kind: RecordKind, number: int, now_ms: int) -> tuple[bytes, bytes]:
     """Record ``number`` as (key, JSON value) of about :data:`RECORD_BYTES` bytes, the same at each call."""
-    chance = random.Random(number)
-    customer = chance.randrange(CUSTOMERS)
+    rng = random.Random(number)
+    customer = rng.randrange(CUSTOMERS)
     if kind is RecordKind.CUSTOMER:
         key = f"customer-{customer}"
-        value: dict[str, object] = {"customer": key, "city": chance.choice(CITIES), "changed_ms": now_ms}
+        value: dict[str, object] = {"customer": key, "city": rng.choice(CITIES), "changed_ms": now_ms}
     else:
         key = str(number)
-        items = [{"sku": f"SKU-{chance.randrange(10_000):05d}", "quantity": chance.randrange(1, 9)} for _ in range(6)]
+        items = [{"sku": f"SKU-{rng.randrange(10_000):05d}", "quantity": rng.randrange(1, 9)} for _ in range(6)]
         value = {
             f"{kind.value}_id": number,
             "made_ms": now_ms,
             "customer": f"customer-{customer}",
-            "city": chance.choice(CITIES),
+            "city": rng.choice(CITIES),
             "items": items,
-            "total_cents": chance.randrange(500, 250_000),
+            "total_cents": rng.randrange(500, 250_000),
         }
     text = json.dumps(value)
     note = "." * max(0, RECORD_BYTES - len(text) - 12)

@@ -39,68 +39,68 @@ class ScriptContext:
     """The parts that a script may use."""
 
     gateway: Gateway
-    machine: FaultTarget
+    fault_target: FaultTarget
     report: Callable[[str], None]
 
 
 async def _stuck(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.machine.brokers:
-        stage.machine.inject_store_fault(node_id, "held")
+    for node_id in stage.fault_target.brokers:
+        stage.fault_target.inject_store_fault(node_id, "held")
     stage.report("Uploads of every broker are held back.")
 
 
 async def _away(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.machine.brokers:
-        stage.machine.inject_store_fault(node_id, "unreachable")
+    for node_id in stage.fault_target.brokers:
+        stage.fault_target.inject_store_fault(node_id, "unreachable")
     stage.report("The object store refuses every call.")
 
 
 async def _slow(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.machine.brokers:
-        stage.machine.inject_store_fault(node_id, "slow")
+    for node_id in stage.fault_target.brokers:
+        stage.fault_target.inject_store_fault(node_id, "slow")
     stage.report("Every call of the object store takes two seconds more.")
 
 
 async def _kill(stage: ScriptContext, broker: int | None) -> None:
     assert broker is not None
-    await stage.machine.kill(broker)
+    await stage.fault_target.kill(broker)
     stage.report(f"Broker {broker} is killed.")
 
 
 async def _dangling(stage: ScriptContext, broker: int | None) -> None:
     """Kills the broker while an upload of its is held, so that its copy stays started for ever."""
     assert broker is not None
-    machine = stage.machine
-    machine.inject_store_fault(broker, "held")
+    fault_target = stage.fault_target
+    fault_target.inject_store_fault(broker, "held")
     stage.report(f"Uploads of broker {broker} are held back; waiting for one.")
 
-    async def held() -> bool | None:
-        return machine.paused_uploads(broker) > 0 or None
+    async def upload_paused() -> bool | None:
+        return fault_target.paused_uploads(broker) > 0 or None
 
-    await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", held, UPLOAD_WAIT_S)
-    await machine.kill(broker)
+    await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", upload_paused, UPLOAD_WAIT_S)
+    await fault_target.kill(broker)
     stage.report(f"Broker {broker} is killed in the middle of an upload.")
     await _left(stage, broker)
-    await machine.start(broker)
+    await fault_target.start(broker)
     stage.report(f"Broker {broker} runs again; the copy stays open in the ledger.")
 
 
 async def _left(stage: ScriptContext, broker: int) -> None:
     """Waits until nobody takes the broker for alive, so that others lead what it led."""
 
-    async def gone() -> bool | None:
+    async def failed_over() -> bool | None:
         view = await fetch_cluster(stage.gateway)
         leads = any(partition.leader == broker for partition in view.partitions)
-        return (not leads and broker not in {one.broker_id for one in view.brokers}) or None
+        return (not leads and broker not in {registered.broker_id for registered in view.brokers}) or None
 
-    await until(f"broker {broker} is fenced and others lead its partitions", gone, ELECTION_WAIT_S)
+    await until(f"broker {broker} is fenced and others lead its partitions", failed_over, ELECTION_WAIT_S)
     stage.report(f"Others lead what broker {broker} led.")
 
 
 async def _thin(stage: ScriptContext, _broker: int | None) -> None:
     """The second half of the bootstrap race, and then the new replica leads."""
-    machine, gateway = stage.machine, stage.gateway
-    leader, broker = min(machine.brokers), max(machine.brokers)
+    fault_target, gateway = stage.fault_target, stage.gateway
+    leader, broker = min(fault_target.brokers), max(fault_target.brokers)
     topic = LabTopic(gateway, THIN_TOPIC)
     await topic.delete()
     stage.report(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
@@ -130,13 +130,13 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
 
 async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     """A follower that missed records leads; the old leader returns and truncates."""
-    machine, gateway = stage.machine, stage.gateway
-    old, new = sorted(machine.brokers - machine.needed)[-2:]
+    fault_target, gateway = stage.fault_target, stage.gateway
+    old, new = sorted(fault_target.brokers - fault_target.needed)[-2:]
     topic = LabTopic(gateway, UNCLEAN_TOPIC)
     await topic.delete()
     await topic.create(old, {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}, [new])
     await _fill(topic, KEPT_RECORDS)
-    await machine.kill(new)
+    await fault_target.kill(new)
     stage.report(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
 
     async def alone() -> bool | None:
@@ -145,8 +145,8 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     await until(f"broker {new} leaves the ISR", alone, ELECTION_WAIT_S)
     await _fill(topic, LOST_RECORDS)
     stage.report(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
-    await machine.kill(old)
-    await machine.start(new)
+    await fault_target.kill(old)
+    await fault_target.start(new)
 
     async def without_leader() -> bool | None:
         view = await fetch_cluster(gateway)
@@ -161,7 +161,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
     await _fill(topic, NEW_RECORDS)
     end = await topic.offset(new, offset_timestamps.LATEST)
     stage.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
-    await machine.start(old)
+    await fault_target.start(old)
 
     async def both() -> bool | None:
         return set((await topic.view()).isr) == {old, new} or None

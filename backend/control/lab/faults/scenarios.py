@@ -113,7 +113,7 @@ SCENARIOS: Final = (
         "divergence",
     ),
 )
-BY_SLUG: Final = {one.slug: one for one in SCENARIOS}
+BY_SLUG: Final = {scenario.slug: scenario for scenario in SCENARIOS}
 
 
 class FaultState(StrEnum):

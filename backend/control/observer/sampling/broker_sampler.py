@@ -41,7 +41,7 @@ class BrokerSample:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PartitionSelection:
     """The partitions of a cluster that a broker is asked about."""
 
     replicas: list[TopicPartition]
@@ -50,11 +50,11 @@ class _Asked:
     led_tiered: list[TopicPartition]
 
     @staticmethod
-    def of(broker_id: int, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> _Asked:
+    def of(broker_id: int, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> _PartitionSelection:
         """`tiered` holds the ids of tiered topics."""
         own = [p for p in partitions if broker_id in p.replicas]
         led = [p for p in own if p.leader == broker_id]
-        return _Asked(
+        return _PartitionSelection(
             [p.topic_partition for p in own],
             [p.topic_partition for p in own if p.topic_id in tiered],
             [p.topic_partition for p in led],
@@ -76,25 +76,25 @@ class BrokerSampler:
         self._latest = OffsetQuestion(broker_id, offset_timestamps.LATEST)
         self._disk: BrokerDisk | None = None
         self._view: tuple[Sequence[PartitionMetadata], frozenset[bytes]] | None = None
-        self._asked = _Asked([], [], [], [])
+        self._selection = _PartitionSelection([], [], [], [])
         self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
 
     async def sample(self, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> BrokerSample:
         """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
         if self._view is None or self._view[0] is not partitions or self._view[1] != tiered:
             self._view = partitions, tiered
-            self._asked = _Asked.of(self._broker_id, partitions, tiered)
-        asked = self._asked
+            self._selection = _PartitionSelection.of(self._broker_id, partitions, tiered)
+        selection = self._selection
         try:
             self._disk, answers = await asyncio.gather(
                 self._described_disk(),
                 asyncio.gather(
-                    self._offsets(self._earliest, asked.replicas),
-                    self._offsets(self._earliest_local, asked.tiered),
-                    self._offsets(self._latest_tiered, asked.tiered),
-                    self._offsets(self._pending, asked.led_tiered),
-                    self._offsets(self._high_watermark, asked.led),
-                    self._offsets(self._latest, asked.replicas),
+                    self._offsets(self._earliest, selection.replicas),
+                    self._offsets(self._earliest_local, selection.tiered),
+                    self._offsets(self._latest_tiered, selection.tiered),
+                    self._offsets(self._pending, selection.led_tiered),
+                    self._offsets(self._high_watermark, selection.led),
+                    self._offsets(self._latest, selection.replicas),
                 ),
             )
         except GatewayError as error:
@@ -102,7 +102,7 @@ class BrokerSampler:
         earliest, local, remote, pending, high_watermarks, latest = answers
         sizes = self._disk.replicas if self._disk is not None else {}
         offline = self._disk.offline_logs if self._disk is not None else {}
-        self._replicas.turn()
+        self._replicas.begin_round()
         facts = {
             tp: self._replicas.value(
                 tp,
@@ -115,7 +115,7 @@ class BrokerSampler:
                 sizes.get(tp),
                 offline.get(tp),
             )
-            for tp in asked.replicas
+            for tp in selection.replicas
         }
         return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
 
@@ -127,7 +127,7 @@ class BrokerSampler:
 
     async def _described_disk(self) -> BrokerDisk | None:
         try:
-            return await describe_log_dirs(self._gateway, self._broker_id, known=self._disk)
+            return await describe_log_dirs(self._gateway, self._broker_id, previous=self._disk)
         except (UnsupportedByBroker, KafkaError) as error:
             _log.debug("broker %d tells no log sizes: %s", self._broker_id, describe_failure(error))
             return None
@@ -154,14 +154,14 @@ def _replica(
         )
     # A topic that is not tiered has nothing but local data; Kafka answers -4 as -2 and -5 as -1 there.
     local, remote = at_tier or (earliest, OffsetAnswer(-1, -1))
-    known = [a for a in (earliest, local, remote) if a is not None and a.error is ErrorCode.NONE]
+    answered = [a for a in (earliest, local, remote) if a is not None and a.error is ErrorCode.NONE]
     return ReplicaFacts(
         broker_id,
         log_start=earliest.offset,
         local_start=_offset(local),
         latest_tiered=_offset(remote),
         log_end=latest.offset,
-        points=tuple(dict.fromkeys(EpochPoint(a.offset, a.epoch) for a in known if a.epoch >= 0 and a.offset >= 0)),
+        points=tuple(dict.fromkeys(EpochPoint(a.offset, a.epoch) for a in answered if a.epoch >= 0 and a.offset >= 0)),
         local_bytes=size.size_bytes if size else None,
         log_dir=size.log_dir if size else None,
     )

@@ -77,7 +77,7 @@ class ClusterSampler:
             self._moves(), self._sample_brokers(view, tiered), self._eligible(view, by_name)
         )
         chains = await self._leader_chains.chains(view, samples)
-        self._partitions.turn()
+        self._partitions.begin_round()
         partitions = tuple(
             _partition(self._partitions, p, by_name[p.topic], samples, chains.get(p.topic_partition), moves)
             for p in view.partitions
@@ -126,24 +126,24 @@ class ClusterSampler:
         """
         leaderless = {p.topic for p in view.partitions if p.leader < 0}
         below = {p.topic for p in view.partitions if below_min_isr(topics[p.topic].config, p.replicas, p.isr)}
-        told: dict[TopicPartition, EligibleReplicas] = {}
+        lists: dict[TopicPartition, EligibleReplicas] = {}
         complete = True
         try:
             for names in (leaderless, below - leaderless):
                 if names:
                     eligible = await fetch_eligible(self._gateway, names)
-                    told |= eligible.by_partition
+                    lists |= eligible.by_partition
                     complete &= eligible.complete
         except (GatewayError, KafkaError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %s", describe_failure(error))
-            return EligibleAnswer(told, complete=False, cause=describe_failure(error))
-        return EligibleAnswer(told, complete)
+            return EligibleAnswer(lists, complete=False, cause=describe_failure(error))
+        return EligibleAnswer(lists, complete)
 
     async def _sample_brokers(self, view: ClusterMetadata, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]
         self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
-        asked = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
-        return {sample.broker_id: sample for sample in await asyncio.gather(*asked)}
+        samples = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
+        return {sample.broker_id: sample for sample in await asyncio.gather(*samples)}
 
     def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""
@@ -155,8 +155,10 @@ class ClusterSampler:
                 absent = f"Broker {broker_id} is registered, but not alive."
                 result[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
                 continue
-            known = self._registered.get(broker_id)
-            facts = BrokerMetadata(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
+            last_registered = self._registered.get(broker_id)
+            facts = BrokerMetadata(
+                broker_id, registered.address, registered.rack, fenced=bool(last_registered and last_registered.fenced)
+            )
             log_dirs = sample.disk.log_dirs if sample.disk is not None else None
             result[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
         return result
@@ -215,10 +217,10 @@ def _replica(view: PartitionMetadata, broker_id: int, sample: BrokerSample | Non
         return ReplicaFacts(broker_id, error=f"Broker {broker_id} is not alive.")
     if sample.error is not None:
         return ReplicaFacts(broker_id, error=sample.error)
-    told = sample.replicas.get(view.topic_partition)
-    if told is None:
+    replica = sample.replicas.get(view.topic_partition)
+    if replica is None:
         return ReplicaFacts(broker_id, error=f"Broker {broker_id} said nothing about {view.topic_partition}.")
-    return told
+    return replica
 
 
 def _offset(answer: OffsetAnswer | None) -> int | None:

@@ -49,18 +49,18 @@ class ChainWatch:
             replica = sample.replicas.get(p.topic_partition) if sample is not None else None
             if replica is None or replica.log_start is None or replica.log_end is None:
                 continue
-            known = self._chains.get(p.topic_partition)
-            same_topic = known is not None and known.topic_id == p.topic_id
-            if known is not None and same_topic and _is_current(known, p):
-                chains[p.topic_partition] = _from_log_start(known.chain, replica.log_start)
+            cached = self._chains.get(p.topic_partition)
+            same_topic = cached is not None and cached.topic_id == p.topic_id
+            if cached is not None and same_topic and _is_current(cached, p):
+                chains[p.topic_partition] = _from_log_start(cached.chain, replica.log_start)
                 continue
-            before = known.chain.entries if known is not None and same_topic else ()
+            before = cached.chain.entries if cached is not None and same_topic else ()
             question = EpochQuestion(p.leader_epoch, replica.log_start, replica.log_end, before)
             questions[p.leader][p.topic_partition] = question
-        asked = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
+        answers = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
         if view is not self._view or questions:
             views = {p.topic_partition: p for p in view.partitions}
-            for answer in asked:
+            for answer in answers:
                 for tp, chain in answer.items():
                     p = views[tp]
                     self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
@@ -79,11 +79,11 @@ class ChainWatch:
             return {}
 
 
-def _is_current(known: _Chain, p: PartitionMetadata) -> bool:
+def _is_current(cached: _Chain, p: PartitionMetadata) -> bool:
     """The newest entry is that of the leader's own epoch: nothing can be added before the next election."""
-    entries = known.chain.entries
+    entries = cached.chain.entries
     newest = entries[-1][0] if entries else -1
-    return (known.leader, known.leader_epoch) == (p.leader, p.leader_epoch) and newest == p.leader_epoch
+    return (cached.leader, cached.leader_epoch) == (p.leader, p.leader_epoch) and newest == p.leader_epoch
 
 
 def _from_log_start(chain: EpochChain, log_start: int) -> EpochChain:

@@ -21,17 +21,17 @@ class SettingsWatch:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._question = TopicSettings(TOPIC_SETTINGS)
+        self._topic_settings = TopicSettings(TOPIC_SETTINGS)
         self._looked_ms: int | None = None
-        self._told: SettingsSample | None = None
+        self._unstored: SettingsSample | None = None
         # Ids of the topics whose settings are known, by name: one that was made again is asked again.
-        self._known: dict[str, bytes] = {}
+        self._topic_ids: dict[str, bytes] = {}
         self.newest = SettingsSample()
 
-    def take_told(self) -> SettingsSample | None:
+    def take_unstored(self) -> SettingsSample | None:
         """The settings that were read since the last call: all of them, those of new topics, or None."""
-        told, self._told = self._told, None
-        return told
+        unstored, self._unstored = self._unstored, None
+        return unstored
 
     def refresh(self) -> None:
         """The next round asks for all settings whatever their age: somebody has just changed one."""
@@ -39,7 +39,7 @@ class SettingsWatch:
 
     def forget(self) -> None:
         """Drops all settings: they are of another cluster."""
-        self.newest, self._told, self._known = SettingsSample(), None, {}
+        self.newest, self._unstored, self._topic_ids = SettingsSample(), None, {}
         self.refresh()
 
     def is_due(self, view: ClusterMetadata, now_ms: int) -> bool:
@@ -51,26 +51,28 @@ class SettingsWatch:
         self._looked_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
         ids = {topic.topic: topic.topic_id for topic in view.topics}
         try:
-            told = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], ids, self._question)
+            settings = await sample_settings(
+                self._gateway, [b.broker_id for b in view.brokers], ids, self._topic_settings
+            )
         except BaseException:
             self.refresh()
             raise
         before = self.newest.topics
-        kept = {name: before[name] for name in before.keys() & ids.keys() if self._known.get(name) == ids[name]}
-        self.newest = replace(told, topics=kept | told.topics)
-        self._known = {name: ids[name] for name in self.newest.topics}
-        self._told = replace(told, at_ms=now_ms)
+        kept = {name: before[name] for name in before.keys() & ids.keys() if self._topic_ids.get(name) == ids[name]}
+        self.newest = replace(settings, topics=kept | settings.topics)
+        self._topic_ids = {name: ids[name] for name in self.newest.topics}
+        self._unstored = replace(settings, at_ms=now_ms)
 
     async def sample_new(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for those of topics that are new, or were made again, or have not answered yet."""
-        new = {t.topic: t.topic_id for t in view.topics if self._known.get(t.topic) != t.topic_id}
+        new = {t.topic: t.topic_id for t in view.topics if self._topic_ids.get(t.topic) != t.topic_id}
         if not new:
             return
-        told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
+        settings = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
         # Without those of a topic of such a name that is no more. Others may be reading the sample of the round before.
         kept = {name: entries for name, entries in self.newest.topics.items() if name not in new}
-        self.newest = replace(self.newest, topics=kept | told)
-        self._known = {name: new.get(name) or self._known[name] for name in self.newest.topics}
-        if told:
-            self._told = self._told or SettingsSample(at_ms=now_ms)
-            self._told.topics.update(told)
+        self.newest = replace(self.newest, topics=kept | settings)
+        self._topic_ids = {name: new.get(name) or self._topic_ids[name] for name in self.newest.topics}
+        if settings:
+            self._unstored = self._unstored or SettingsSample(at_ms=now_ms)
+            self._unstored.topics.update(settings)

@@ -114,9 +114,9 @@ def parse(text: str) -> dict[str, float | None]:
 
 
 def _number(metric: str, labels: Mapping[str, str]) -> str | None:
-    words = "".join(c for c in f"{labels.get('name', '')}{metric}".lower() if c.isalnum())
-    for name, (wanted, ends) in NUMBERS.items():
-        if wanted in words and (not ends or words.endswith(ends)):
+    normalized = "".join(c for c in f"{labels.get('name', '')}{metric}".lower() if c.isalnum())
+    for name, (contained, ends) in NUMBERS.items():
+        if contained in normalized and (not ends or normalized.endswith(ends)):
             return name
     return None
 
@@ -142,8 +142,8 @@ class BrokerPages:
             self.numbers = {broker_id: BrokerNumbers(broker_id) for broker_id in hosts}
             return
         async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
-            found = await asyncio.gather(*(self._ask(client, i, host, at_ms) for i, host in sorted(hosts.items())))
-        self.numbers = {numbers.broker_id: numbers for numbers in found}
+            by_broker = await asyncio.gather(*(self._ask(client, i, host, at_ms) for i, host in sorted(hosts.items())))
+        self.numbers = {numbers.broker_id: numbers for numbers in by_broker}
 
     async def _ask(self, client: httpx.AsyncClient, broker_id: int, host: str, at_ms: int) -> BrokerNumbers:
         assert self._template is not None

@@ -57,7 +57,7 @@ class EngineEventReader:
         self._partitions: tuple[PartitionMetadata, ...] = ()
         self._changed = asyncio.Event()
         self._next: dict[int, int] = {}
-        self._asked: set[int] = set()  # partitions that a leader is being asked about
+        self._in_flight: set[int] = set()  # partitions that a leader is being asked about
         self.phases: dict[PhaseKey, ExactPhase] = {}
         self._loaded = -1  # of which opening of the database `_next` is
         self.events_read = 0
@@ -65,16 +65,16 @@ class EngineEventReader:
 
     def set_partitions(self, partitions: Iterable[PartitionMetadata]) -> None:
         """The topic's partitions as of the newest Metadata; none: the cluster reports no events."""
-        found = tuple(partitions)
-        if found != self._partitions:
-            self._partitions = found
+        newest = tuple(partitions)
+        if newest != self._partitions:
+            self._partitions = newest
             self._changed.set()
 
     def forget_others(self, partitions: Iterable[PartitionMetadata]) -> None:
         """Drops phases of replicas that are not assigned there: the memory follows the cluster's size."""
         if self.phases:
-            known = {(uuid_text(p.topic_id), p.partition, broker_id) for p in partitions for broker_id in p.replicas}
-            self.phases = {key: phase for key, phase in self.phases.items() if key in known}
+            assigned = {(uuid_text(p.topic_id), p.partition, broker_id) for p in partitions for broker_id in p.replicas}
+            self.phases = {key: phase for key, phase in self.phases.items() if key in assigned}
 
     async def run(self) -> None:
         """Follows until it is cancelled: each leader by itself, so that none waits for the events of another."""
@@ -94,19 +94,19 @@ class EngineEventReader:
         A partition that its leader before is still asked about waits for that answer.
         """
         while led := [p for p in self._partitions if p.leader == leader]:
-            free = [p for p in led if leader >= 0 and p.partition not in self._asked]
-            asked = {p.partition for p in free}
-            self._asked |= asked
+            free = [p for p in led if leader >= 0 and p.partition not in self._in_flight]
+            requested = {p.partition for p in free}
+            self._in_flight |= requested
             try:
                 if self._loaded != self._database.openings:
                     await self._load()
-                await self._follow(leader, free)
+                await self._read_leader(leader, free)
             except (GatewayError, KafkaError, DatabaseAway) as error:
                 reason = str(error) if isinstance(error, DatabaseAway) else describe_failure(error)
                 _log.info("Events of %s on broker %d wait: %s", TOPIC, leader, reason)
                 await asyncio.sleep(RETRY_S)
             finally:
-                self._asked -= asked
+                self._in_flight -= requested
 
     async def _load(self) -> None:
         since_ms = self._now_ms() - PHASE_AGE_MS_MAX
@@ -123,7 +123,7 @@ class EngineEventReader:
         for event in stored:
             self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)
 
-    async def _follow(self, leader: int, partitions: list[PartitionMetadata]) -> None:
+    async def _read_leader(self, leader: int, partitions: list[PartitionMetadata]) -> None:
         """One fetch from one leader; with nothing to ask about it waits a moment."""
         if not partitions:
             await asyncio.sleep(RETRY_S)
@@ -214,7 +214,7 @@ def _append(engine: Engine, cluster_id: str, rows: Sequence[dict[str, Any]]) -> 
     except REFUSED as error:
         if len(rows) == 1:
             return [(rows[0], str(getattr(error, "orig", None) or error).splitlines()[0])]
-    return [one for row in rows for one in _append(engine, cluster_id, [row])]
+    return [refused for row in rows for refused in _append(engine, cluster_id, [row])]
 
 
 def _append_all(engine: Engine, cluster_id: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -236,5 +236,5 @@ def exact_phase(body: dict[str, Any]) -> ExactPhase | None:
         phase = FollowerPhase(body["phase"])
     except (KeyError, ValueError):
         return None
-    known = {name: body[name] for name in ("target_offset", "attempts") if body.get(name)}
-    return ExactPhase(phase, int(body.get("since_ms") or 0), known | dict(body.get("evidence") or {}))
+    evidence = {name: body[name] for name in ("target_offset", "attempts") if body.get(name)}
+    return ExactPhase(phase, int(body.get("since_ms") or 0), evidence | dict(body.get("evidence") or {}))

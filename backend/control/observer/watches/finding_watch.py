@@ -92,10 +92,10 @@ class FindingWatch:
         cluster_id: str,
         *,
         attached: bool = False,
-        tell: Callable[[Sequence[Notice]], None] = lambda _: None,
+        notify: Callable[[Sequence[Notice]], None] = lambda _: None,
     ) -> None:
-        """`tell` is given what opens, changes and closes, once it is stored."""
-        self._tell = tell
+        """`notify` is given what opens, changes and closes, once it is stored."""
+        self._notify = notify
         self._database = database
         self._cluster_id = cluster_id
         self._attached = attached
@@ -106,7 +106,7 @@ class FindingWatch:
         self._lineage_ms = 0
         self._finished: list[FinishedSegment] | None = None
         self._pruned_ms = 0
-        self._told_of = 0
+        self._notified_opening = 0
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
 
@@ -125,25 +125,25 @@ class FindingWatch:
                 continue
             began_s = time.monotonic()
             try:
-                self._tell(await self._database.observe(partial(self._judge, seen)))
+                self._notify(await self._database.observe(partial(self._judge, seen)))
                 self.rounds += 1
                 took_s = time.monotonic() - began_s
                 await asyncio.sleep(min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s))
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
-                self._tell_of_loss(seen.round.at_ms)
+                self._notify_of_loss(seen.round.at_ms)
                 await asyncio.sleep(RETRY_S)
             except SQLAlchemyError as error:
                 _log.error("The findings of a round were refused by the database: %s", first_line(error))
                 await asyncio.sleep(RETRY_S)
 
-    def _tell_of_loss(self, at_ms: int) -> None:
+    def _notify_of_loss(self, at_ms: int) -> None:
         """A database that was lost cannot store its loss: notices go out, once for each opening."""
-        if self._database.lost is None or self._told_of == self._database.openings:
+        if self._database.lost is None or self._notified_opening == self._database.openings:
             return
-        self._told_of = self._database.openings
+        self._notified_opening = self._database.openings
         sentence, action = self._database.lost, "Put the file back; else it is restored by itself."
-        self._tell(
+        self._notify(
             [
                 Notice(
                     NoticeEvent.OPENED,
@@ -166,9 +166,9 @@ class FindingWatch:
         at_ms = seen.round.at_ms
         with reading(self._database.engine) as connection:
             open_findings = queries.all_open(connection, self._cluster_id)
-            sight = self._sight(connection, seen)
+            context = self._context(connection, seen)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
-        changes = evaluate(sight, open_findings, self._waiting)
+        changes = evaluate(context, open_findings, self._waiting)
         if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
@@ -220,7 +220,7 @@ class FindingWatch:
             "muted_until_ms": muted_until_ms,
         }
 
-    def _sight(self, connection: Connection, seen: ObservedRound) -> FindingContext:
+    def _context(self, connection: Connection, seen: ObservedRound) -> FindingContext:
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
         brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
         self._disks = remember(self._disks, brokers, at_ms)

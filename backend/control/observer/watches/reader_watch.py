@@ -58,7 +58,7 @@ class ReaderWatch:
         self.offsets: Sequence[GroupOffset] = ()
         self.asked_ms: int | None = None
         self.error: str | None = None
-        self._told: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
+        self._reads: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
 
     @property
     def reader_queues(self) -> dict[int, float]:
@@ -77,34 +77,34 @@ class ReaderWatch:
 
         ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
         """
-        if self.asked_ms != self._told["seen_ms"] and partitions:
-            self._told = reads_told(self.offsets, partitions, self.asked_ms)
+        if self.asked_ms != self._reads["seen_ms"] and partitions:
+            self._reads = reads_told(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
-        known = [value for value in fetched if value is not None]
-        return {**self._told, "fetched_bytes": round(sum(known)) if known else None, "cause": self.error}
+        measured = [value for value in fetched if value is not None]
+        return {**self._reads, "fetched_bytes": round(sum(measured)) if measured else None, "cause": self.error}
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
         while True:
             hosts = {broker_id: address.host for broker_id, address in self._gateway.brokers.items()}
             if hosts:
-                await self._look(hosts)
+                await self._sample(hosts)
             await asyncio.sleep(INTERVAL_S if hosts else min(1.0, INTERVAL_S))
 
-    async def _look(self, hosts: Mapping[int, str]) -> None:
+    async def _sample(self, hosts: Mapping[int, str]) -> None:
         at_ms = now_ms()
         await self._pages.refresh(hosts, at_ms)
         self.numbers = dict(self._pages.numbers)
         if self._local is not None:
             self.numbers |= await asyncio.to_thread(_own_numbers, self._local, at_ms)
         try:
-            found = await committed_offsets(self._gateway, sorted(hosts))
+            newest = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:
             # Not known is not the same as none: what was seen before stays with its time.
             self.error = f"The groups' offsets cannot be asked. {describe_failure(error)}"
             _log.debug("%s", self.error)
             return
-        self.offsets, self.asked_ms, self.error = _moved(found, self.offsets), at_ms, None
+        self.offsets, self.asked_ms, self.error = _moved(newest, self.offsets), at_ms, None
 
 
 def reads_told(

@@ -89,11 +89,14 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         if inputs.broker_id is not None and inputs.broker_id not in {b.broker_id for b in registered}:
             names = ", ".join(str(b.broker_id) for b in registered)
             raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {names}.")
-        looks = await asyncio.gather(*(_look(context, broker.broker_id) for broker in registered))
+        settings = await asyncio.gather(*(_read_broker_settings(context, broker.broker_id) for broker in registered))
         default = (await config_requests.describe_cluster_default(context.gateway, lane=Lane.ACT)).get(SETTING)
         return {
             "cluster_default": None if default is None else default.value,
-            "brokers": {str(broker.broker_id): inspect for broker, inspect in zip(registered, looks, strict=True)},
+            "brokers": {
+                str(broker.broker_id): broker_settings
+                for broker, broker_settings in zip(registered, settings, strict=True)
+            },
         }
 
     async def draft(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> Draft:
@@ -117,10 +120,14 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
     async def verify(self, context: OperationContext, inputs: ToggleInputs, snapshot: JsonObject) -> PlanVerification:
         """In effect when every broker that answers shows the levels that the plan foresees."""
         foreseen = {row["broker_id"]: row["after"] for row in effective_matrix(inputs, snapshot)}
-        looks = dict(
-            zip(foreseen, await asyncio.gather(*(_look(context, broker_id) for broker_id in foreseen)), strict=True)
+        settings = dict(
+            zip(
+                foreseen,
+                await asyncio.gather(*(_read_broker_settings(context, broker_id) for broker_id in foreseen)),
+                strict=True,
+            )
         )
-        shown = {broker_id: inspect.get("levels") for broker_id, inspect in looks.items()}
+        shown = {broker_id: broker_settings.get("levels") for broker_id, broker_settings in settings.items()}
         result = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
         silent = [b for b, levels in shown.items() if levels is None]
         wrong = [
@@ -144,7 +151,7 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
         }
 
 
-async def _look(context: OperationContext, broker_id: int) -> JsonObject:
+async def _read_broker_settings(context: OperationContext, broker_id: int) -> JsonObject:
     try:
         entries = await config_requests.describe_broker(
             context.gateway, broker_id, names=[SETTING, COMPAT_SETTING], lane=Lane.ACT
@@ -167,7 +174,7 @@ async def _read_estimate(context: OperationContext, *, kafka_rules: bool) -> Jso
 
 
 def _compat(snapshot: JsonObject) -> bool:
-    return any(inspect.get("compat") == "kafka" for inspect in snapshot["brokers"].values())
+    return any(broker_settings.get("compat") == "kafka" for broker_settings in snapshot["brokers"].values())
 
 
 def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
@@ -188,9 +195,9 @@ def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | N
 def effective_matrix(inputs: ToggleInputs, snapshot: JsonObject) -> list[JsonObject]:
     """One row per broker: every level, and the value in effect before and after. `before` None: not known."""
     rows = []
-    for key, inspect in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
-        broker_id, levels = int(key), inspect.get("levels")
-        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": inspect.get("problem")}
+    for key, broker_settings in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
+        broker_id, levels = int(key), broker_settings.get("levels")
+        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": broker_settings.get("problem")}
         if levels is None:
             rows.append(row | {"before": None, "before_source": None, "after": None, "after_source": None})
             continue

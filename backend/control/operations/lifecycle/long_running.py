@@ -64,7 +64,7 @@ class LongRunningExecution:
         pause_s = STEP_INTERVAL_S
         while True:
             self._row = await self._journal.now()
-            control = _course(self._row)
+            control = _execution_control(self._row)
             try:
                 step = await self._kind.step(self._context, self._inputs, self._row.snapshot, control)
             except KafkaError as error:
@@ -119,7 +119,7 @@ class LongRunningExecution:
             pause_s = min(RETRY_MAX_S, pause_s * 2)
 
 
-def _course(row: OperationRow) -> ExecutionControl:
+def _execution_control(row: OperationRow) -> ExecutionControl:
     return ExecutionControl(
         paused=row.state == PlanState.PAUSED,
         stopping=row.intent == "stop",

@@ -67,8 +67,8 @@ class Planner:
         self, actor: Actor, kind: str, inputs: Mapping[str, object], reason: str | None, reverts_id: int | None
     ) -> int:
         """Stores the plan, checked or refused by its checks; its number. Raises OperationError."""
-        found = self.kind(kind)
-        exact, snapshot, draft = await self.inspect(found, parse(found, inputs))
+        plan_kind = self.kind(kind)
+        exact, snapshot, draft = await self.inspect(plan_kind, parse(plan_kind, inputs))
         at_ms = now_ms()
         row = {
             "cluster_id": self._context.cluster_id,

@@ -65,12 +65,12 @@ def copies(
     return result
 
 
-def estimate_json(found: list[ReplicaCopy], *, throttle_bytes_per_s: int | None, age: Json) -> Json:
+def estimate_json(copies: list[ReplicaCopy], *, throttle_bytes_per_s: int | None, age: Json) -> Json:
     """The plan's `estimate`: totals, times at the limit, bytes per broker, the largest rows."""
-    largest = sorted(found, key=lambda copy: -(copy.off_bytes or 0))
+    largest = sorted(copies, key=lambda copy: -(copy.off_bytes or 0))
     by_broker: dict[int, Json] = {}
-    for broker_id in sorted({copy.broker_id for copy in found}):
-        own = [copy for copy in found if copy.broker_id == broker_id]
+    for broker_id in sorted({copy.broker_id for copy in copies}):
+        own = [copy for copy in copies if copy.broker_id == broker_id]
         by_broker[broker_id] = {
             "broker_id": broker_id,
             "replicas": len(own),
@@ -84,13 +84,13 @@ def estimate_json(found: list[ReplicaCopy], *, throttle_bytes_per_s: int | None,
         for name in ("off_bytes", "on_bytes", "in_effect_bytes")
     }
     return {
-        "replicas": len(found),
-        **{verdict.value: sum(copy.verdict == verdict.value for copy in found) for verdict in EstimateVerdict},
+        "replicas": len(copies),
+        **{verdict.value: sum(copy.verdict == verdict.value for copy in copies) for verdict in EstimateVerdict},
         **totals,
         "throttle_bytes_per_s": throttle_bytes_per_s,
-        "off_ms": duration_ms({copy: copy.off_bytes or 0 for copy in found}, throttle_bytes_per_s),
-        "on_ms": duration_ms({copy: _on(copy) for copy in found}, throttle_bytes_per_s),
-        "in_effect_ms": duration_ms({copy: copy.in_effect_bytes or 0 for copy in found}, throttle_bytes_per_s),
+        "off_ms": duration_ms({copy: copy.off_bytes or 0 for copy in copies}, throttle_bytes_per_s),
+        "on_ms": duration_ms({copy: _on(copy) for copy in copies}, throttle_bytes_per_s),
+        "in_effect_ms": duration_ms({copy: copy.in_effect_bytes or 0 for copy in copies}, throttle_bytes_per_s),
         "brokers": list(by_broker.values()),
         "partitions": [asdict(copy) | {"in_effect_bytes": copy.in_effect_bytes} for copy in largest[:ROWS_SHOWN]],
         **age,

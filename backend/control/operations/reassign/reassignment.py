@@ -115,9 +115,9 @@ class Reassign(LongRunningKind[ReassignInputs]):
 
     async def draft(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> Draft:
         moves = _planned_moves(inputs, snapshot)
-        judged = await review(context, inputs, snapshot, moves)
+        reviewed = await review(context, inputs, snapshot, moves)
         words = reassignment_texts.dialog_texts(
-            context.cluster_name, inputs, moves, judged.estimate, judged.leaders_change
+            context.cluster_name, inputs, moves, reviewed.estimate, reviewed.leaders_change
         )
         return Draft(
             object=reassignment_texts.object_of(inputs, moves),
@@ -126,14 +126,14 @@ class Reassign(LongRunningKind[ReassignInputs]):
                 for tp, move in moves.items()
                 if move.before != move.target
             )[:PARTITIONS_MAX],
-            checks=tuple(judged.checks),
+            checks=tuple(reviewed.checks),
             cli=tuple(cli(inputs, moves)),
             words=words,
-            estimate=judged.estimate,
+            estimate=reviewed.estimate,
             extra={
                 "lines": reassignment_texts.lines(moves),
-                "load": judged.load,
-                "leaders_change": judged.leaders_change,
+                "load": reviewed.load,
+                "leaders_change": reviewed.leaders_change,
             },
         )
 

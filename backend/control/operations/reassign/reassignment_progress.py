@@ -66,7 +66,7 @@ async def measure_progress(
     return {
         "began_ms": before.get("began_ms") or now_ms(),
         "partitions": len(states),
-        "counts": {standing.value: counts.get(standing.value, 0) for standing in MoveState},
+        "counts": {move_state.value: counts.get(move_state.value, 0) for move_state in MoveState},
         "bytes": kept,
         "final": [*final, *(f"{tp.topic}-{tp.partition}" for tp in ended)],
         "copied_bytes": sum(kept.values()),
@@ -82,7 +82,7 @@ async def _sizes(
         for broker_id in moves[tp].adding:
             by_broker[broker_id].append(tp)
 
-    async def one(broker_id: int, partitions: list[TopicPartition]) -> Sizes:
+    async def broker_sizes(broker_id: int, partitions: list[TopicPartition]) -> Sizes:
         try:
             disk = await describe_log_dirs(context.gateway, broker_id, only=partitions, lane=Lane.ACT)
         except (GatewayError, KafkaError) as error:
@@ -91,7 +91,9 @@ async def _sizes(
         return {(tp, broker_id): replica.size_bytes for tp, replica in disk.replicas.items()}
 
     result: Sizes = {}
-    for sizes in await asyncio.gather(*(one(broker_id, partitions) for broker_id, partitions in by_broker.items())):
+    for sizes in await asyncio.gather(
+        *(broker_sizes(broker_id, partitions) for broker_id, partitions in by_broker.items())
+    ):
         result |= sizes
     return result
 

@@ -100,9 +100,9 @@ def drain(
     for tp in chosen:
         now = list(layout.replicas[tp])
         for leaving in [b for b in now if b in brokers]:
-            taking = _least_loaded(layout.places, now, counts, tp, leaving=brokers)
-            now[now.index(leaving)] = taking
-            counts[taking] += 1
+            receiving = _least_loaded(layout.places, now, counts, tp, leaving=brokers)
+            now[now.index(leaving)] = receiving
+            counts[receiving] += 1
             counts[leaving] -= 1
         result[tp] = tuple(now)
     return result
@@ -127,21 +127,21 @@ def spread_leaders(layout: ReplicaLayout, chosen: Iterable[TopicPartition]) -> d
 
 
 def swap_leaders(
-    layout: ReplicaLayout, chosen: Iterable[TopicPartition], one: int, other: int
+    layout: ReplicaLayout, chosen: Iterable[TopicPartition], broker: int, other: int
 ) -> dict[TopicPartition, ReplicaList]:
     """The two brokers change places in each list that has both and that one of them leads; nothing is copied.
 
     Raises Impossible when there is no such partition.
     """
     result = {}
-    places = {one: other, other: one}
+    places = {broker: other, other: broker}
     for tp in chosen:
         now = layout.replicas[tp]
         if now[0] in places and places[now[0]] in now:
             result[tp] = tuple(places.get(b, b) for b in now)
     if not result:
         raise PlacementImpossible(
-            f"No partition has replicas on brokers {one} and {other} with one of them first in its list."
+            f"No partition has replicas on brokers {broker} and {other} with one of them first in its list."
         )
     return result
 

@@ -175,10 +175,10 @@ async def apply_throttles(
 def _all_set(then: Throttles) -> Throttles:
     """The same, but for what is to be absent, which is set."""
 
-    def values(found: ThrottleValues) -> ThrottleValues:
-        return {name: "set" if value is None else value for name, value in found.items()}
+    def values(throttles: ThrottleValues) -> ThrottleValues:
+        return {name: "set" if value is None else value for name, value in throttles.items()}
 
     return Throttles(
-        {topic: values(found) for topic, found in then.topics.items()},
-        {broker: values(found) for broker, found in then.brokers.items()},
+        {topic: values(throttles) for topic, throttles in then.topics.items()},
+        {broker: values(throttles) for broker, throttles in then.brokers.items()},
     )

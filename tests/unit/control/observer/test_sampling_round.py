@@ -140,10 +140,10 @@ def test_a_memo_makes_anew_what_is_made_of_other_things_and_forgets_what_nobody_
         return a + b
 
     memo: Memo[str, int] = Memo()
-    memo.turn()
+    memo.begin_round()
     assert (memo.value("x", add, 1, 2), memo.value("y", add, 3, 4)) == (3, 7)
-    memo.turn()
+    memo.begin_round()
     assert (memo.value("x", add, 1, 2), memo.value("x", add, 1, 5)) == (3, 6)
-    memo.turn()
+    memo.begin_round()
     assert (memo.value("x", add, 1, 5), memo.value("y", add, 3, 4)) == (6, 7)
     assert made == [(1, 2), (3, 4), (1, 5), (3, 4)]

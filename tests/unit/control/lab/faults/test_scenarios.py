@@ -8,7 +8,7 @@ import pytest
 
 from app.links import NAMES
 from backend.control.lab.faults import fault_scripts as scripts
-from backend.control.lab.faults.fault_lab import NO_MACHINE, FaultLab
+from backend.control.lab.faults.fault_lab import NO_FAULT_TARGET, FaultLab
 from backend.control.lab.faults.scenarios import BY_SLUG, SCENARIOS, Cure
 from backend.control.operations.operation_errors import Conflict
 
@@ -31,8 +31,8 @@ def test_the_scenarios_are_those_of_the_design_and_the_scripts_have_no_others() 
 
 
 def test_without_brokers_of_its_own_the_lab_breaks_nothing() -> None:
-    lab = FaultLab(gateway=None, machine=None, busy=lambda: False)  # type: ignore[arg-type]  # never asked
-    assert (lab.refusal, lab.killable) == (NO_MACHINE, [])
+    lab = FaultLab(gateway=None, fault_target=None, busy=lambda: False)  # type: ignore[arg-type]  # never asked
+    assert (lab.refusal, lab.killable) == (NO_FAULT_TARGET, [])
     with pytest.raises(Conflict, match="without --process-per-broker"):
         lab.inject("store-away", None, "ann")
     with pytest.raises(Conflict, match="nothing to heal"):
