@@ -15,7 +15,7 @@ READ_ONLY: Final = "Read-only: ask for the operator role."
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class User:
     """The name that the audit shows, and a role."""
 
     name: str
@@ -39,19 +39,19 @@ class Person:
         return "Signed in with a key of this machine's `ebbline login`: the operator."
 
 
-def person_of(claims: Mapping[str, Any]) -> Person:
-    """The signed-in person, a viewer without the role's claim. Without an ``[auth]`` section the local operator.
+def user_of(claims: Mapping[str, Any]) -> User:
+    """The signed-in user, a viewer without the role's claim. Without an ``[auth]`` section the local operator.
 
     Streamlit says ``is_logged_in`` only when that section exists.
     """
     if "is_logged_in" not in claims:
-        return Person("local operator", OPERATOR)
+        return User("local operator", OPERATOR)
     if claims["is_logged_in"] is not True:
-        return Person("not signed in", VIEWER, must_sign_in=True)
+        return User("not signed in", VIEWER, must_sign_in=True)
     name = str(claims.get("email") or claims.get("name") or claims.get("sub") or "unknown")
     role = OPERATOR if claims.get(ROLE_CLAIM) == OPERATOR else VIEWER
-    return Person(name[:100], role, can_sign_out=True)
+    return User(name[:100], role, can_sign_out=True)
 
 
-def current_person() -> Person:
-    return person_of(st.user.to_dict())
+def current_user() -> User:
+    return user_of(st.user.to_dict())

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from app.access.identity import Person
+from app.access.identity import User
 from backend.store.queries.audit import OperationRow
 
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -71,12 +71,12 @@ class DryRun:
 
 
 class ControlApi:
-    """The API of this `ebbline up`, acting for one person."""
+    """The API of this `ebbline up`, acting for one user."""
 
-    def __init__(self, url: str, token_file: str, person: Person) -> None:
+    def __init__(self, url: str, token_file: str, user: User) -> None:
         self._url = url
         self._token_file = token_file
-        self._person = person
+        self._user = user
 
     def plan(self, kind: str, inputs: Json) -> OperationRow:
         """Stores a plan, which its checks may have refused. Changes nothing in the cluster. Raises ControlApiError."""
@@ -169,7 +169,7 @@ class ControlApi:
             reason = error.strerror or "it cannot be read"
             text = f"The dashboard's token {self._token_file!r} is not usable ({reason}); restart `ebbline up`."
             raise ApiAway(text, sent=False) from error
-        who = {"X-Ebbline-Actor": self._person.name, "X-Ebbline-Role": self._person.role}
+        who = {"X-Ebbline-Actor": self._user.name, "X-Ebbline-Role": self._user.role}
         return {"Authorization": f"Bearer {token}", **who}
 
 

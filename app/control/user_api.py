@@ -9,27 +9,27 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.access.identity import Person, current_person
+from app.access.identity import User, current_user
 from app.control.api_client import ApiAway, ControlApi
 
 
-def control_api(person: Person) -> ControlApi:
-    """Acts for ``person``, who was there when the control was drawn. Raises ApiAway when they are signed out."""
-    now = current_person()
-    if now.must_sign_in or now.name != person.name:
+def control_api(user: User) -> ControlApi:
+    """Acts for ``user``, who was there when the control was drawn. Raises ApiAway when they are signed out."""
+    now = current_user()
+    if now.must_sign_in or now.name != user.name:
         raise ApiAway("You are not signed in any more; nothing was changed. Sign in and try again.", sent=False)
     environment = state.environment()
     # With the role of this moment: it may have been taken away since.
     return ControlApi(environment.api_url, environment.api_token_file, now)
 
 
-def reading_api(person: Person) -> ControlApi:
+def reading_api(user: User) -> ControlApi:
     """For a file that is made when somebody takes it: Streamlit does that outside of the page, where nobody is known.
 
     It must only be read with; the API checks the role that the page was drawn for.
     """
     environment = state.environment()
-    return ControlApi(environment.api_url, environment.api_token_file, person)
+    return ControlApi(environment.api_url, environment.api_token_file, user)
 
 
 # Systems take two presses within half a second for a double click.

@@ -59,7 +59,7 @@ def segment_lineage(
     """Whether the chain `lineage` contains the segment.
 
     `segment_epochs` and `lineage` ascend by epoch; `end_offset` is the segment's last offset (inclusive), `log_end` the
-    log's next one. Epochs of the segment below the chain's first are ignored: log start has cut the segment's head.
+    log's next one. Epochs of the segment below the chain's first are ignored: log start has passed the segment's head.
     """
     own = without_empty_epochs(segment_epochs)
     if not own or not lineage:

@@ -27,5 +27,5 @@ class FollowerPhase(StrEnum):
     """In the ISR."""
 
 
-# `rule` in the evidence of a FAILED follower that would have had to cut its log below its high watermark.
+# `rule` in the evidence of a FAILED follower that would have had to truncate its log below its high watermark.
 KEEPS_ACKNOWLEDGED: Final = "keeps-acknowledged-records"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streamlit.testing.v1 import AppTest
 
-from app.access.identity import VIEWER, Person
+from app.access.identity import VIEWER, User
 from app.views.activity import activity_rules
 from backend.store import tables as t
 from tests.ui.api_stub import refusing_api
@@ -197,6 +197,6 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
 def test_the_rules_file_is_made_outside_of_the_page_for_whom_it_was_drawn(tmp_path: Path) -> None:
     """Streamlit makes it on a thread of its own, where nobody is signed in."""
     with refusing_api(tmp_path), ThreadPoolExecutor(1) as threads:
-        made = threads.submit(activity_rules._rules_file, Person("ann@example.com", VIEWER)).result(30)
+        made = threads.submit(activity_rules._rules_file, User("ann@example.com", VIEWER)).result(30)
     assert b"No rules were written" not in made
     assert json.loads(made) == {"run": None}, "what that server answers"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.access.identity import OPERATOR, Person
+from app.access.identity import OPERATOR, User
 from app.components.shared.page import Page
 from app.theme import LIGHT
 from app.views.partition import partition_report
@@ -349,7 +349,7 @@ def test_a_partition_is_compared_at_two_instants_of_the_link(healthy: Database) 
 def test_the_report_of_a_partition_holds_what_its_page_shows(healthy: Database) -> None:
     page = open_page("partition", tp="orders-7")
     assert any("Report of this partition" in str(one.proto.label) for one in page.get("download_button"))
-    facts = Page(LIGHT, CLUSTER_ID, "1h", None, Person("ann", OPERATOR))
+    facts = Page(LIGHT, CLUSTER_ID, "1h", None, User("ann", OPERATOR))
     text = partition_report.document(facts, "orders", 7, "http://127.0.0.1/partition?tp=orders-7").decode()
     for words in ("Partition orders-7", "Offsets by tier and replica", "Leader-epoch chain", "Ledger", "Last events"):
         assert words in text

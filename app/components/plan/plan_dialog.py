@@ -14,7 +14,7 @@ from uuid import uuid4
 import streamlit as st
 
 from app import state
-from app.access.identity import Person
+from app.access.identity import User
 from app.components.plan import plan_text
 from app.components.shared import markup
 from app.components.shared.page import PENDING, Page, live
@@ -61,14 +61,14 @@ class ActionResult:
 # --- callbacks: each does its work once ---
 
 
-def propose(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
+def propose(user: User, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Makes a plan and opens the dialog with it."""
-    _open(cluster_name, f"plan {kind} {inputs}", lambda: plan_text.of_plan(control_api(person).plan(kind, inputs)))
+    _open(cluster_name, f"plan {kind} {inputs}", lambda: plan_text.of_plan(control_api(user).plan(kind, inputs)))
 
 
-def dry_run(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
+def dry_run(user: User, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Opens the dialog with what the plan would be; a viewer may."""
-    _open(cluster_name, f"try {kind} {inputs}", lambda: plan_text.of_dry_run(control_api(person).dry_run(kind, inputs)))
+    _open(cluster_name, f"try {kind} {inputs}", lambda: plan_text.of_dry_run(control_api(user).dry_run(kind, inputs)))
 
 
 def confirm(cluster_name: str, row: audit.OperationRow) -> None:
@@ -82,9 +82,9 @@ def ask(question: PlanControl) -> None:
     st.session_state[PENDING] = question
 
 
-def revert(person: Person, cluster_name: str, plan_id: int) -> None:
+def revert(user: User, cluster_name: str, plan_id: int) -> None:
     """Plans the way back and opens the dialog with it."""
-    _open(cluster_name, f"revert {plan_id}", lambda: plan_text.of_plan(control_api(person).revert(plan_id)))
+    _open(cluster_name, f"revert {plan_id}", lambda: plan_text.of_plan(control_api(user).revert(plan_id)))
 
 
 def dismiss() -> None:
@@ -109,13 +109,13 @@ def _cancel() -> None:
     st.session_state.pop(PENDING, None)
 
 
-def _execute(person: Person, pending: OpenPlan) -> None:
+def _execute(user: User, pending: OpenPlan) -> None:
     plan_id = pending.view.plan_id
     if plan_id is None:
         return
     reason, typed = (str(st.session_state.get(f"{name}-{plan_id}") or "") for name in ("reason", "confirm"))
     try:
-        control_api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
+        control_api(user).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
     except ApiRefused as error:
         # A conflict is about the plan itself: it was executed, refused, or the cluster has changed.
         final = error.status in (403, 404, 409)
@@ -147,44 +147,44 @@ def show(page: Page) -> None:
     """Opens the dialog when a plan is pending. Call it outside of live parts: a dialog opened in one goes dead."""
     pending = st.session_state.get(PENDING)
     if isinstance(pending, OpenPlan):
-        st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.person, pending)
+        st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.user, pending)
     if isinstance(pending, PlanControl):
-        st.dialog(pending.title, on_dismiss=_cancel)(_question)(page.person, pending)
+        st.dialog(pending.title, on_dismiss=_cancel)(_question)(page.user, pending)
 
 
-def _question(person: Person, question: PlanControl) -> None:
+def _question(user: User, question: PlanControl) -> None:
     st.html(f'<div class="eb-prose">{markup.text(question.text)}</div>')
     if question.limit_mb_s is not None:
         st.number_input("MB/s on each broker", 0.001, 1e6, question.limit_mb_s, key=f"limit-{question.plan_id}")
     with st.container(horizontal=True, key="dialog-buttons"):
         if st.button(question.keep, on_click=_cancel, key="keep"):
             st.rerun()
-        if st.button(question.act, type="primary", key="act", on_click=_send_control, args=(person, question)):
+        if st.button(question.act, type="primary", key="act", on_click=_send_control, args=(user, question)):
             st.rerun()
 
 
-def _send_control(person: Person, question: PlanControl) -> None:
+def _send_control(user: User, question: PlanControl) -> None:
     body: dict[str, int] = {}
     if question.limit_mb_s is not None:
         limit_mb_s = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
         body = {"throttle_bytes_per_s": round(limit_mb_s * 1_000_000)}
     st.session_state.pop(PENDING, None)
-    send_control(person, question.plan_id, question.verb, body)
+    send_control(user, question.plan_id, question.verb, body)
 
 
-def send_control(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
+def send_control(user: User, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
     """Sends the request once; a refusal is shown on the page."""
     # Not by the verb: the second press may find Resume where Pause was.
     with debounce(f"steer {plan_id}") as first:
         if not first:
             return
         try:
-            control_api(person).send_control(plan_id, verb, body)
+            control_api(user).send_control(plan_id, verb, body)
         except ControlApiError as error:
             st.session_state[_OUTCOME] = ActionResult(None, str(error))
 
 
-def _body(person: Person, pending: OpenPlan) -> None:
+def _body(user: User, pending: OpenPlan) -> None:
     view = pending.view
     st.html(plan_text.intro_html(view, pending.cluster_name))
     st.html(plan_text.diff_html(view))
@@ -208,7 +208,7 @@ def _body(person: Person, pending: OpenPlan) -> None:
         if confirmable:
             blocked = not ready or pending.final
             act = st.button(
-                view.act, type="primary", key="act", disabled=blocked, on_click=_execute, args=(person, pending)
+                view.act, type="primary", key="act", disabled=blocked, on_click=_execute, args=(user, pending)
             )
             # Without it the callback would run and the dialog stay open.
             if act:

@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.errors import StreamlitAuthError
 
 from app import state
-from app.access.identity import Person, current_person
+from app.access.identity import User, current_user
 from app.components.cluster import health_text
 from app.components.shared import format as fmt
 from app.components.shared import markup, page_header, style
@@ -44,7 +44,7 @@ class Page:
     cluster_id: str
     range_name: str
     zone: tzinfo | None
-    person: Person
+    user: User
 
     @property
     def range_ms(self) -> int:
@@ -81,8 +81,8 @@ def open_page(
     colours = palette(st.context.theme.type)
     st.html(style.base(colours))
     _touch()
-    person = current_person()
-    if person.must_sign_in:
+    user = current_user()
+    if user.must_sign_in:
         page_header.title_only(name)
         _sign_in()
         return None
@@ -99,8 +99,8 @@ def open_page(
         live_slot = st.container(key="head-live", width="content")
         cluster_id = page_header.cluster_picker(view)
         range_name = page_header.range_picker()
-        zone = page_header.person_menu(person)
-    page = Page(colours, cluster_id, range_name, zone, person)
+        zone = page_header.user_menu(user)
+    page = Page(colours, cluster_id, range_name, zone, user)
     with live_slot:
         live(page, "head", _pills, page)
     if alerts:

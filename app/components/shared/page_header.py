@@ -1,4 +1,4 @@
-"""The head row's controls: name and one fact, cluster, range, person."""
+"""The head row's controls: name and one fact, cluster, range, user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from app import state
-from app.access.identity import Person
+from app.access.identity import User
 from app.components.shared import markup
 from app.state import ClusterView
 
@@ -74,9 +74,9 @@ def range_picker() -> str:
     return chosen or "1h"
 
 
-def person_menu(person: Person) -> tzinfo | None:
-    with st.popover(person.label, key="person"):
-        st.markdown(f"**{person.name}**  \n{person.explanation}")
+def user_menu(user: User) -> tzinfo | None:
+    with st.popover(user.label, key="person"):
+        st.markdown(f"**{user.name}**  \n{user.explanation}")
         zone = st.segmented_control(
             "Times in",
             ["UTC", "local"],
@@ -89,7 +89,7 @@ def person_menu(person: Person) -> tzinfo | None:
         st.caption("Link to this view")
         st.code(st.context.url or "/", language=None, wrap_lines=True)
         st.caption("Keys: G overview, P partitions, F followers, A reassign, Esc closes a dialog.")
-        if person.can_sign_out and st.button("Sign out"):
+        if user.can_sign_out and st.button("Sign out"):
             st.logout()
     return _browser_zone() if zone == "local" else None
 

@@ -181,7 +181,7 @@ def _sign(page: Page, view: ClusterView) -> tuple[object, ...]:
 
 
 def _block(page: Page, view: ClusterView) -> str | None:
-    return health_text.write_block(view, page.person.may_write, READ_ONLY)
+    return health_text.write_block(view, page.user.may_write, READ_ONLY)
 
 
 def _plans_part(page: Page) -> None:
@@ -210,7 +210,7 @@ def _plans_part(page: Page) -> None:
                         disabled=block is not None,
                         help=str(block) if block else f"Plan the way back from plan #{row.id}",
                         on_click=plan_dialog.revert,
-                        args=(page.person, view.cluster.name, row.id),
+                        args=(page.user, view.cluster.name, row.id),
                     )
     live(page, "watch", _watch, page, sign)
 

@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from app import runbooks, state
-from app.access.identity import Person
+from app.access.identity import User
 from app.components.cluster import alert_rules
 from app.components.shared.cards import card_head, download
 from app.components.shared.page import Page, body_key, live
@@ -23,7 +23,7 @@ def render(page: Page) -> None:
     """The card; the file is asked of the control API when somebody takes it."""
     with st.container(key="card-rules"):
         live(page, "rules", _rules, page)
-        rules_file = partial(_rules_file, page.person)
+        rules_file = partial(_rules_file, page.user)
         download("rules", "Download Prometheus rules", rules_file, "ebbline.rules.yml", "application/yaml")
 
 
@@ -37,9 +37,9 @@ def _rules(page: Page) -> None:
         st.html(alert_rules.rules_html(rules, view.now_ms, max(SHOWN, min(firing + 1, 2 * SHOWN))))
 
 
-def _rules_file(person: Person) -> bytes:
+def _rules_file(user: User) -> bytes:
     try:
-        return reading_api(person).alert_rules()
+        return reading_api(user).alert_rules()
     except ControlApiError as error:
         # No YAML of rules, so that Prometheus refuses it; who opens it reads why.
         return f"No rules were written: {error}\n`ebbline rules` prints them without the control API.\n".encode()

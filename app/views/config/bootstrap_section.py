@@ -67,7 +67,7 @@ def read(page: Page) -> BootstrapFlagData:
         flags=config_matrix.broker_flags(brokers, rows),
         operations=plans,
         kafka_rules=config_matrix.kafka_rules(rows, embedded=view.cluster.kind == "embedded"),
-        block=health_text.write_block(view, page.person.may_write, READ_ONLY),
+        block=health_text.write_block(view, page.user.may_write, READ_ONLY),
     )
 
 
@@ -148,7 +148,7 @@ def _changes(page: Page, reading: BootstrapFlagData) -> None:
                         disabled=reading.block is not None,
                         help=reading.block or f"Plan the way back from plan #{line.plan_id}",
                         on_click=plan_dialog.revert,
-                        args=(page.person, reading.view.cluster.name, line.plan_id),
+                        args=(page.user, reading.view.cluster.name, line.plan_id),
                     )
 
 
@@ -222,7 +222,7 @@ def _matter(page: Page) -> None:
 
 def _buttons(page: Page, reading: BootstrapFlagData) -> None:
     """Outside of live parts, because they open a dialog."""
-    person, name = page.person, reading.view.cluster.name
+    user, name = page.user, reading.view.cluster.name
     blocked = reading.block is not None
     with st.container(key="actions"):
         st.button(
@@ -260,7 +260,7 @@ def _buttons(page: Page, reading: BootstrapFlagData) -> None:
                     disabled=blocked,
                     help=reading.block,
                     on_click=plan_dialog.propose,
-                    args=(person, name, config_matrix.KIND, chosen),
+                    args=(user, name, config_matrix.KIND, chosen),
                 )
                 st.button(
                     "Dry run…",
@@ -269,7 +269,7 @@ def _buttons(page: Page, reading: BootstrapFlagData) -> None:
                     help="What the plan would be; nothing is stored or changed",
                     disabled=not reading.view.own,
                     on_click=plan_dialog.dry_run,
-                    args=(person, name, config_matrix.KIND, chosen),
+                    args=(user, name, config_matrix.KIND, chosen),
                 )
 
 
@@ -283,7 +283,7 @@ def _propose_opposite(page: Page, drawn: BootstrapFlagData) -> None:
     except state.DatabaseUnreachable:
         flags = drawn.flags
     inputs = {"scope": "cluster", "enable": config_matrix.cluster_default(flags) != "true"}
-    plan_dialog.propose(page.person, drawn.view.cluster.name, config_matrix.KIND, inputs)
+    plan_dialog.propose(page.user, drawn.view.cluster.name, config_matrix.KIND, inputs)
 
 
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:

@@ -27,7 +27,7 @@ def render(page: Page) -> None:
     rows = state.read_cached(
         config.config_values, page.cluster_id, "broker", names=tuple(broker_form.ALL), version=view.version
     )
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     with st.container(key="card-broker-form"):
         st.html(
             markup.card_title("Copy limits and pools", "without a restart; checked here while you type, and by Kafka")
@@ -52,7 +52,7 @@ def render(page: Page) -> None:
                 disabled=block is not None or problem is not None,
                 help=block or problem,
                 on_click=plan_dialog.propose,
-                args=(page.person, view.cluster.name, KIND, {**scope.inputs, "settings": settings}),
+                args=(page.user, view.cluster.name, KIND, {**scope.inputs, "settings": settings}),
             )
         st.html(
             f'<div class="eb-lines">{settings_form.changes_text(block, problem, settings, broker_form.lines)}</div>'

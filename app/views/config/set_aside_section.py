@@ -25,7 +25,7 @@ CHOSEN: Final = "set-aside-folder"
 def render(page: Page) -> None:
     """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view, listing = _read(page)
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     with st.container(key="card-set-aside"):
         live(page, "set-aside", _table, page)
         if listing.folders:
@@ -67,7 +67,7 @@ def _form(page: Page, view: ClusterView, listing: set_aside_replicas.Listing, bl
             disabled=block is not None or folder is None,
             help=block or ("Choose a folder first." if folder is None else "Plans it; the broker deletes it for good"),
             on_click=plan_dialog.propose,
-            args=(page.person, view.cluster.name, KIND, {} if folder is None else set_aside_replicas.inputs(folder)),
+            args=(page.user, view.cluster.name, KIND, {} if folder is None else set_aside_replicas.inputs(folder)),
         )
         st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": RUNBOOK})
     words = "Each may be the only copy of its records: see first that nothing is missed."
@@ -77,5 +77,5 @@ def _form(page: Page, view: ClusterView, listing: set_aside_replicas.Listing, bl
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when the choice or the button no longer fits."""
     view, listing = _read(page)
-    if (health_text.write_block(view, page.person.may_write, READ_ONLY), listing.folders) != drawn:
+    if (health_text.write_block(view, page.user.may_write, READ_ONLY), listing.folders) != drawn:
         st.rerun()

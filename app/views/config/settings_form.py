@@ -29,5 +29,5 @@ def changes_text(
 
 def watch(page: Page, block: str | None) -> None:
     """Draws the page again when the button no longer fits what may be done."""
-    if health_text.write_block(page.view(), page.person.may_write, READ_ONLY) != block:
+    if health_text.write_block(page.view(), page.user.may_write, READ_ONLY) != block:
         st.rerun()

@@ -28,7 +28,7 @@ def render(page: Page) -> None:
     view = page.view()
     listed = state.read_cached(config.topics, page.cluster_id, version=view.version)
     topics = {topic.topic: topic for topic in listed if not topic.internal}
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     with st.container(key="card-topic-form"):
         st.html(markup.card_title("Change a topic", "checked here while you type, and by Kafka before you confirm"))
         with st.container(horizontal=True, key="topic-form", vertical_alignment="bottom"):
@@ -51,7 +51,7 @@ def render(page: Page) -> None:
                 disabled=block is not None or problem is not None,
                 help=block or problem,
                 on_click=plan_dialog.propose,
-                args=(page.person, view.cluster.name, KIND, {"topic": name, "settings": settings}),
+                args=(page.user, view.cluster.name, KIND, {"topic": name, "settings": settings}),
             )
         if name in topics:
             st.html(durability.of_topic(view, topics[name]))

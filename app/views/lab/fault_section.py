@@ -7,7 +7,7 @@ from typing import Any, Final
 import streamlit as st
 
 from app import links, state
-from app.access.identity import READ_ONLY, Person
+from app.access.identity import READ_ONLY, User
 from app.components.cluster import health_text
 from app.components.lab import fault_text as pictures
 from app.components.shared import markup
@@ -26,7 +26,7 @@ def render(page: Page) -> None:
     with st.container(key="card-faults"):
         card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
         try:
-            faults = control_api(page.person).faults()
+            faults = control_api(page.user).faults()
         except ControlApiError as error:
             st.html(markup.empty(f"? What can be broken is not known: {error}"))
             return
@@ -54,8 +54,8 @@ def _choose(page: Page, faults: Any) -> None:
     )
     scenario = scenarios[chosen]
     st.html(pictures.scenario_html(scenario))
-    person, running = page.person, pictures.is_running(faults["run"])
-    block = health_text.lab_block(page.view(), person.may_write, READ_ONLY)
+    user, running = page.user, pictures.is_running(faults["run"])
+    block = health_text.lab_block(page.view(), user.may_write, READ_ONLY)
     with st.container(horizontal=True, key="fault-buttons"):
         broker = None
         if scenario["slug"] in faults["takes_broker"]:
@@ -70,7 +70,7 @@ def _choose(page: Page, faults: Any) -> None:
             disabled=block is not None or running,
             help=block or ("Something is broken already: heal it first." if running else "It stands in the audit."),
             on_click=_break,
-            args=(person, scenario["slug"], broker),
+            args=(user, scenario["slug"], broker),
         )
         st.button(
             "Heal",
@@ -78,7 +78,7 @@ def _choose(page: Page, faults: Any) -> None:
             disabled=block is not None or not running,
             help=block or (None if running else "Nothing is broken by the lab."),
             on_click=_clear_fault,
-            args=(person,),
+            args=(user,),
         )
         st.page_link(links.page(scenario["watch_page"]), label="Where to watch →")
         if scenario["runbook"]:
@@ -99,24 +99,24 @@ def _chosen(slugs: list[str]) -> str:
 # --- callbacks: each does its work once ---
 
 
-def _break(person: Person, scenario: str, broker: int | None) -> None:
+def _break(user: User, scenario: str, broker: int | None) -> None:
     with debounce("break") as first:
         if not first:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
-            control_api(person).inject_fault(scenario, broker)
+            control_api(user).inject_fault(scenario, broker)
         except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
 
-def _clear_fault(person: Person) -> None:
+def _clear_fault(user: User) -> None:
     with debounce("heal") as first:
         if not first:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
-            control_api(person).clear_fault()
+            control_api(user).clear_fault()
         except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
@@ -126,7 +126,7 @@ def _clear_fault(person: Person) -> None:
 
 def _run(page: Page, names: dict[str, str]) -> None:
     try:
-        run = control_api(page.person).faults()["run"]
+        run = control_api(page.user).faults()["run"]
     except ControlApiError as error:
         st.html(markup.empty(f"? What is broken is not known: {error}"))
         return
@@ -142,7 +142,7 @@ def _sign(faults: Any) -> tuple[object, ...]:
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when its buttons no longer fit what is broken."""
     try:
-        faults = control_api(page.person).faults()
+        faults = control_api(page.user).faults()
     except ControlApiError:
         return
     if _sign(faults) != drawn:

@@ -12,7 +12,7 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.access.identity import READ_ONLY, Person
+from app.access.identity import READ_ONLY, User
 from app.components.cluster import health_text
 from app.components.lab import bootstrap_race as pictures
 from app.components.lab import race_replay
@@ -55,7 +55,7 @@ def render() -> None:
 
 
 def _controls(page: Page) -> None:
-    person = page.person
+    user = page.user
     st.html(
         '<div class="eb-lines">An empty replica joins a topic whose beginning is in the remote tier only: first with'
         " follower.fetch.last.tiered.offset.enable off, then with it on. The topic is deleted afterwards.</div>"
@@ -63,7 +63,7 @@ def _controls(page: Page) -> None:
     with st.container(horizontal=True, key="race-controls", vertical_alignment="bottom"):
         size = st.selectbox("Local log of the leader", list(SIZES), index=1, key="race-size", width=170)
         share = st.selectbox("In the remote tier too", list(SHARES), index=2, key="race-share", width=170)
-        block = health_text.lab_block(page.view(), person.may_write, READ_ONLY)
+        block = health_text.lab_block(page.view(), user.may_write, READ_ONLY)
         st.button(
             "Start race",
             key="race-start",
@@ -71,7 +71,7 @@ def _controls(page: Page) -> None:
             disabled=block is not None,
             help=block,
             on_click=_start,
-            args=(person, SIZES[size], SHARES[share]),
+            args=(user, SIZES[size], SHARES[share]),
         )
         st.button(
             "Cancel race",
@@ -79,7 +79,7 @@ def _controls(page: Page) -> None:
             disabled=block is not None,
             help=block,
             on_click=_cancel,
-            args=(person,),
+            args=(user,),
         )
     if refusal := st.session_state.get(_REFUSAL):
         st.html(markup.alert("warning", "Nothing was changed.", refusal))
@@ -88,12 +88,12 @@ def _controls(page: Page) -> None:
 # --- callbacks: each does its work once ---
 
 
-def _start(person: Person, size_bytes: int, tiered_percent: int) -> None:
-    _try("start", lambda: control_api(person).start_bootstrap_race(size_bytes, tiered_percent))
+def _start(user: User, size_bytes: int, tiered_percent: int) -> None:
+    _try("start", lambda: control_api(user).start_bootstrap_race(size_bytes, tiered_percent))
 
 
-def _cancel(person: Person) -> None:
-    _try("cancel", lambda: control_api(person).cancel_bootstrap_race())
+def _cancel(user: User) -> None:
+    _try("cancel", lambda: control_api(user).cancel_bootstrap_race())
 
 
 def _try(what: str, call: Callable[[], object]) -> None:
@@ -112,7 +112,7 @@ def _try(what: str, call: Callable[[], object]) -> None:
 
 def _race(page: Page) -> None:
     try:
-        run = control_api(page.person).bootstrap_race()
+        run = control_api(page.user).bootstrap_race()
     except ControlApiError as error:
         st.html(markup.empty(f"? The race is not known: {error}"))
         return

@@ -35,7 +35,7 @@ def render(page: Page, topic: str, number: int) -> None:
         return
     if row is None:
         return
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     name = view.cluster.name
     with st.container(key="card-actions"):
         title_line("actions", "Actions", "each is planned, shown and confirmed before anything changes")
@@ -50,7 +50,7 @@ def render(page: Page, topic: str, number: int) -> None:
                 disabled=elected is not None,
                 help=elected or f"Broker {row.replicas[0]}, the first of the list, becomes the leader again",
                 on_click=plan_dialog.propose,
-                args=(page.person, name, ELECT, {"partitions": [{"topic": topic, "partition": number}]}),
+                args=(page.user, name, ELECT, {"partitions": [{"topic": topic, "partition": number}]}),
             )
             typed = st.text_input("Remove below offset", key=BELOW, max_chars=24, live=True, width=170)
             offset = _offset(typed or "")
@@ -62,7 +62,7 @@ def render(page: Page, topic: str, number: int) -> None:
                 disabled=refused is not None,
                 help=refused or "For all consumers, local and remote, for good",
                 on_click=plan_dialog.propose,
-                args=(page.person, name, DELETE, inputs),
+                args=(page.user, name, DELETE, inputs),
             )
         if block is not None:
             st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block)}</div>')
@@ -130,6 +130,6 @@ def _watch(page: Page, topic: str, number: int, drawn: tuple[object, ...]) -> No
     """Draws the page again when the buttons no longer fit what may be done."""
     view = page.view()
     row = row_of(view, topic, number)
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     if row is not None and (block, no_election(row)) != drawn:
         st.rerun()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import streamlit as st
 
 from app import state
-from app.access.identity import Person
+from app.access.identity import User
 from app.components.plan import move_pictures
 from app.components.shared import markup
 from app.components.shared.page import Page
@@ -90,7 +90,7 @@ def choose(page: Page, view: ClusterView) -> dict[str, Any]:
                 disabled=problem is not None or not view.own,
                 help=problem or "What the plan would be; nothing is stored or changed",
                 on_click=_dry_run,
-                args=(page.person, inputs),
+                args=(page.user, inputs),
             )
     return inputs
 
@@ -209,9 +209,9 @@ def _problem(inputs: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _dry_run(person: Person, inputs: dict[str, Any]) -> None:
+def _dry_run(user: User, inputs: dict[str, Any]) -> None:
     try:
-        dry_run = control_api(person).dry_run(KIND, inputs)
+        dry_run = control_api(user).dry_run(KIND, inputs)
     except ControlApiError as error:
         st.session_state[REVIEW] = str(error)
         return

@@ -8,7 +8,7 @@ from typing import Any, Final
 import streamlit as st
 
 from app import links
-from app.access.identity import Person
+from app.access.identity import User
 from app.components.plan import move_pictures, plan_dialog, plan_text
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -24,12 +24,12 @@ from backend.store.queries.audit import OperationRow
 CHECKS_SHOWN: Final = 6
 
 
-def _save(person: Person, inputs: Mapping[str, Any]) -> None:
+def _save(user: User, inputs: Mapping[str, Any]) -> None:
     # The first press takes the review away; a second one of the same review finds nothing to save.
     if not isinstance(st.session_state.get(REVIEW), Review):
         return
     try:
-        row = control_api(person).plan(KIND, inputs)
+        row = control_api(user).plan(KIND, inputs)
     except ControlApiError as error:
         st.session_state[REVIEW] = str(error)
         return
@@ -93,7 +93,7 @@ def _total(
     page: Page, view: ClusterView, review: Review, block: str | None, stored: OperationRow | None, effect: str
 ) -> None:
     words = review.diff.get("words", {})
-    person, name = page.person, view.cluster.name
+    user, name = page.user, view.cluster.name
     act = str(words.get("act", "Move"))
     with st.container(horizontal=True, key="total", vertical_alignment="center"):
         summary = "Refused: the first check says why." if review.refused else effect
@@ -110,7 +110,7 @@ def _total(
                 disabled=block is not None,
                 help=block,
                 on_click=_save,
-                args=(person, review.inputs),
+                args=(user, review.inputs),
             )
             st.button(
                 f"{act}…",
@@ -119,7 +119,7 @@ def _total(
                 disabled=block is not None or review.refused,
                 help=block,
                 on_click=plan_dialog.propose,
-                args=(person, name, KIND, review.inputs),
+                args=(user, name, KIND, review.inputs),
             )
         elif stored.state == "checked":
             st.button(

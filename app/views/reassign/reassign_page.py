@@ -41,7 +41,7 @@ def _fact(view: ClusterView) -> str:
 
 def _page(page: Page) -> None:
     view = page.view()
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     running = running_plan(page, view)
     plan_dialog.host(page)
     if running is not None:
@@ -143,7 +143,7 @@ def _plans(page: Page, view: ClusterView, block: str | None) -> None:
                 disabled=block is not None or not line.revertible,
                 help=block or ("Plan the way back" if line.revertible else "It has changed nothing that stands."),
                 on_click=plan_dialog.revert,
-                args=(page.person, view.cluster.name, row.id),
+                args=(page.user, view.cluster.name, row.id),
             )
 
 
@@ -154,7 +154,7 @@ def _open(plan_id: int) -> None:
 def _sign(page: Page) -> tuple[object, ...]:
     """Changes when the buttons outside of live parts must be drawn again."""
     view = page.view()
-    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    block = health_text.write_block(view, page.user.may_write, READ_ONLY)
     running = running_plan(page, view)
     now = None if running is None else (running.id, running.state, running.intent, running.throttle_bytes_per_s)
     return (block, now, tuple((row.id, row.state) for row in _recent(page, view)))

@@ -52,7 +52,7 @@ def move_controls(page: Page, row: OperationRow, block: str | None) -> None:
             disabled=blocked or row.state not in ("running", "paused"),
             help=hint or "A paused plan begins no further partition; what moves comes to its end",
             on_click=plan_dialog.send_control,
-            args=(page.person, row.id, "resume" if paused else "pause", {}),
+            args=(page.user, row.id, "resume" if paused else "pause", {}),
         )
         if limit:
             question = plan_dialog.PlanControl(
@@ -101,5 +101,5 @@ def left_limits(page: Page, view: ClusterView, block: str | None, *, moves: bool
             disabled=block is not None,
             help=block,
             on_click=plan_dialog.propose,
-            args=(page.person, view.cluster.name, "clear_throttle", {}),
+            args=(page.user, view.cluster.name, "clear_throttle", {}),
         )

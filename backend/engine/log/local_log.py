@@ -66,7 +66,7 @@ def sync_files(disk: Disk, work: FlushWork) -> None:
 
 
 class LocalLog:
-    """Appends to, reads from and cuts the segments of one folder. Raises OSError and `CorruptLog`."""
+    """Appends to, reads from and truncates the segments of one folder. Raises OSError and `CorruptLog`."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class LocalLog:
         if len(recent) > OPEN_SEALED_SEGMENTS_MAX:
             recent.pop(next(iter(recent))).release()
 
-    # --- cut
+    # --- truncation
 
     def drop(self, segments: Sequence[LogSegment]) -> None:
         """Takes segments out of the log and renames their files to `.deleted`."""
@@ -234,7 +234,7 @@ class LocalLog:
         new.release()
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts at an offset in or past the first segment; the new log end (see `LogSegment.truncate_to`)."""
+        """Truncates at an offset in or past the first segment; the new log end (see `LogSegment.truncate_to`)."""
         self.drop([s for s in self.segments.starting_at_or_after(offset) if s is not self.segments[0]])
         active = self.segments.active
         self._open_sealed.pop(active.base_offset, None)

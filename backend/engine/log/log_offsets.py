@@ -47,7 +47,7 @@ class LogOffsets:
         self.log_start = offset
         self.local_log_start = max(self.local_log_start, offset)
 
-    def cut(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """The log ends here now. Copies from here on belong to another history: other records may come, and those are
         not copied yet.
         """

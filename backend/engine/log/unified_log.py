@@ -130,8 +130,8 @@ class UnifiedLog:
         self.index_repair = IndexRepair(self._local, leader_epochs, producer_state, self.health)
         # The metadata log: only its last segment may be torn by a power failure, whatever it has promised.
         self._flush_before_roll = flush_before_roll
-        # Compaction: first offset that has never been cleaned (None: all), how often the log was cut, and whether a
-        # cleaning is under way, during which retention waits.
+        # Compaction: first offset that has never been cleaned (None: all), how often the log was truncated, and whether
+        # a cleaning is under way, during which retention waits.
         self.cleaner_checkpoint: int | None = None
         self.truncations = 0
         self.cleaning = False
@@ -599,13 +599,13 @@ class UnifiedLog:
                 else:
                     self.truncate_fully_and_start_at(offset)
                 return True
-            self._cut(self._local.truncate_to(offset))
+            self._truncate_tail(self._local.truncate_to(offset))
         return True
 
-    def _cut(self, end: int) -> None:
+    def _truncate_tail(self, end: int) -> None:
         """Everything beside the segments follows: they end at `end` now."""
-        self._note_cut(end)
-        self._offsets.cut(end)
+        self._note_truncation(end)
+        self._offsets.truncate(end)
         self.leader_epochs.truncate_from_end(end)
         self.update_high_watermark(self.high_watermark)
         rebuild_producer_state(self.producer_state, self.segments, end, self.log_start_offset)
@@ -624,11 +624,11 @@ class UnifiedLog:
 
     def _start_over(self, offset: int, log_start_offset: int) -> None:
         self._local.replace_all(offset)
-        self._note_cut(offset)
+        self._note_truncation(offset)
         self.producer_state.truncate_fully(offset)
         self._offsets.start_over(offset, log_start_offset)
 
-    def _note_cut(self, end_offset: int) -> None:
+    def _note_truncation(self, end_offset: int) -> None:
         self.truncations += 1
         self.flusher.recovery_point = min(self.flusher.recovery_point, end_offset)
         if self.cleaner_checkpoint is not None:

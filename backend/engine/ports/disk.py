@@ -129,7 +129,9 @@ class OsFile:
         descriptor = self._descriptor
         if not self._ranges or descriptor is None:
             return self.pread(size, position)
-        return OsFileRange(descriptor, position, min(size, self._end - position), unreadable, len(descriptor.cuts))
+        return OsFileRange(
+            descriptor, position, min(size, self._end - position), unreadable, len(descriptor.truncated_sizes)
+        )
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data)
@@ -143,7 +145,7 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         if self._descriptor is not None:
-            self._descriptor.cuts.append(size)
+            self._descriptor.truncated_sizes.append(size)
         os.ftruncate(self._fd, size)
         self._end = size
 

@@ -20,21 +20,21 @@ class FileUnreadable(OSError):
 
 
 class FileShortened(FileUnreadable):
-    """The file was cut before all bytes of the range were sent."""
+    """The file was truncated before all bytes of the range were sent."""
 
 
 class Descriptor:
     """An open file descriptor, closed when nobody holds it any more. ``path`` is where it was opened.
 
-    ``cuts`` are the sizes that the file was cut to, one for each change of leader at most.
+    ``truncated_sizes`` are the sizes that the file was truncated to, one for each change of leader at most.
     """
 
-    __slots__ = ("cuts", "fd", "path")
+    __slots__ = ("fd", "path", "truncated_sizes")
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
         self.path = path
-        self.cuts: list[int] = []
+        self.truncated_sizes: list[int] = []
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # A caller that needs the bytes to be safe has synced them, and got the error when that failed.
@@ -45,26 +45,31 @@ class Descriptor:
 class OsFileRange:
     """See `FileRange`. It keeps the descriptor open, so that the bytes stay also when the file is removed.
 
-    A file that was cut and has grown again has other bytes there: that counts as cut.
+    A file that was truncated and has grown again has other bytes there: that counts as truncated.
     """
 
-    __slots__ = ("_cuts_before", "_descriptor", "_position", "_size", "_unreadable")
+    __slots__ = ("_descriptor", "_position", "_size", "_truncations_before", "_unreadable")
 
     def __init__(
-        self, descriptor: Descriptor, position: int, size: int, unreadable: Callable[[OSError], None], cuts_before: int
+        self,
+        descriptor: Descriptor,
+        position: int,
+        size: int,
+        unreadable: Callable[[OSError], None],
+        truncations_before: int,
     ) -> None:
         """``unreadable`` is called when the disk does not give the bytes."""
         self._descriptor = descriptor
         self._position = position
         self._size = size
         self._unreadable = unreadable
-        self._cuts_before = cuts_before
+        self._truncations_before = truncations_before
 
     def __len__(self) -> int:
         return self._size
 
     def __bytes__(self) -> bytes:
-        self._check_cuts()
+        self._check_truncations()
         try:
             data = os.pread(self._descriptor.fd, self._size, self._position)
         except OSError as error:
@@ -75,11 +80,11 @@ class OsFileRange:
 
     def advance(self, size: int) -> OsFileRange:
         return OsFileRange(
-            self._descriptor, self._position + size, self._size - size, self._unreadable, self._cuts_before
+            self._descriptor, self._position + size, self._size - size, self._unreadable, self._truncations_before
         )
 
     def send_to(self, socket_fd: int) -> int:
-        self._check_cuts()
+        self._check_truncations()
         try:
             sent = self._send_to(socket_fd)
         except OSError as error:
@@ -99,10 +104,12 @@ class OsFileRange:
         data = os.pread(self._descriptor.fd, min(self._size, COPY_BYTES), self._position)
         return os.write(socket_fd, data) if data else 0
 
-    def _check_cuts(self) -> None:
-        cuts = self._descriptor.cuts
-        if len(cuts) > self._cuts_before and (cut := min(cuts[self._cuts_before :])) < self._position + self._size:
-            raise self._shortened(max(cut, self._position))
+    def _check_truncations(self) -> None:
+        sizes = self._descriptor.truncated_sizes
+        if len(sizes) > self._truncations_before:
+            smallest = min(sizes[self._truncations_before :])
+            if smallest < self._position + self._size:
+                raise self._shortened(max(smallest, self._position))
 
     def _shortened(self, at: int) -> FileShortened:
         left = self._position + self._size - at

@@ -423,7 +423,7 @@ def postpone_timeouts(state: RaftState, by_ms: float) -> RaftState:
 
 
 def log_changed(state: RaftState, log_end: LogEnd, directories: Map[int, bytes], now: Now) -> RaftState:
-    """The log has been appended to, or cut: it may say otherwise by which directory each voter is known.
+    """The log has been appended to, or truncated: it may say otherwise by which directory each voter is known.
 
     A voter that the log knows by another directory than its own is not that voter: its folder was put back. One that
     has got records although it gave no vote when the quorum was made has joined that quorum later.

@@ -109,7 +109,8 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
         snapshots = SnapshotFiles(ports.disk, folder)
         latest = snapshots.latest
         if latest is not None and not _leads_to(log, latest):
-            # A crash after a snapshot was fetched and before the log was cut to it: the log is older, or another one.
+            # A crash after a snapshot was fetched and before the log was truncated to it: the log is older, or another
+            # one.
             log.truncate_fully_and_start_at(latest.end_offset)
         return log, snapshots, _directories(log, snapshots)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.access.identity import person_of
+from app.access.identity import user_of
 from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache
 
 
@@ -56,6 +56,6 @@ def test_the_answer_unused_for_longest_goes_first() -> None:
 def test_only_the_operators_claim_or_no_sign_in_at_all_may_write(
     claims: dict[str, object], label: str, may_write: bool
 ) -> None:
-    person = person_of(claims)
-    assert (person.label, person.may_write) == (label, may_write)
-    assert person.must_sign_in == (claims.get("is_logged_in") is False)
+    user = user_of(claims)
+    assert (user.label, user.may_write) == (label, may_write)
+    assert user.must_sign_in == (claims.get("is_logged_in") is False)

@@ -2,8 +2,8 @@
 
 `LogCleaner` and `LogCleanerManager` of Kafka. Choosing and swapping happen on the loop, so that appends, reads,
 retention, truncation and deletion never see half a change; reading and copying happen on worker threads, a buffer at a
-time (`cleaner`). A log that is cut, deleted or goes offline meanwhile ends its cleaning; what cannot be cleaned is
-reported once, left alone until the next start, and counted.
+time (`cleaner`). A log that is truncated, deleted or goes offline meanwhile ends its cleaning; what cannot be cleaned
+is reported once, left alone until the next start, and counted.
 """
 
 from __future__ import annotations
@@ -297,5 +297,5 @@ class LogCleaner:
 
 
 def _is_over(log: UnifiedLog, truncations: int) -> bool:
-    """Whether the log that is being cleaned was cut, deleted, taken offline, or is to be left alone."""
+    """Whether the log that is being cleaned was truncated, deleted, taken offline, or is to be left alone."""
     return log.offline_reason is not None or log.truncations != truncations or log.cleaning_paused

@@ -124,7 +124,7 @@ class LogDirectory:
                 partitions.append((partition, folder))
         return partitions
 
-    def doomed_folders(self) -> list[str]:
+    def pending_delete_folders(self) -> list[str]:
         """Folders of deleted partitions that an earlier run did not get to remove."""
         names = self._disk.list_dir(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]

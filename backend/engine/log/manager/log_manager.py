@@ -93,7 +93,7 @@ class LogManager:
         """
         work: list[LogFolder] = []
         for log_dir in self.directories.dirs:
-            for folder in log_dir.doomed_folders():
+            for folder in log_dir.pending_delete_folders():
                 self.housekeeping.remove_folder(folder)
             for moving, folder in log_dir.future_folders():
                 self.housekeeping.remove_folder(folder)

@@ -194,11 +194,11 @@ def truncation_point(
 
 
 def must_keep(*, offset: int, high_watermark: int, lost_epoch: int, unclean_leader_epoch: int) -> bool:
-    """Whether a follower must not cut its log at an offset: what lies below its high watermark was acknowledged, and no
-    leader lacks it unless an operator's unclean election (`unclean_leader_epoch`, -1 without any) has ended the history
-    of its records. `lost_epoch` is the leader epoch of the last one below the high watermark.
+    """Whether a follower must not truncate its log at an offset: what lies below its high watermark was acknowledged,
+    and no leader lacks it unless an operator's unclean election (`unclean_leader_epoch`, -1 without any) has ended the
+    history of its records. `lost_epoch` is the leader epoch of the last one below the high watermark.
 
-    Kafka cuts, and says so in its log.
+    Kafka truncates, and says so in its log.
     """
     return offset < high_watermark and lost_epoch >= unclean_leader_epoch
 
@@ -234,7 +234,7 @@ def progressed(
 def moved(
     state: FetchState, *, offset: int, last_epoch: int, lag: int | None, evidence: str, wall_ms: int
 ) -> FetchState:
-    """The log was cut or replaced and now ends at `offset`: fetch from there."""
+    """The log was truncated or replaced and now ends at `offset`: fetch from there."""
     return _in_phase(
         state._replace(
             fetch_offset=offset, last_fetched_epoch=last_epoch, truncating=False, lag=lag,
@@ -246,7 +246,7 @@ def moved(
 
 
 def truncating(state: FetchState, *, target_offset: int, evidence: str, wall_ms: int) -> FetchState:
-    """About to cut the log back."""
+    """About to truncate the log."""
     return _in_phase(state._replace(target_offset=target_offset, evidence=evidence), FollowerPhase.TRUNCATING, wall_ms)
 
 

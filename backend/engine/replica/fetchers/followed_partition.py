@@ -102,7 +102,7 @@ class FollowedPartition:
     def prepare(self) -> None:
         """Truncates a log without epochs to its high watermark before the first fetch."""
         if self.state.truncating:
-            self.cut(self.state.fetch_offset, self.state.evidence)
+            self.truncate_to(self.state.fetch_offset, self.state.evidence)
 
     def append(self, target: FetchTarget, row: m.FetchResponse.Responses.Partitions) -> None:
         """Takes over records, high watermark and log start of the leader. Raises KafkaError."""
@@ -142,7 +142,7 @@ class FollowedPartition:
         self._require_space(len(log.leader_epochs.entries))
         evidence = f"on broker {self.leader} leader epoch {leader_end.epoch} ends at {leader_end.end_offset}"
         if not self._keeps(point.offset, evidence):
-            self.cut(point.offset, evidence)
+            self.truncate_to(point.offset, evidence)
 
     def _keeps(self, offset: int, evidence: str) -> bool:
         """Whether the log stays as it is, as the leader lacks what is acknowledged: it is followed no longer then."""
@@ -165,7 +165,7 @@ class FollowedPartition:
         )
         return True
 
-    def cut(self, offset: int, evidence: str) -> None:
+    def truncate_to(self, offset: int, evidence: str) -> None:
         """Truncates the log and goes on from its new end."""
         wall_ms = self._context.clock.time_ms()
         self._set(fetch_state.truncating(self.state, target_offset=offset, evidence=evidence, wall_ms=wall_ms))
@@ -179,7 +179,7 @@ class FollowedPartition:
                 self._require_space(len(self.partition.log.leader_epochs.entries))
                 evidence = f"broker {self.leader} has nothing at or past offset {offset}"
                 if not self._keeps(offset, evidence):
-                    self.cut(offset, evidence)
+                    self.truncate_to(offset, evidence)
             case ContinueAt():
                 if self.state.fetch_offset != self.partition.log.log_end_offset:
                     self._moved(None, "")
@@ -221,7 +221,7 @@ class FollowedPartition:
     def _require_space(self, epochs: int, snapshot_bytes: int = 0) -> None:
         """Raises NoSpace while the disk does not take the new files; the log is as it was.
 
-        A log that was cut in part is offline until its broker starts again; one that waits goes on by itself.
+        A log that was truncated in part is offline until its broker starts again; one that waits goes on by itself.
         """
         self.partition.log.health.require_space(EPOCH_BYTES_MAX * epochs + snapshot_bytes + REBUILD_BYTES)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.access.identity import OPERATOR, Person
+from app.access.identity import OPERATOR, User
 from app.control.api_client import ApiAway, ApiRefused, ControlApi
 from backend.store.queries.audit import OperationRow
 
@@ -64,7 +64,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def api(server: Server, tmp_path: Path) -> ControlApi:
     (tmp_path / "app.token").write_text("secret\n")
-    return ControlApi(server.url, str(tmp_path / "app.token"), Person("Zoë Łuk", OPERATOR))
+    return ControlApi(server.url, str(tmp_path / "app.token"), User("Zoë Łuk", OPERATOR))
 
 
 def test_a_plan_is_asked_for_in_the_person_s_name(server: Server, api: ControlApi) -> None:
@@ -125,7 +125,7 @@ def test_a_connection_cut_after_the_request_leaves_the_effect_open(server: Serve
 
 
 def test_a_missing_token_file_is_named(server: Server, tmp_path: Path) -> None:
-    api = ControlApi(server.url, str(tmp_path / "none.token"), Person("a", OPERATOR))
+    api = ControlApi(server.url, str(tmp_path / "none.token"), User("a", OPERATOR))
     with pytest.raises(ApiAway, match=r"none\.token.*restart `ebbline up`"):
         api.plan("toggle_bootstrap", {})
     assert server.asked == []
@@ -135,5 +135,5 @@ def test_a_missing_token_file_is_named(server: Server, tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_one_sentence(url: str, tmp_path: Path) -> None:
     (tmp_path / "app.token").write_text("secret")
     with pytest.raises(ApiAway) as caught:
-        ControlApi(url, str(tmp_path / "app.token"), Person("a", OPERATOR)).plan("toggle_bootstrap", {})
+        ControlApi(url, str(tmp_path / "app.token"), User("a", OPERATOR)).plan("toggle_bootstrap", {})
     assert caught.value.sent is False
