@@ -30,29 +30,29 @@ class QueryCache:
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
-        self._answers: OrderedDict[Hashable, CachedResult] = OrderedDict()
+        self._entries: OrderedDict[Hashable, CachedResult] = OrderedDict()
         self._lock = Lock()
 
-    def last(self, question: Hashable) -> CachedResult | None:
+    def last(self, key: Hashable) -> CachedResult | None:
         """The newest answer, however old."""
         with self._lock:
-            cached = self._answers.get(question)
+            cached = self._entries.get(key)
             if cached is not None:
-                self._answers.move_to_end(question)
+                self._entries.move_to_end(key)
             return cached
 
-    def keep(self, question: Hashable, answer: CachedResult) -> None:
+    def keep(self, key: Hashable, entry: CachedResult) -> None:
         with self._lock:
-            self._answers[question] = answer
-            self._answers.move_to_end(question)
-            while len(self._answers) > self._entries_max:
-                self._answers.popitem(last=False)
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._entries_max:
+                self._entries.popitem(last=False)
 
-    def answer(self, question: Hashable, version: int, now_ms: int, ask: Callable[[], Any]) -> Any:
+    def get(self, key: Hashable, version: int, now_ms: int, ask: Callable[[], Any]) -> Any:
         """The answer for this version of the data; asks only when it is not known. Two may ask at the same time."""
-        cached = self.last(question)
+        cached = self.last(key)
         if cached is not None and cached.version == version and now_ms - cached.read_ms <= AGE_MS_MAX:
             return cached.value
         value = ask()
-        self.keep(question, CachedResult(value, version, now_ms))
+        self.keep(key, CachedResult(value, version, now_ms))
         return value

@@ -89,8 +89,8 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
         with reading(_engine(url)) as connection:
             result = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
-        trouble = diagnose(error)
-        sentence = f"The database {trouble.sentence}." if trouble is not None else _as_sentence(first_line(error))
+        diagnosis = diagnose(error)
+        sentence = f"The database {diagnosis.sentence}." if diagnosis is not None else _as_sentence(first_line(error))
         moment = now_ms()
         _failed[url] = DatabaseFailure(moment if failed is None else failed.first_ms, moment, sentence)
         raise DatabaseUnreachable(sentence) from error
@@ -108,16 +108,16 @@ def read_cached(query: Callable[..., T], *arguments: Any, version: int, **option
     Arguments must be hashable. The result is shared: do not change it. Raises DatabaseUnreachable when the database is
     away and this was never read before; so times are asked for by :attr:`ClusterView.read_ms`, which then stands still.
     """
-    question = (
+    key = (
         environment().database_url,
         f"{query.__module__}.{query.__qualname__}",
         arguments,
         tuple(sorted(options.items())),
     )
     try:
-        result: T = _query_cache.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
+        result: T = _query_cache.get(key, version, now_ms(), lambda: read(query, *arguments, **options))
     except DatabaseUnreachable:
-        last = _query_cache.last(question)
+        last = _query_cache.last(key)
         if last is None:
             raise
         result = last.value
@@ -168,16 +168,16 @@ def view(cluster_id: str | None) -> ClusterView | None:
             allow_changes=environment().allow_changes,
         )
 
-    question = (environment().database_url, "view", chosen_id)
+    key = (environment().database_url, "view", chosen_id)
     try:
         current = read(load)
     except DatabaseUnreachable as error:
-        last = _query_cache.last(question)
+        last = _query_cache.last(key)
         if last is None or last.value is None:
             raise
         failed = _failed.get(environment().database_url)
         return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
-    _query_cache.keep(question, CachedResult(current, 0, moment))
+    _query_cache.keep(key, CachedResult(current, 0, moment))
     return current
 
 

@@ -114,8 +114,8 @@ class Heartbeat:
         state, message = self._progress.state, self._progress.message
         if state == "running" and away is not None:
             state, message = "waiting", away
-        if state == "running" and self._sink.trouble is not None:
-            state, message = "waiting", self._sink.trouble
+        if state == "running" and self._sink.fault is not None:
+            state, message = "waiting", self._sink.fault
         self._write(state, message, lag)
 
     def _prune(self) -> None:

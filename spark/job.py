@@ -56,7 +56,7 @@ EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPAR
 WAIT_S: Final = 0.5
 DATABASE_WAIT_S: Final = 2.0
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
-LOOK_AT_TOPIC_S: Final = 2.0
+TOPIC_CHECK_INTERVAL_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
 # Spark's message for a batch above spark.driver.maxResultSize, and Java's for one below it that does not fit.
@@ -318,12 +318,12 @@ class Pipeline:
         self._progress.state, self._progress.message = "running", None
         log.info("pipeline stream: running from %d known topic partitions on", len(self._progress.next_offsets))
         try:
-            next_look_s = time.monotonic() + LOOK_AT_TOPIC_S
+            next_look_s = time.monotonic() + TOPIC_CHECK_INTERVAL_S
             while query.isActive and not behind.failed() and not self._stop.wait(0.2):
                 if time.monotonic() > next_look_s:
                     with suppress(BrokersAway, TopicMissing):  # the stream notices by itself
                         self._check_topic()
-                    next_look_s = time.monotonic() + LOOK_AT_TOPIC_S
+                    next_look_s = time.monotonic() + TOPIC_CHECK_INTERVAL_S
             if query.isActive:
                 query.stop()
             failure = query.exception()

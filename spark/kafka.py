@@ -124,17 +124,17 @@ class TopicOffsets:
         self._learn_brokers()
         queries = {TopicPartition(self.topic, partition): spec for partition in partitions}
         offsets = {}
-        for answer, future in self._admin.list_offsets(queries, request_timeout=REQUEST_TIMEOUT_S).items():
+        for tp, future in self._admin.list_offsets(queries, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
                 offset = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
             except (KafkaException, TimeoutError) as error:
                 self._forget()
-                raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: {_text(error)}") from error
+                raise BrokersAway(f"no offsets of {self.topic}-{tp.partition}: {_text(error)}") from error
             if offset < 0:
                 # librdkafka's "not known" (-1001), without an error: the answer of a leader that was just found.
                 self._forget()
-                raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: its leader did not tell them")
-            offsets[answer.partition] = offset
+                raise BrokersAway(f"no offsets of {self.topic}-{tp.partition}: its leader did not tell them")
+            offsets[tp.partition] = offset
         return offsets
 
     def _learn_brokers(self) -> None:

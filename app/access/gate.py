@@ -51,16 +51,16 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        answer = self._answer(scope)
+        response = self._refusal(scope)
         framed = _unframed(send)
-        if answer is None:
+        if response is None:
             await self._app(scope, receive, framed)
         elif scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
-            await answer(scope, receive, framed)
+            await response(scope, receive, framed)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    def _answer(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         """The answer in place of the dashboard; None: it may be reached."""
         refused = refusal(scope["headers"], self._addresses)
         if refused is not None:

@@ -97,9 +97,9 @@ def login_endpoint(login: DashboardLogin, addresses: Addresses) -> Callable[[Req
 
 def _signed_in(request: Request, login: DashboardLogin, addresses: Addresses, following: str, now_s: float) -> Response:
     # Relative, and the cookie without a path: a proxy may serve the dashboard below a path prefix.
-    answer = RedirectResponse(f"./{following}", 303, {"Cache-Control": "no-store"})
+    response = RedirectResponse(f"./{following}", 303, {"Cache-Control": "no-store"})
     secure = request.headers.get("host", "").lower() in addresses.secure_hosts
-    answer.set_cookie(
+    response.set_cookie(
         addresses.cookie,
         login.new_session(now_s),
         max_age=SESSION_S,
@@ -108,7 +108,7 @@ def _signed_in(request: Request, login: DashboardLogin, addresses: Addresses, fo
         samesite="strict",
         secure=secure or request.headers.get("x-forwarded-proto") == "https",
     )
-    return answer
+    return response
 
 
 async def _bounded_body(request: Request) -> bytes | None:

@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S: Final = 2.0
 # A plan asks every broker; an execution waits for its effect as long as the API is asked to (EXECUTE_WAIT_MS).
 PLAN_TIMEOUT_S: Final = 20.0
 # A part of a page is drawn with the answer.
-LOOK_TIMEOUT_S: Final = 3.0
+READ_TIMEOUT_S: Final = 3.0
 LAB_BOOTSTRAP: Final = "/v1/lab/bootstrap"
 LAB_FAULTS: Final = "/v1/lab/faults"
 EXECUTE_WAIT_MS: Final = 8_000
@@ -101,7 +101,7 @@ class ControlApi:
 
     def bootstrap_race(self) -> Json | None:
         """The race of the lab that is going on, else the last one; None: there was none. Raises ControlApiError."""
-        return _run(self._call("GET", LAB_BOOTSTRAP, None, LOOK_TIMEOUT_S))
+        return _run(self._call("GET", LAB_BOOTSTRAP, None, READ_TIMEOUT_S))
 
     def start_bootstrap_race(self, size_bytes: int, tiered_percent: int) -> Json | None:
         """Begins a race. Raises ControlApiError."""
@@ -114,7 +114,7 @@ class ControlApi:
 
     def faults(self) -> Json:
         """The lab's faults, and those that are injected now. Raises ControlApiError."""
-        return _faults(self._call("GET", LAB_FAULTS, None, LOOK_TIMEOUT_S))
+        return _faults(self._call("GET", LAB_FAULTS, None, READ_TIMEOUT_S))
 
     def inject_fault(self, scenario: str, broker: int | None) -> Json:
         """Begins a scenario of the lab; as :meth:`faults` then. Raises ControlApiError."""
@@ -126,10 +126,10 @@ class ControlApi:
 
     def alert_rules(self) -> bytes:
         """The rules file for Prometheus. Raises ControlApiError."""
-        answer = self._request("GET", "/v1/alert-rules", None, PLAN_TIMEOUT_S)
-        if not answer.is_success:
-            _checked(answer)
-        return answer.content
+        response = self._request("GET", "/v1/alert-rules", None, PLAN_TIMEOUT_S)
+        if not response.is_success:
+            _checked(response)
+        return response.content
 
     def send_control(self, plan_id: int, verb: str, body: Json) -> OperationRow:
         """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ControlApiError."""
@@ -179,19 +179,19 @@ def _encoded(headers: Mapping[str, str]) -> httpx.Headers:
     return httpx.Headers(fitting, encoding="latin-1")
 
 
-def _checked(answer: httpx.Response) -> Json:
+def _checked(response: httpx.Response) -> Json:
     """The body of a success. Raises ApiRefused for a problem, ApiAway for what is not this API's answer."""
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError as error:
         raise _not_understood() from error
     if not isinstance(body, dict):
         raise _not_understood()
-    if answer.is_success:
+    if response.is_success:
         return body
-    detail = str(body.get("detail") or body.get("title") or f"status {answer.status_code}")
+    detail = str(body.get("detail") or body.get("title") or f"status {response.status_code}")
     slug = str(body.get("type", "")).rpartition(":")[2]
-    raise ApiRefused(detail[:SENTENCE_CHARS_MAX], status=answer.status_code, slug=slug)
+    raise ApiRefused(detail[:SENTENCE_CHARS_MAX], status=response.status_code, slug=slug)
 
 
 def _plan(body: Json) -> OperationRow:

@@ -13,10 +13,10 @@ WRITERS: Final = frozenset({"up", "broker", "db", "pipeline"})
 
 def main() -> None:
     """Runs the command that the process was started with."""
-    words = sys.argv[1:]
-    if words and words[0] in WRITERS:
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in WRITERS:
         keep_files_private()
-    if words[:1] != ["up"] or "--help" in words:
+    if arguments[:1] != ["up"] or "--help" in arguments:
         from backend.cli.main import app
 
         app()

@@ -135,9 +135,9 @@ class Database:
             away = store_error(self.url, error)
             if not isinstance(away, DatabaseAway):
                 raise
-            if away.diagnosis is not None and away.diagnosis.trouble in (DatabaseFault.AWAY, DatabaseFault.CONNECTIONS):
+            if away.diagnosis is not None and away.diagnosis.fault in (DatabaseFault.AWAY, DatabaseFault.CONNECTIONS):
                 self._failed = (time.monotonic() + RETRY_S, away)
-            if away.diagnosis is not None and away.diagnosis.trouble is DatabaseFault.DAMAGED and self.file is not None:
+            if away.diagnosis is not None and away.diagnosis.fault is DatabaseFault.DAMAGED and self.file is not None:
                 self.suspect = True
             raise away from error
 

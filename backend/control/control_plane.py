@@ -124,7 +124,7 @@ class ControlPlane:
     async def _watch_quorum(self) -> None:
         while True:
             await self.parts.quorum.refresh(now_ms())
-            self.parts.observer.feature_levels = self.parts.quorum.levels
+            self.parts.observer.feature_levels = self.parts.quorum.feature_levels
             self.parts.observer.quorum_replicas = self.parts.quorum.replicas
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
 

@@ -29,7 +29,7 @@ from backend.store.connection.sqlite import Identity, file_identity, log_of
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 5.0
-LOOK_EVERY_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 # A file that an operator moves by hand is back by then.
 PUT_BACK_S: Final = 10.0
 # A new database is copied so soon: its first plans and tokens are in it.
@@ -74,7 +74,7 @@ class DatabaseKeeper:
                     if time.monotonic() >= next_backup_s:
                         await asyncio.to_thread(self._back_up, file)
                         next_backup_s = time.monotonic() + BACKUP_LOOK_S
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(CHECK_INTERVAL_S)
                 if (closed := self._database.check_file()) is not None:
                     self._say(closed)
                     self._lost_s = time.monotonic()

@@ -45,10 +45,10 @@ def answer_liveness(loop: asyncio.AbstractEventLoop) -> None:
         # A variable that somebody has set by hand.
         return
     channel.setblocking(False)
-    loop.add_reader(channel, _answer, loop, channel)
+    loop.add_reader(channel, _reply, loop, channel)
 
 
-def _answer(loop: asyncio.AbstractEventLoop, channel: socket.socket) -> None:
+def _reply(loop: asyncio.AbstractEventLoop, channel: socket.socket) -> None:
     with suppress(BlockingIOError):
         try:
             if channel.recv(_READ_BYTES):

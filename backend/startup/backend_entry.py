@@ -40,14 +40,14 @@ def quick_import() -> Iterator[None]:
 def main() -> int:
     """The exit code of the backend, or of the broker; 0 when its input ended before the line that begins it."""
     keep_files_private()
-    words = sys.argv[1:]
-    if words[:1] == [ONE_BROKER]:
+    arguments = sys.argv[1:]
+    if arguments[:1] == [ONE_BROKER]:
         with quick_import():
             from backend.engine.cluster import run_broker
-        return run_broker(words[1])
+        return run_broker(arguments[1])
     with quick_import():
         from backend.startup.backend_process import main as run
-    if WAIT_FOR_START in words:
+    if WAIT_FOR_START in arguments:
         line = sys.stdin.readline()
         if not line:
             return 0

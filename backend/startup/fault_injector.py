@@ -49,9 +49,9 @@ class FaultInjector:
         await self.cluster.start_broker(node_id)
         self.cluster.brokers[node_id].failed.add_done_callback(lambda _: self._failed())
 
-    def inject_store_fault(self, node_id: int, trouble: StoreFault) -> None:
+    def inject_store_fault(self, node_id: int, fault: StoreFault) -> None:
         """The fault that this broker's calls of the object store meet from now on."""
-        self._switches[node_id].set(trouble)
+        self._switches[node_id].set(fault)
 
     def paused_uploads(self, node_id: int) -> int:
         return self._switches[node_id].waiting_uploads

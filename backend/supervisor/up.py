@@ -116,7 +116,7 @@ class Supervisor:
             child.release()
         for child in self._children:
             if child.spec.healthy is not None:
-                wait_until_healthy(child, stopping=self._stop.is_set, meanwhile=self._tell_waits)
+                wait_until_healthy(child, stopping=self._stop.is_set, meanwhile=self._report_waits)
         return not self._stop.is_set()
 
     def _backend_serves(self, backend: Child) -> bool:
@@ -129,7 +129,7 @@ class Supervisor:
         def stopping() -> bool:
             return self._stop.is_set() or bool(ended())
 
-        if wait_until_healthy(backend, stopping=stopping, meanwhile=self._tell_waits):
+        if wait_until_healthy(backend, stopping=stopping, meanwhile=self._report_waits):
             return True
         if not self._stop.is_set():
             failed = next(iter(ended()), backend)
@@ -141,7 +141,7 @@ class Supervisor:
             )
         return False
 
-    def _tell_waits(self) -> None:
+    def _report_waits(self) -> None:
         """Whom the brokers wait for, each time that it is somebody else."""
         for child in self._children:
             if child.waits and child.waits != self._told_waits.get(child.spec.name):

@@ -56,7 +56,7 @@ class Durability:
 
 def copies_of(
     config: Mapping[str, str | None] | None,
-    levels: Mapping[str, int] | None,
+    feature_levels: Mapping[str, int] | None,
     *,
     replicas: int,
     embedded: bool,
@@ -69,7 +69,7 @@ def copies_of(
     return Copies(
         replicas=replicas,
         min_isr=int(value) if value is not None and value.isascii() and value.isdigit() else None,
-        elr_level=None if levels is None else levels.get(ELIGIBLE_LEADER_REPLICAS, 0),
+        elr_level=None if feature_levels is None else feature_levels.get(ELIGIBLE_LEADER_REPLICAS, 0),
         isr=isr,
         leader=leader,
         unclean_election=(config or {}).get(UNCLEAN_ELECTION) == "true",
@@ -153,8 +153,8 @@ def _now(copies: Copies) -> tuple[str, ...]:
     if in_sync == 1:
         return (f"{only}: what it acknowledges is on its disk alone.",)
     if in_sync == needed:
-        in_words = "Now all replicas are in sync" if in_sync >= copies.replicas else only
-        return (f"{in_words}: when one of them goes away, acks=all is refused.",)
+        situation = "Now all replicas are in sync" if in_sync >= copies.replicas else only
+        return (f"{situation}: when one of them goes away, acks=all is refused.",)
     return ()
 
 

@@ -39,7 +39,7 @@ class Pending:
 def earliest_pending(
     *,
     tiered: bool,
-    answer: int | None,
+    offset: int | None,
     log_start: int | None,
     local_start: int | None,
     latest_tiered: int | None,
@@ -49,15 +49,15 @@ def earliest_pending(
     """Reads a leader's answers of one round. `highest_copied` (inclusive) is what the ledger says was copied."""
     if not tiered:
         return Pending(None, PendingReason.NOT_TIERED)
-    if answer is None or log_start is None or local_start is None or log_end is None:
+    if offset is None or log_start is None or local_start is None or log_end is None:
         return Pending(None, None)
     knows_nothing = latest_tiered is None or latest_tiered == UNKNOWN
     copied_before = highest_copied is not None and highest_copied >= log_start
     if knows_nothing and copied_before and log_end > log_start:
         # Just restarted: it would answer its log start, although the ledger shows finished copies.
         return Pending(None, PendingReason.LEADER_DOES_NOT_KNOW)
-    if answer != UNKNOWN:
-        return Pending(answer, None)
+    if offset != UNKNOWN:
+        return Pending(offset, None)
     if log_end <= log_start:
         return Pending(log_end, PendingReason.ALL_COPIED)
     if knows_nothing:

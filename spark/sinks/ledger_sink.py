@@ -129,12 +129,12 @@ class LedgerSink:
         self._pruned_ms = 0
         self._records, self._analyze_at = 0, ANALYZE_FIRST_RECORDS
         self._reached: dict[int, int] = {}
-        self._troubles: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
 
     @property
-    def trouble(self) -> str | None:
+    def fault(self) -> str | None:
         """The fault that the sink waits out, in words; None while it waits for nothing."""
-        return next(iter(self._troubles.copy().values()), None)
+        return next(iter(self._faults.copy().values()), None)
 
     def next_offsets(self) -> dict[int, int]:
         """The offset each topic partition continues at, as the database has it. Waits as `write` does."""
@@ -183,7 +183,7 @@ class LedgerSink:
         Each transaction stores a stretch of every topic partition that it touches, so what was committed when
         something fails is a prefix of each.
 
-        Waits, with `trouble` set, while the database is locked or away, and raises Stopped when
+        Waits, with `fault` set, while the database is locked or away, and raises Stopped when
         asked to stop meanwhile; what was committed until then stays and is not written again.
         Raises DatabaseWentBack rather than leave out what the database has lost since the batch was read.
         """
@@ -239,14 +239,14 @@ class LedgerSink:
                 diagnosis = diagnose(error)
                 if diagnosis is None:
                     raise
-                trouble = f"the database {diagnosis.what}"
-                self._troubles[what] = trouble  # by its name: a full disk can still be read, which ends no other's wait
-                log.warning("pipeline %s: %s; trying again in %.1f s", what, trouble, delay_s)
+                fault = f"the database {diagnosis.what}"
+                self._faults[what] = fault  # by its name: a full disk can still be read, which ends no other's wait
+                log.warning("pipeline %s: %s; trying again in %.1f s", what, fault, delay_s)
                 if self._stop.wait(delay_s):
                     raise Stopped from error
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
             else:
-                self._troubles.pop(what, None)
+                self._faults.pop(what, None)
                 return result
 
     def _adapt(self, rows: int, took_ms: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastAnswer
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastResponse
 from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
@@ -21,7 +21,7 @@ from backend.control.gateway.gateway_errors import (
 )
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
 from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster
-from backend.control.gateway.requests.offset_requests import OffsetQuestion
+from backend.control.gateway.requests.offset_requests import OffsetListing
 from backend.protocol import frames, offset_timestamps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -236,7 +236,7 @@ def test_an_answer_of_the_same_bytes_is_the_very_object_until_one_differs() -> N
     async def test() -> None:
         async with serving(broker(METADATA, then=then)) as living:
             gateway = Gateway([living])
-            last: LastAnswer[m.MetadataResponse, ClusterMetadata] = LastAnswer()
+            last: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
             views = [await fetch_cluster(gateway, last=last) for _ in range(4)]
             assert [view.cluster_id for view in views] == ["here", "here", "elsewhere", "here"]
             assert views[0] is views[1]
@@ -279,7 +279,7 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
             gateway = Gateway([living])
             await gateway.learn_brokers({1: living})
             partitions = [TopicPartition("many", number) for number in range(3_000)]
-            question = OffsetQuestion(1, offset_timestamps.LATEST)
+            question = OffsetListing(1, offset_timestamps.LATEST)
             first = await question.ask(gateway, partitions)
             assert {found.offset for found in first.values()} == {1}
             with pytest.raises(BrokerUnavailable):

@@ -12,7 +12,7 @@ from backend.control.findings.evaluate import evaluate
 from backend.control.findings.finding_context import GroupOffset
 from backend.control.http.api_tokens import KnownToken, TokenRole, add_token, tokens_by_hash, withdraw_token
 from backend.control.observer.watches.finding_watch import FindingWatch
-from backend.control.observer.watches.reader_watch import reads_told
+from backend.control.observer.watches.reader_watch import reads_summary
 from backend.store import tables as t
 from backend.store.connection.database import create_engine, reading, writing
 from backend.store.queries import findings as queries
@@ -104,7 +104,7 @@ def test_a_group_of_any_name_is_one_finding_that_opens_once_and_closes(engine: E
             closed += sum(one.slug == "remote-read-storm" for one in changes.closed)
             finding_rows.open_findings(connection, [watch._row(one, at_ms, None) for one in changes.opened])
             finding_rows.close_findings(connection, [one.id for one in changes.closed], at_ms)
-            detail = reads_told(offsets, seen.partitions, at_ms)
+            detail = reads_summary(offsets, seen.partitions, at_ms)
             cluster_rows.heartbeat(
                 connection, "c", "observer", pid=1, started_ms=1, now_ms=at_ms, interval_ms=1, state="running",
                 message=STRANGE[0], detail=detail,

@@ -70,13 +70,13 @@ def test_a_full_disk_is_waited_for(database: str, small_disk: Path, request: pyt
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(sink.write, 0, pa.Table.from_batches([to_batch(records)]))
         try:
-            wait_until("the sink says that it waits", lambda: sink.trouble, 60)
-            said = str(sink.trouble)
+            wait_until("the sink says that it waits", lambda: sink.fault, 60)
+            said = str(sink.fault)
         finally:
             filler.unlink()
         written.result(120)
     assert "full" in said or "No space left" in said or "disk" in said, said
-    assert sink.trouble is None
+    assert sink.fault is None
     assert content(engine) == expected(records)
     engine.dispose()
     if database == "postgresql":

@@ -266,7 +266,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 
 def wait_for_trouble(sink: LedgerSink) -> None:
     deadline = time.monotonic() + 60
-    while sink.trouble is None:
+    while sink.fault is None:
         assert time.monotonic() < deadline, "the sink does not say that it waits"
         time.sleep(0.02)
 
@@ -293,10 +293,10 @@ def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(
         written = in_background(lambda: sink.write(1, table(records)))
         wait_for_trouble(sink)
         said = ("the database does not answer: ", "the database is held by another program: ")
-        assert str(sink.trouble).startswith(said)
-        assert "\n" not in str(sink.trouble)
+        assert str(sink.fault).startswith(said)
+        assert "\n" not in str(sink.fault)
     written()
-    assert sink.trouble is None
+    assert sink.fault is None
     assert content(engine) == expected(records)
 
 
@@ -331,10 +331,10 @@ def test_a_full_disk_is_waited_for_and_named_and_nothing_is_lost(engine: Engine)
     written = in_background(lambda: sink.write(1, table(records)))
     wait_for_trouble(sink)
     sink.require_stored()  # a full disk can be read, and is full all the same
-    assert sink.trouble == "the database has no room: database or disk is full"
+    assert sink.fault == "the database has no room: database or disk is full"
     pages[0] = 1 << 30
     written()
-    assert sink.trouble is None
+    assert sink.fault is None
     assert content(engine) == expected(records)
 
 

@@ -230,7 +230,7 @@ def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
         with outage():
             late = [record for record in records if record[1] >= 60]
             produce(settings.bootstrap_servers, settings.source_topic, late)
-            wait_until("the sink waits for the database", lambda: running.sink.trouble is not None, WAIT_S)
+            wait_until("the sink waits for the database", lambda: running.sink.fault is not None, WAIT_S)
             time.sleep(effort(0, 60))
         wait_until("the others are stored", read_to(engine, records), WAIT_S)
         wait_until("the pipeline says that it runs", says(engine, "running"), WAIT_S)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.runtime.secrets import secrets_singleton
 
-from app.components.shared.page import RANGE_WORDS
+from app.components.shared.page import RANGE_LABELS
 from tests.ui.conftest import Database, open_page, text_of, viewer
 
 
@@ -22,12 +22,12 @@ def test_head_row_names_page_age_brokers_cluster_and_person(healthy: Database) -
     assert page.button_group(key="range").value == "1h"
 
 
-@pytest.mark.parametrize("name", list(RANGE_WORDS))
+@pytest.mark.parametrize("name", list(RANGE_LABELS))
 def test_range_comes_from_the_link(healthy: Database, name: str) -> None:
     page = open_page(range=name)
     assert not page.exception
     assert page.button_group(key="range").value == name
-    assert f"cluster, last {RANGE_WORDS[name]}" in text_of(page)
+    assert f"cluster, last {RANGE_LABELS[name]}" in text_of(page)
 
 
 @pytest.mark.parametrize(("key", "value"), [("range", "9y"), ("cluster", "elsewhere"), ("tz", "moon")])

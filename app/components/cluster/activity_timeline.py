@@ -33,7 +33,7 @@ class Bar:
     start_ms: int
     end_ms: int
     severity: str
-    words: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TimelineTick:
     row: str
     at_ms: int
     status: str | None
-    words: str
+    text: str
 
 
 def bars(findings: Sequence[FindingRow], since_ms: int, now_ms: int) -> list[Bar]:
@@ -68,10 +68,10 @@ def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: in
     ]
     events_drawn = []
     for event in events[:TICKS_MAX]:
-        words, bad = broker_event_text(event)
+        text, bad = broker_event_text(event)
         if event.type == "leader" or bad:
             events_drawn.append(
-                TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words)
+                TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, text)
             )
     return [*events_drawn, *acted]
 
@@ -83,9 +83,9 @@ def action_text(row: AuditRow) -> str:
 
 def broker_event_text(event: BrokerEvent) -> tuple[str, bool]:
     """The text of a broker's event with its partition, and whether the event is bad news."""
-    words, bad = engine_event_text(event.type, event.body)
+    text, bad = engine_event_text(event.type, event.body)
     where = f"{event.topic}-{event.partition}: " if event.topic is not None else ""
-    return where + words, bad
+    return where + text, bad
 
 
 def figure(
@@ -110,7 +110,7 @@ def figure(
         width=0.5,
         orientation="h",
         marker={"color": [status_colour(colours, bar.severity) for bar in drawn], "line": {"width": 0}},
-        customdata=[_escaped(bar.words[:120]) for bar in drawn],
+        customdata=[_escaped(bar.text[:120]) for bar in drawn],
         hovertemplate="%{customdata}<extra></extra>",
         name="incidents",
     )
@@ -125,7 +125,7 @@ def figure(
                 "size": 15,
                 "line": {"width": 2, "color": [_tick_colour(mark, colour, colours) for mark in own]},
             },
-            customdata=[_escaped(mark.words[:160]) for mark in own],
+            customdata=[_escaped(mark.text[:160]) for mark in own],
             hovertemplate="%{x|%H:%M:%S} %{customdata}<extra></extra>",
             name=row,
         )
@@ -169,8 +169,8 @@ def rows(
     incident_bars: Sequence[Bar], marks: Sequence[TimelineTick], clock: Callable[[int | None], str]
 ) -> pd.DataFrame:
     """The same as a table, newest first."""
-    lines = [(bar.start_ms, bar.end_ms, bar.row, bar.severity, bar.words) for bar in incident_bars]
-    lines += [(mark.at_ms, 0, mark.row, mark.status or "", mark.words) for mark in marks]
+    lines = [(bar.start_ms, bar.end_ms, bar.row, bar.severity, bar.text) for bar in incident_bars]
+    lines += [(mark.at_ms, 0, mark.row, mark.status or "", mark.text) for mark in marks]
     lines.sort(key=lambda line: -line[0])
     return pd.DataFrame(
         {
@@ -187,13 +187,13 @@ def events_html(events: Sequence[BrokerEvent], clock: Callable[[int | None], str
     """Broker events as a table."""
     body = []
     for event in events:
-        words, bad = broker_event_text(event)
+        text, bad = broker_event_text(event)
         sign = markup.mark("warning") + " " if bad else ""
         body.append(
             (
                 markup.Cell(clock(event.at_ms), css="eb-nowrap eb-quiet"),
                 f"{event.broker_id}",
-                markup.Cell(html=sign + markup.text(words[:240]), css="eb-event"),
+                markup.Cell(html=sign + markup.text(text[:240]), css="eb-event"),
             )
         )
     return markup.table([("Time", "left"), ("Broker", "left"), ("What", "left")], body, caption="Events of brokers")
@@ -215,9 +215,9 @@ def _tick_colour(mark: TimelineTick, default_colour: str, colours: Palette) -> s
     return default_colour if mark.status is None else status_colour(colours, mark.status)
 
 
-def _escaped(words: str) -> str:
+def _escaped(text: str) -> str:
     """Plotly reads a little markup in texts."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _time(at_ms: int, zone: tzinfo | None) -> datetime:

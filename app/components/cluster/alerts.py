@@ -27,7 +27,7 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 METADATA_REPLICATION: Final = 3
 SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
-PHASE_WORDS: Final = {
+PHASE_LABELS: Final = {
     "TRUNCATING": "truncating",
     "WAITING_FOR_METADATA": "waiting for metadata",
     "BUILDING_REMOTE_AUX": "building remote state",
@@ -236,7 +236,7 @@ def _followers(facts: AlertFacts) -> Iterable[Alert]:
 
 
 def _not_in_isr(phase: str | None) -> str:
-    word = PHASE_WORDS.get(phase or "")
+    word = PHASE_LABELS.get(phase or "")
     return f"{word.capitalize()}, not in the ISR." if word and phase != "IN_SYNC" else "Not in the ISR."
 
 

@@ -80,9 +80,9 @@ def rows(entries: Sequence[AuditRow]) -> pd.DataFrame:
     )
 
 
-def select(entries: Sequence[AuditRow], words: str, result: str | None) -> list[AuditRow]:
-    """Rows with this result (None: any) that have every one of ``words``; ``#91`` and ``plan 91`` find a plan."""
-    needles = [word for word in words.lower().replace("plan ", "#").split() if word]
+def select(entries: Sequence[AuditRow], search: str, result: str | None) -> list[AuditRow]:
+    """Rows with this result (None: any) that have every one of ``search``; ``#91`` and ``plan 91`` find a plan."""
+    needles = [word for word in search.lower().replace("plan ", "#").split() if word]
     return [row for row in entries if result in (None, row.result) and all(word in _haystack(row) for word in needles)]
 
 

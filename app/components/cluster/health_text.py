@@ -13,7 +13,7 @@ from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
 
 # A page that is open reads every two seconds; a slow one may take a few.
-LOOKED_MS: Final = 15_000
+READ_MS_MAX: Final = 15_000
 BROKERS_SILENT: Final = "brokers-silent"
 
 
@@ -122,9 +122,9 @@ def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | No
 def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
     read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
-    looked = seen_ms - view.read_ms <= LOOKED_MS
-    title = f"Database away since {read}." if looked else "The database cannot be read."
-    nobody = "" if looked else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    read_before = seen_ms - view.read_ms <= READ_MS_MAX
+    title = f"Database away since {read}." if read_before else "The database cannot be read."
+    nobody = "" if read_before else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
     return Blindness(
         "database-away",
         "critical",

@@ -72,8 +72,8 @@ def _worst_first(quorum: Json) -> list[Json]:
     replicas: Sequence[Json] = quorum["replicas"]
 
     def rank(replica: Json) -> tuple[int, bool, bool, int]:
-        trouble = order[status(replica, quorum["leader_id"], quorum["seen_ms"])]
-        return trouble, replica["node_id"] != quorum["leader_id"], replica["role"] != "voter", replica["node_id"]
+        severity = order[status(replica, quorum["leader_id"], quorum["seen_ms"])]
+        return severity, replica["node_id"] != quorum["leader_id"], replica["role"] != "voter", replica["node_id"]
 
     return sorted(replicas, key=rank)
 
@@ -88,17 +88,17 @@ def table_html(quorum: Json) -> str:
     body = []
     for replica in _worst_first(quorum)[:ROWS_MAX]:
         leads = replica["node_id"] == leader_id
-        trouble = status(replica, leader_id, seen_ms)
+        severity = status(replica, leader_id, seen_ms)
         fetched = markup.text(_ago(replica["last_fetch_ms"], seen_ms))
-        if trouble:
-            fetched = f"{markup.mark(trouble)} {fetched}"
+        if severity:
+            fetched = f"{markup.mark(severity)} {fetched}"
         lag = "?" if replica["lag_records"] is None else fmt.count(replica["lag_records"])
         body.append(
             (
                 f"{replica['node_id']}",
                 "leader" if leads else f"{replica['role']}{'' if replica.get('counted', True) else ', catching up'}",
                 markup.Cell("" if leads else lag),
-                markup.Cell(html="" if leads else fetched, css=f"eb-{trouble}" if trouble else ""),
+                markup.Cell(html="" if leads else fetched, css=f"eb-{severity}" if severity else ""),
                 markup.Cell("" if leads else _ago(replica["last_caught_up_ms"], seen_ms)),
             )
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from app.components.cluster.alerts import PHASE_WORDS, is_hung, times_p99
+from app.components.cluster.alerts import PHASE_LABELS, is_hung, times_p99
 from app.components.partition.pending_limits import disk_share
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
@@ -114,8 +114,8 @@ def _oldest_copy(
 def _not_in_sync(history: Sequence[ClusterSample], behind: Sequence[ReplicaRow]) -> Tile:
     series = tuple(sample.replicas_not_in_sync for sample in history)
     count = len(behind)
-    words = Counter(PHASE_WORDS.get(replica.phase or "", "phase not known") for replica in behind)
-    worst_first = sorted(words.items(), key=lambda entry: (entry[0] not in ("failed", "stuck"), -entry[1]))
+    phase_counts = Counter(PHASE_LABELS.get(replica.phase or "", "phase not known") for replica in behind)
+    worst_first = sorted(phase_counts.items(), key=lambda entry: (entry[0] not in ("failed", "stuck"), -entry[1]))
     sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(history)
     stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
     value = f"{fmt.count(count)} replica{'' if count == 1 else 's'}"

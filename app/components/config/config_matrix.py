@@ -29,7 +29,12 @@ BROKER: Final = "DYNAMIC_BROKER_CONFIG"
 CLUSTER: Final = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 FILE: Final = "STATIC_BROKER_CONFIG"
 DEFAULT: Final = "DEFAULT_CONFIG"
-LEVELS: Final = {DEFAULT: "Kafka default", FILE: "Broker's file", CLUSTER: "Cluster default", BROKER: "This broker"}
+SOURCE_LABELS: Final = {
+    DEFAULT: "Kafka default",
+    FILE: "Broker's file",
+    CLUSTER: "Cluster default",
+    BROKER: "This broker",
+}
 TOO_OLD: Final = "needs 4.3"
 SILENT: Final = "has not told"
 
@@ -39,13 +44,13 @@ class BrokerFlag:
     """The setting on one broker. ``source`` None: not known, ``problem`` says why."""
 
     broker_id: int
-    levels: Mapping[str, str | None]
+    by_source: Mapping[str, str | None]
     source: str | None
     problem: str = ""
 
     @property
     def value(self) -> str | None:
-        return None if self.source is None else self.levels.get(self.source)
+        return None if self.source is None else self.by_source.get(self.source)
 
     @property
     def word(self) -> str:
@@ -59,9 +64,9 @@ def broker_flags(brokers: Iterable[BrokerRow], configs: Iterable[ConfigRow]) -> 
     for broker in brokers:
         row = rows.get((str(broker.broker_id), FLAG))
         if row is not None:
-            levels = {str(synonym["source"]): synonym["value"] for synonym in row.synonyms or []}
-            levels.setdefault(row.source, row.value)
-            flags.append(BrokerFlag(broker.broker_id, levels, row.source))
+            by_source = {str(synonym["source"]): synonym["value"] for synonym in row.synonyms or []}
+            by_source.setdefault(row.source, row.value)
+            flags.append(BrokerFlag(broker.broker_id, by_source, row.source))
         else:
             old = (str(broker.broker_id), TIERING_SWITCH) in rows
             flags.append(BrokerFlag(broker.broker_id, {}, None, TOO_OLD if old else SILENT))
@@ -70,7 +75,7 @@ def broker_flags(brokers: Iterable[BrokerRow], configs: Iterable[ConfigRow]) -> 
 
 def cluster_default(flags: Iterable[BrokerFlag]) -> str | None:
     """The value that is set for all brokers; None: none is."""
-    return next((flag.levels[CLUSTER] for flag in flags if flag.levels.get(CLUSTER) is not None), None)
+    return next((flag.by_source[CLUSTER] for flag in flags if flag.by_source.get(CLUSTER) is not None), None)
 
 
 def kafka_rules(configs: Iterable[ConfigRow], *, embedded: bool) -> bool:
@@ -117,19 +122,19 @@ def executed_by(operation: OperationRow) -> str:
 
 def matrix_html(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> str:
     """The table; ``setters``: by broker id, who set the value in effect. Without any their column is left out."""
-    levels = _shown_levels(flags)
+    by_source = _shown_sources(flags)
     minority = summarize(flags).minority
     named = any(setters.values())
     columns = [
         ("Broker", "left"),
-        *((LEVELS[level], "center") for level in levels),
+        *((SOURCE_LABELS[source], "center") for source in by_source),
         ("In effect", "center"),
         *([("Set by", "left")] if named else []),
     ]
     rows = [
         [
             Cell(f"Broker {flag.broker_id}", css="eb-nowrap" + (" eb-quiet" if flag.problem else "")),
-            *(Cell(html=_level_html(flag, level)) for level in levels),
+            *(Cell(html=_source_html(flag, source)) for source in by_source),
             Cell(html=_effect_html(flag, flag.broker_id in minority)),
             *([Cell(setters.get(flag.broker_id, ""), css="eb-nowrap")] if named else []),
         ]
@@ -145,9 +150,9 @@ def rows(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> pd.DataFram
         [
             {
                 "broker": flag.broker_id,
-                **{LEVELS[level]: flag.levels.get(level) or "not set" for level in _shown_levels(flags)},
+                **{SOURCE_LABELS[source]: flag.by_source.get(source) or "not set" for source in _shown_sources(flags)},
                 "in effect": flag.problem or flag.word,
-                "from": "" if flag.source is None else LEVELS.get(flag.source, flag.source),
+                "from": "" if flag.source is None else SOURCE_LABELS.get(flag.source, flag.source),
                 **({"set by": setters.get(flag.broker_id, "")} if named else {}),
             }
             for flag in flags
@@ -155,19 +160,19 @@ def rows(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> pd.DataFram
     )
 
 
-def _shown_levels(flags: Sequence[BrokerFlag]) -> list[str]:
+def _shown_sources(flags: Sequence[BrokerFlag]) -> list[str]:
     """The broker's file is shown only where one sets it."""
-    in_file = any(flag.levels.get(FILE) is not None for flag in flags)
-    return [level for level in LEVELS if level != FILE or in_file]
+    in_file = any(flag.by_source.get(FILE) is not None for flag in flags)
+    return [source for source in SOURCE_LABELS if source != FILE or in_file]
 
 
-def _level_html(flag: BrokerFlag, level: str) -> str:
-    value = flag.levels.get(level)
+def _source_html(flag: BrokerFlag, source: str) -> str:
+    value = flag.by_source.get(source)
     if flag.problem:
         return '<span class="eb-value eb-value-unset">?</span>'
     if value is None:
         return '<span class="eb-value eb-value-unset">not set</span>'
-    if level == flag.source:
+    if source == flag.source:
         return f'<span class="eb-value eb-value-wins">{markup.text(value)}<span class="eb-hidden"> wins</span></span>'
     return f'<span class="eb-value">{markup.text(value)}</span>'
 

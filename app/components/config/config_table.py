@@ -260,12 +260,12 @@ def _retention(config: Mapping[str, str | None], prefix: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _limit(unit: str, value: int | None, words: Callable[[int], str]) -> str:
+def _limit(unit: str, value: int | None, format_value: Callable[[int], str]) -> str:
     if value == FOLLOWS_TOTAL:
         return f"{unit} as total"
     if value == WITHOUT_LIMIT:
         return ""
-    return fmt.UNKNOWN if value is None else words(value)
+    return fmt.UNKNOWN if value is None else format_value(value)
 
 
 def _remarks_html(topic: TopicRow) -> str:

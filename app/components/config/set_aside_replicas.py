@@ -112,8 +112,8 @@ def html(listing: Listing, now_ms: int, *, embedded: bool) -> str:
     ]
     hidden = listing.count - min(len(listing.folders), ROWS_MAX)
     if hidden > 0:
-        words = markup.with_commands(f"{fmt.count(hidden)} more: `ebbline set-aside` lists all.")
-        note += f'<div class="eb-lines">{words}</div>'
+        more = markup.with_commands(f"{fmt.count(hidden)} more: `ebbline set-aside` lists all.")
+        note += f'<div class="eb-lines">{more}</div>'
     return markup.table(columns, body, caption="Replica folders that are set aside") + note
 
 

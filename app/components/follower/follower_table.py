@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.components.follower.replica_phases import STATUS, describe_phase, known_from
 from app.components.follower.stuck_follower import attempts, is_ordinary_retry, why_stuck
-from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.table_style import name_width, number_format, whole
@@ -21,7 +21,7 @@ from backend.tiering.follower_phase import FollowerPhase
 NOT_KNOWN: Final = "not known"
 # The value of the link's parameter → the phase that it selects.
 PHASES: Final[Mapping[str, str | None]] = {
-    **{PHASE_WORDS[phase.value].capitalize(): phase.value for phase in FollowerPhase if phase.name != "DELAYED"},
+    **{PHASE_LABELS[phase.value].capitalize(): phase.value for phase in FollowerPhase if phase.name != "DELAYED"},
     "Delayed": FollowerPhase.DELAYED.value,
     NOT_KNOWN.capitalize(): None,
 }
@@ -98,8 +98,8 @@ def counts_text(counts: Mapping[str | None, int], stuck: int) -> str:
         return "no follower is known"
     if not out:
         return f"all {fmt.count(total)} in sync"
-    words = f"{fmt.count(out)} of {fmt.count(total)} not in sync"
-    return words + (f" · {fmt.count(stuck)} stuck" if stuck else "")
+    text = f"{fmt.count(out)} of {fmt.count(total)} not in sync"
+    return text + (f" · {fmt.count(stuck)} stuck" if stuck else "")
 
 
 def pills_html(counts: Mapping[str | None, int]) -> str:
@@ -143,10 +143,8 @@ def _attempts_html(events: Sequence[FollowerPhaseEvent], clock: Callable[[int | 
     asked_again = len(setbacks) - sum(not is_ordinary_retry(setback.body) for setback in setbacks)
     note = ""
     if asked_again:
-        words = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"
-        note = (
-            f'<div class="eb-note">{words} while a topic\'s creation or a leader change spread: usual in Kafka.</div>'
-        )
+        text = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"
+        note = f'<div class="eb-note">{text} while a topic\'s creation or a leader change spread: usual in Kafka.</div>'
     if not failed:
         return note
     body = []
@@ -177,15 +175,15 @@ def _target(follower: Follower) -> int | None:
 
 
 def _phase_name(phase: str) -> str:
-    return "delayed" if phase == FollowerPhase.DELAYED.value else PHASE_WORDS[phase]
+    return "delayed" if phase == FollowerPhase.DELAYED.value else PHASE_LABELS[phase]
 
 
 def _phase_text(follower: Follower, now_ms: int) -> str:
     phase = follower.replica.phase
     if phase is None:
         return "? not known"
-    words = PHASE_WORDS.get(phase, phase) if phase != FollowerPhase.DELAYED.value else "delayed"
-    return f"{words}, stuck" if why_stuck(follower.replica, now_ms) else words
+    text = PHASE_LABELS.get(phase, phase) if phase != FollowerPhase.DELAYED.value else "delayed"
+    return f"{text}, stuck" if why_stuck(follower.replica, now_ms) else text
 
 
 def _status(follower: Follower, now_ms: int) -> str:

@@ -46,14 +46,14 @@ def html(depths: Sequence[Depth]) -> str:
     top = max((depth.depth_ms or 0 for depth in depths), default=0) or 1
     inner = ""
     for depth in depths:
-        words = (
+        depth_text = (
             fmt.UNKNOWN
             if depth.depth_ms is None
             else "none"
             if not depth.depth_ms
             else fmt.duration(depth.depth_ms / 1000)
         )
-        label = f"{markup.mark('warning')} {markup.text(words)} thin" if depth.thin else markup.text(words)
+        label = f"{markup.mark('warning')} {markup.text(depth_text)} thin" if depth.thin else markup.text(depth_text)
         if depth.whole:
             label += " · whole log"
         role = ", leader" if depth.leads else ""

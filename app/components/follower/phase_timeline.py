@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.components.follower.stuck_follower import attempts, is_ordinary_retry, why_stuck
-from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.theme import Palette, layout
@@ -123,16 +123,16 @@ def _outcome(follower: Follower, in_order: Sequence[Stretch], stuck: bool) -> st
         tried = attempts(follower.replica)
         if phase in (FollowerPhase.DELAYED.value, FollowerPhase.FAILED.value):
             return "stuck" + (f" · attempt {tried}" if tried else "")
-        return f"stuck · {PHASE_WORDS.get(phase, phase)}"
+        return f"stuck · {PHASE_LABELS.get(phase, phase)}"
     if phase == FollowerPhase.IN_SYNC.value:
         took = _took_ms(in_order)
         return "in sync" if took is None else f"in sync after {fmt.duration(took / 1000)}"
     if phase == FollowerPhase.DELAYED.value:
         return "waits for the next attempt"
-    words = PHASE_WORDS.get(phase, "? not known")
+    label = PHASE_LABELS.get(phase, "? not known")
     if phase == FollowerPhase.FETCHING.value and follower.behind is not None:
-        return f"{words} · {fmt.axis_count(follower.behind)} behind"
-    return words
+        return f"{label} · {fmt.axis_count(follower.behind)} behind"
+    return label
 
 
 def _took_ms(in_order: Sequence[Stretch]) -> int | None:
@@ -173,7 +173,7 @@ def figure(
             width=_THIN if thin else _BAR,
             orientation="h",
             marker=styles[phase],
-            name=PHASE_WORDS.get(phase, "not known"),
+            name=PHASE_LABELS.get(phase, "not known"),
             customdata=[
                 [fmt.duration((stretch.end_ms - stretch.start_ms) / 1000), stretch.source] for _, stretch in bars
             ],
@@ -238,7 +238,7 @@ def rows_table(rows: Sequence[TimelineRow], clock: Any) -> pd.DataFrame:
         {
             "partition": [f"{f.follower.replica.topic}-{f.follower.replica.partition}" for f, _ in flat],
             "broker": [f.follower.replica.broker_id for f, _ in flat],
-            "phase": [PHASE_WORDS.get(stretch.phase, "? not known") for _, stretch in flat],
+            "phase": [PHASE_LABELS.get(stretch.phase, "? not known") for _, stretch in flat],
             "from": [clock(stretch.start_ms) for _, stretch in flat],
             "for": [fmt.duration((stretch.end_ms - stretch.start_ms) / 1000) for _, stretch in flat],
             "known": [stretch.source for _, stretch in flat],
@@ -252,7 +252,7 @@ def legend_html(colours: Palette) -> str:
     """The phases in their order, each with the look of its bar."""
     inner = "".join(
         f'<span class="eb-legend-entry"><span class="eb-swatch eb-phase-{phase.lower()}" aria-hidden="true"></span>'
-        f"{markup.text('stuck or failed' if phase == 'DELAYED' else PHASE_WORDS[phase])}</span>"
+        f"{markup.text('stuck or failed' if phase == 'DELAYED' else PHASE_LABELS[phase])}</span>"
         for phase in ORDER
         if phase not in (UNKNOWN_PHASE, "FAILED")
     )
@@ -329,9 +329,9 @@ def _name(timeline_row: TimelineRow) -> str:
     return f"{_escaped(name)}  broker {replica.broker_id}"
 
 
-def _escaped(words: str) -> str:
+def _escaped(text: str) -> str:
     """Plotly reads a little markup in texts."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _time(at_ms: int, zone: tzinfo | None) -> datetime:

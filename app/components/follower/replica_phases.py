@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from app.components.follower.local_depth import is_shallow
-from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.markup import Cell
@@ -34,7 +34,7 @@ class ReplicaSummary:
     """The cells of one replica in the table; None: not known."""
 
     replica: ReplicaRow
-    words: str
+    label: str
     status: str
     since_ms: int | None
     source: str  # exact, or inferred with its confidence; empty for the leader
@@ -101,7 +101,7 @@ def table_html(summaries: Sequence[ReplicaSummary], epoch: int, now_ms: int) -> 
                 f"{summary.replica.broker_id} leader" if summary.leads else f"{summary.replica.broker_id}",
                 css="eb-nowrap",
             ),
-            Cell(html=markup.pill(summary.words, summary.status)),
+            Cell(html=markup.pill(summary.label, summary.status)),
             Cell(html=_for(summary, epoch, now_ms), css="eb-nowrap"),
             _depth(summary),
             fmt.count(summary.behind),
@@ -138,7 +138,7 @@ def rows(summaries: Sequence[ReplicaSummary], now_ms: int) -> pd.DataFrame:
         {
             "broker": [summary.replica.broker_id for summary in summaries],
             "role": [summary.replica.role for summary in summaries],
-            "state": [summary.words for summary in summaries],
+            "state": [summary.label for summary in summaries],
             "for": [
                 "" if summary.since_ms is None else fmt.duration((now_ms - summary.since_ms) / 1000)
                 for summary in summaries
@@ -185,18 +185,18 @@ def offsets_html(row: PartitionRow, replicas: Sequence[ReplicaRow], pending_note
 def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool) -> ReplicaSummary:
     evidence: dict[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
     leads = replica.role == "leader"
-    words = PHASE_WORDS.get(replica.phase or "", "not known").capitalize()
+    label = PHASE_LABELS.get(replica.phase or "", "not known").capitalize()
     status = STATUS.get(replica.phase or "", "warning")
     if leads:
-        words, status = ("Leads", "ok") if replica.error is None else ("Not known", "warning")
+        label, status = ("Leads", "ok") if replica.error is None else ("Not known", "warning")
     elif replica.phase is None:
-        words = "? not known"
+        label = "? not known"
     behind = None
     if row.log_end_offset is not None and replica.log_end_offset is not None:
         behind = max(0, row.log_end_offset - replica.log_end_offset)
     source = "" if leads else known_from(replica, evidence)
     return ReplicaSummary(
-        replica, words, status, replica.phase_since_ms, source, describe_phase(replica, evidence), behind, depth, thin
+        replica, label, status, replica.phase_since_ms, source, describe_phase(replica, evidence), behind, depth, thin
     )
 
 
@@ -253,10 +253,10 @@ def _for(summary: ReplicaSummary, epoch: int, now_ms: int) -> str:
 
 
 def _depth(summary: ReplicaSummary) -> Cell:
-    words = _duration(summary.depth_ms)
+    label = _duration(summary.depth_ms)
     if not summary.thin:
-        return Cell(words, css="eb-nowrap")
-    return Cell(html=f"{markup.mark('warning')} {markup.text(words)} thin", css="eb-warning eb-nowrap")
+        return Cell(label, css="eb-nowrap")
+    return Cell(html=f"{markup.mark('warning')} {markup.text(label)} thin", css="eb-warning eb-nowrap")
 
 
 def _duration(depth_ms: int | None) -> str:

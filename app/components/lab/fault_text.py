@@ -39,12 +39,12 @@ def run_text(run: Json, names: Mapping[str, str], now_ms: int) -> str:
     """``Broken: Broker kill on broker 3, by ann; mended by itself in 9 m``."""
     name = names.get(run["slug"], run["slug"])
     where = "" if run["broker"] is None else f" on broker {run['broker']}"
-    words = f"{name}{where}, by {run['by']}"
+    text = f"{name}{where}, by {run['by']}"
     if run["state"] in ("breaking", "broken"):
-        words += f"; mended by itself in {fmt.duration(max(0, run['heals_by_ms'] - now_ms) / 1000)}"
+        text += f"; mended by itself in {fmt.duration(max(0, run['heals_by_ms'] - now_ms) / 1000)}"
     elif run["ended_ms"] is not None:
-        words += f"; it took {fmt.duration((run['ended_ms'] - run['started_ms']) / 1000)}"
-    return words + "."
+        text += f"; it took {fmt.duration((run['ended_ms'] - run['started_ms']) / 1000)}"
+    return text + "."
 
 
 def run_html(run: Json, names: Mapping[str, str], now_ms: int, clock: Callable[[int], str]) -> str:

@@ -27,7 +27,7 @@ class ReplayStep:
     seconds: float
     flag: bool
     what: str
-    answer: str
+    outcome: str
     kind: str
     at_ms: int
 
@@ -69,9 +69,9 @@ def _positions(race: Mapping[str, Any]) -> list[ReplayStep]:
     for seen in race["positions"]:
         began = before is None or before["local_start"] != seen["local_start"]
         what = f"Log starts at {fmt.count(seen['local_start'])}" if began else f"Has up to {fmt.count(seen['log_end'])}"
-        answer = f"{fmt.count(max(0, race['log_end'] - seen['log_end']))} to go"
+        outcome = f"{fmt.count(max(0, race['log_end'] - seen['log_end']))} to go"
         seconds = (seen["at_ms"] - race["began_ms"]) / 1000
-        positions.append(ReplayStep(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
+        positions.append(ReplayStep(seconds, race["flag"], what, outcome, _POSITION, seen["at_ms"]))
         before = seen
     return positions
 
@@ -105,7 +105,7 @@ def step_text(run: RaceRun, number: int | None) -> str:
 
 def rows(run: RaceRun) -> pd.DataFrame:
     """All steps, as plain values."""
-    recorded = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.answer) for step in steps(run)]
+    recorded = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.outcome) for step in steps(run)]
     return pd.DataFrame(recorded, columns=["replica", "seconds", "at_ms", "what", "answer"])
 
 
@@ -116,6 +116,6 @@ def steps_table(run: RaceRun, number: int | None, most: int) -> str:
     rows: list[list[markup.Cell | str]] = []
     for step in shown[-most:]:
         narrow = (f"{step.seconds:.3f} s", NAMES[step.flag], step.what)
-        rows.append([*(markup.Cell(words, css="eb-nowrap") for words in narrow), step.answer])
+        rows.append([*(markup.Cell(cell, css="eb-nowrap") for cell in narrow), step.outcome])
     columns = [("After", "right"), ("Replica", "left"), ("What", "left"), ("Answer", "left")]
     return markup.table(columns, rows, caption="What both new replicas did, newest last")

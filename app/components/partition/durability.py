@@ -19,7 +19,7 @@ def of_partition(view: ClusterView, row: PartitionRow, topic: TopicRow | None) -
     """With what its ISR of now means; `topic` None: its settings are not known."""
     copies = copies_of(
         None if topic is None else topic.config,
-        levels(view),
+        feature_levels_of(view),
         replicas=len(row.replicas),
         embedded=view.cluster.kind == "embedded",
         tiered=row.tiered,
@@ -33,7 +33,7 @@ def leaders_of(view: ClusterView, row: PartitionRow, topic: TopicRow | None) -> 
     """Its ISR, its eligible leader replicas and the last known ones (KIP-966), and who leads after a loss."""
     backend = view.processes.get("backend")
     config = None if topic is None else topic.config
-    feature_levels = levels(view)
+    feature_levels = feature_levels_of(view)
     candidates = eligible_leaders(
         ((backend.detail if backend else None) or {}).get("eligible"),
         TopicPartition(row.topic, row.partition),
@@ -62,7 +62,7 @@ def of_topic(view: ClusterView, topic: TopicRow) -> str:
     """The promise of its settings; the present ISRs are left out."""
     copies = copies_of(
         topic.config,
-        levels(view),
+        feature_levels_of(view),
         replicas=topic.replication_factor,
         embedded=view.cluster.kind == "embedded",
         tiered=topic.tiered,
@@ -70,7 +70,7 @@ def of_topic(view: ClusterView, topic: TopicRow) -> str:
     return _html(durability(copies).sentences)
 
 
-def levels(view: ClusterView) -> Mapping[str, int] | None:
+def feature_levels_of(view: ClusterView) -> Mapping[str, int] | None:
     """The cluster's feature levels by name, as the backend reports them with the quorum; None: it has not."""
     backend = view.processes.get("backend")
     quorum = ((backend.detail if backend else None) or {}).get("quorum") or {}

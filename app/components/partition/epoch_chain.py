@@ -72,14 +72,14 @@ def diverges_at(chain: Sequence[EpochEntry], leader: Sequence[EpochEntry], start
     return None
 
 
-def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> list[Strip]:
+def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> list[Strip]:
     """The leader's strip first; chains that are not known say why."""
     drawn = []
     for replica in replicas:
         name = f"Leader, broker {replica.broker_id}" if replica.role == "leader" else f"Broker {replica.broker_id}"
         drawn.append(_replica_strip(name, replica, chain))
-    drawn.append(_remote_strip(judged, chain))
-    outside = [segment for segment in judged if segment.lineage_standing is LineageStanding.OUTSIDE]
+    drawn.append(_remote_strip(verdicts, chain))
+    outside = [segment for segment in verdicts if segment.lineage_standing is LineageStanding.OUTSIDE]
     for number, segment in enumerate(outside[:OUTSIDE_ROWS_MAX]):
         drawn.append(_outside_strip("Outside lineage" if number == 0 else "", segment))
     if len(outside) > OUTSIDE_ROWS_MAX:
@@ -98,26 +98,26 @@ def divergences(chain: LeaderChain, replicas: Iterable[ReplicaRow]) -> dict[int,
     return by_broker
 
 
-def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> str:
+def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> str:
     """The verdict: how many segments are in lineage, and what is wrong."""
     if chain is None:
         return f'<div class="eb-pills">{markup.pill("? the leader has not told its epochs", "warning")}</div>'
-    seen = counts(judged)
+    seen = counts(verdicts)
     finished = sum(
         seen[lineage_standing]
         for lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.OUTSIDE, LineageStanding.NOT_CHECKED)
     )
     pills = []
     if finished:
-        words = f"{fmt.count(seen[LineageStanding.IN_LINEAGE])} of {fmt.count(finished)} segments in lineage"
-        pills.append(markup.pill(words, "ok" if seen[LineageStanding.IN_LINEAGE] == finished else "notice"))
+        text = f"{fmt.count(seen[LineageStanding.IN_LINEAGE])} of {fmt.count(finished)} segments in lineage"
+        pills.append(markup.pill(text, "ok" if seen[LineageStanding.IN_LINEAGE] == finished else "notice"))
     else:
         pills.append(markup.pill("no finished segment in the ledger", "notice"))
     for broker, at in divergences(chain, replicas).items():
         pills.append(markup.pill(f"broker {broker} diverges at {fmt.count(at)}", "critical"))
     if seen[LineageStanding.OUTSIDE]:
         pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.OUTSIDE])} outside, retention skips it", "critical"))
-    overlaps = sum(segment.overlaps for segment in judged)
+    overlaps = sum(segment.overlaps for segment in verdicts)
     if overlaps:
         pills.append(markup.pill(f"{fmt.count(overlaps)} overlap", "notice", title="Copied again by a later leader"))
     if seen[LineageStanding.NOT_CHECKED]:
@@ -125,9 +125,9 @@ def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged
     return '<div class="eb-pills">' + "".join(pills) + "</div>"
 
 
-def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> str:
+def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> str:
     """The drawing over the whole log, ticks where the leader's epochs begin."""
-    shown = strips(chain, replicas, judged)
+    shown = strips(chain, replicas, verdicts)
     axis = Axis(chain.log_start, max(chain.log_end, chain.log_start + 1))
     names = "".join(
         f'<div class="eb-lane-name"><span>{markup.text(strip.name)}</span><small>{markup.text(strip.sub)}</small></div>'
@@ -148,7 +148,7 @@ def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
     )
 
 
-def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
+def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
     lines = [
         {
@@ -157,7 +157,7 @@ def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
             "range": fmt.offset_range(block.start, block.end),
             "note": strip.note if block.kind in ("outside", "diverged") else "",
         }
-        for strip in strips(chain, replicas, judged)
+        for strip in strips(chain, replicas, verdicts)
         for block in strip.blocks
     ]
     return pd.DataFrame(lines, columns=["source", "epochs", "range", "note"])
@@ -196,10 +196,10 @@ def _replica_strip(name: str, replica: ReplicaRow, chain: LeaderChain) -> Strip:
     return Strip(name, (*same, *other), f"other epochs than the leader from {fmt.count(at)} on", sub)
 
 
-def _remote_strip(judged: Sequence[JudgedSegment], chain: LeaderChain) -> Strip:
+def _remote_strip(verdicts: Sequence[JudgedSegment], chain: LeaderChain) -> Strip:
     """The epochs of the segments in lineage, joined where one goes on with the epoch of the one before."""
     blocks: list[EpochBlock] = []
-    for verdict in judged:
+    for verdict in verdicts:
         if verdict.lineage_standing is not LineageStanding.IN_LINEAGE:
             continue
         segment = verdict.segment
@@ -271,8 +271,8 @@ def _beside(strip: Strip, axis: Axis) -> str:
         return ""
     left, right = axis.percent(marked[0].start), axis.percent(marked[-1].end)
     side = f"left:{right:.3f}%;right:0" if right <= 100 - left else f"left:0;right:{100 - left:.3f}%;text-align:right"
-    words = markup.text(strip.note)
-    return f'<span class="eb-beside" style="{side}" title="{words}">{words}</span>'
+    text = markup.text(strip.note)
+    return f'<span class="eb-beside" style="{side}" title="{text}">{text}</span>'
 
 
 def _ticks(borders: Sequence[int], axis: Axis) -> list[int]:

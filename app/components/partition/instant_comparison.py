@@ -65,8 +65,8 @@ def _change(first: Fact, second: Fact) -> str:
     change = second[1] - first[1]
     if change == 0:
         return "same"
-    words = fmt.size(abs(change)) if first[2] else fmt.count(abs(change))
-    return f"{'+' if change > 0 else '−'}{words}"
+    amount = fmt.size(abs(change)) if first[2] else fmt.count(abs(change))
+    return f"{'+' if change > 0 else '−'}{amount}"
 
 
 def _lines(first: Instant, second: Instant) -> list[tuple[str, str, str, str]]:

@@ -50,23 +50,23 @@ class Past:
 def parse_instant(typed: str, now_ms: int, zone: tzinfo | None) -> int | None:
     """Epoch ms of what was typed: a time of today (of yesterday when it is still to come), a date and time, ``10m``
     for ten minutes ago, or epoch ms as links carry it. None when it is none of these, or in the future."""
-    words = typed.strip()
-    if words.endswith(("Z", "UTC")):
-        words, zone = words.removesuffix("Z").removesuffix("UTC").strip(), None
-    if words.isascii() and words.isdigit() and len(words) == 13:
-        return _not_after(int(words), now_ms)
-    ago = _AGO.fullmatch(words.lower())
+    text = typed.strip()
+    if text.endswith(("Z", "UTC")):
+        text, zone = text.removesuffix("Z").removesuffix("UTC").strip(), None
+    if text.isascii() and text.isdigit() and len(text) == 13:
+        return _not_after(int(text), now_ms)
+    ago = _AGO.fullmatch(text.lower())
     if ago is not None:
         return max(0, now_ms - int(ago[1]) * _AGO_MS[ago[2]])
     now = datetime.fromtimestamp(now_ms / 1000, zone or UTC)
-    clock = _CLOCK.fullmatch(words)
+    clock = _CLOCK.fullmatch(text)
     try:
         if clock is not None:
             hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
             today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
             moment = today if today <= now else today - timedelta(days=1)
         else:
-            moment = datetime.fromisoformat(words)
+            moment = datetime.fromisoformat(text)
             moment = moment.replace(tzinfo=moment.tzinfo or zone or UTC)
         return _not_after(round(moment.timestamp() * 1000), now_ms)
     except (ValueError, OverflowError):

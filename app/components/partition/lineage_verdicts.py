@@ -72,9 +72,9 @@ def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Jud
     return verdicts
 
 
-def with_orphans(judged: Iterable[JudgedSegment]) -> list[JudgedSegment]:
+def with_orphans(verdicts: Iterable[JudgedSegment]) -> list[JudgedSegment]:
     """The same segments of one partition, marked where Kafka's index of epochs has a later copy instead."""
-    listed = list(judged)
+    listed = list(verdicts)
     lost = replaced(
         Copy(
             verdict.segment.segment_id,
@@ -118,9 +118,9 @@ def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
     return f"leader goes {below[-1]} → {above[0]} here" if below and above else ""
 
 
-def counts(judged: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
+def counts(verdicts: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
     """Segments by standing."""
-    return Counter(verdict.lineage_standing for verdict in judged)
+    return Counter(verdict.lineage_standing for verdict in verdicts)
 
 
 def outside_by_partition(

@@ -81,7 +81,7 @@ def figure(
             yaxis={
                 "range": [axis.start, axis.end],
                 "tickvals": [value for value, _ in at],
-                "ticktext": [words for _, words in at],
+                "ticktext": [label for _, label in at],
                 "gridcolor": colours.grid,
                 "zeroline": False,
                 "fixedrange": True,

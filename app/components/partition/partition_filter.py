@@ -72,11 +72,11 @@ def select(
     rows: Iterable[PartitionRow], chosen: Filter, outside: Collection[PartitionKey] = frozenset()
 ) -> list[PartitionRow]:
     """The rows that match, in rank order. ``outside``: partitions with remote segments outside their lineage."""
-    words = chosen.text.lower().split()
+    needles = chosen.text.lower().split()
     matching = [
         row
         for row in rows
-        if all(word in name_of(row).lower() for word in words) and _in_state(row, chosen.state, outside)
+        if all(needle in name_of(row).lower() for needle in needles) and _in_state(row, chosen.state, outside)
     ]
     return ranked(matching, chosen.rank)
 

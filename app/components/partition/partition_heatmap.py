@@ -22,7 +22,7 @@ FRAME_PX: Final = 44
 # Three steps by size, then three by the share of the topic's limit, then over the limit.
 SIZES: Final = (100_000_000, 1_000_000_000)
 SHARES: Final = (0.5, 0.65, 0.8, 1.0)
-STEP_WORDS: Final = ("< 100 MB", "< 1 GB", "≥ 1 GB", "≥ 50 % of limit", "≥ 65 %", "≥ 80 %", "limit and over")
+STEP_LABELS: Final = ("< 100 MB", "< 1 GB", "≥ 1 GB", "≥ 50 % of limit", "≥ 65 %", "≥ 80 %", "limit and over")
 _LIGHT: Final = ("#E8EDF6", "#CBDBF2", "#9FBFEA", "#F6DDA4", "#EDB458", "#DC7C34", "#C8322B")
 _DARK: Final = ("#1B2634", "#26405F", "#3F74AB", "#5C4A1C", "#9A7420", "#D08A2E", "#F0685F")
 
@@ -35,7 +35,7 @@ class HeatmapCell:
     column: int
     name: str
     step: int | None
-    words: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> t
     for topic, members in sorted(by_topic.items(), key=lambda entry: (-len(entry[1]), entry[0])):
         for position, row in enumerate(members):
             pending = pending_bytes(row)
-            words = fmt.size(pending) if pending is not None else f"? {pending_unknown_cause(row)}"
+            label = fmt.size(pending) if pending is not None else f"? {pending_unknown_cause(row)}"
             place = top + position // CELLS_A_ROW, position % CELLS_A_ROW
-            cells.append(HeatmapCell(*place, name_of(row), step(pending, limits.get(topic)), words))
+            cells.append(HeatmapCell(*place, name_of(row), step(pending, limits.get(topic)), label))
         last = top + (len(members) - 1) // CELLS_A_ROW
         bands.append(Band(topic, len(members), top, last))
         top = last + 2
@@ -117,7 +117,7 @@ def figure(cells: Sequence[HeatmapCell], bands: Sequence[Band], colours: Palette
         y=np.array([cell.row for cell in cells], dtype="int16"),
         mode="markers",
         marker={"symbol": "square", "size": 11, "opacity": 0, "color": colours.text, "maxdisplayed": 1},
-        customdata=[f"{cell.name} {cell.words}" for cell in cells],
+        customdata=[f"{cell.name} {cell.label}" for cell in cells],
         hovertemplate="%{customdata}<extra></extra>",
     )
     longest = max((len(band.topic) for band in bands), default=8)
@@ -166,8 +166,8 @@ def picked(event: Any) -> str | None:
 def legend_html(colours: Palette) -> str:
     """The seven steps in words, and what is not known."""
     entries = "".join(
-        f'<span class="eb-legend-entry"><span class="eb-step" style="background:{colour}"></span>{words}</span>'
-        for colour, words in zip(colours_of(colours), STEP_WORDS, strict=True)
+        f'<span class="eb-legend-entry"><span class="eb-step" style="background:{colour}"></span>{label}</span>'
+        for colour, label in zip(colours_of(colours), STEP_LABELS, strict=True)
     )
     return f'<div class="eb-legend">{entries}<span class="eb-legend-entry">? not known</span></div>'
 

@@ -11,19 +11,19 @@ import streamlit as st
 
 from app.components.follower.stuck_follower import is_ordinary_retry
 from app.components.partition.lineage_verdicts import JudgedSegment
-from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared.table_style import number_format, size, styled, whole
 from backend.store.queries.partition_detail import EngineEventRow, SegmentEventRow
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 
-STATE_WORDS: Final = {
+STATE_LABELS: Final = {
     SegmentState.COPY_SEGMENT_STARTED: "copy started",
     SegmentState.COPY_SEGMENT_FINISHED: "copy finished",
     SegmentState.DELETE_SEGMENT_STARTED: "delete started",
     SegmentState.DELETE_SEGMENT_FINISHED: "delete finished",
 }
-_DELETE_WORDS: Final = {
+_DELETE_LABELS: Final = {
     PartitionDeleteState.DELETE_PARTITION_MARKED: "deletion of the partition marked",
     PartitionDeleteState.DELETE_PARTITION_STARTED: "deletion of the partition started",
     PartitionDeleteState.DELETE_PARTITION_FINISHED: "deletion of the partition finished",
@@ -42,14 +42,14 @@ class ListedEvent:
     bad: bool = False
 
 
-def frame(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def frame(verdicts: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """The newest segment first. ``clock`` writes a time."""
-    newest = [(verdict, verdict.segment) for verdict in reversed(judged)]
+    newest = [(verdict, verdict.segment) for verdict in reversed(verdicts)]
     return pd.DataFrame(
         {
             "first offset": [s.start_offset for _, s in newest],
             "next offset": [s.next_offset for _, s in newest],
-            "state": [STATE_WORDS[s.state] for _, s in newest],
+            "state": [STATE_LABELS[s.state] for _, s in newest],
             "lineage": [_lineage(verdict) for verdict, _ in newest],
             "size": [s.segment_size_bytes for _, s in newest],
             "epochs": [_epochs(s.leader_epochs) for _, s in newest],
@@ -62,9 +62,9 @@ def frame(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -
     )
 
 
-def shown(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> Any:
+def shown(verdicts: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> Any:
     """:func:`frame` with numbers written as on the rest of the page."""
-    return styled(frame(judged, clock), {"first offset": whole, "next offset": whole, "size": size})
+    return styled(frame(verdicts, clock), {"first offset": whole, "next offset": whole, "size": size})
 
 
 def columns(count: int) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def newest_events(
         outcome = "started" if event.state in (0, 2) else "finished"
         if event.legal and (event.segment_id, outcome, kind) in exact:
             continue
-        at_ms, words = event.event_timestamp_ms, _segment_event_text(event)
-        listed.append(ListedEvent(at_ms, "remote log metadata", event.broker_id, words, not event.legal))
+        at_ms, text = event.event_timestamp_ms, _segment_event_text(event)
+        listed.append(ListedEvent(at_ms, "remote log metadata", event.broker_id, text, not event.legal))
     return sorted(listed, key=lambda happened: -happened.at_ms)[:most]
 
 
@@ -117,8 +117,8 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
 
 
 def _lineage(verdict: JudgedSegment) -> str:
-    words = verdict.lineage_standing.value + (", overlaps" if verdict.overlaps else "")
-    return f"{words}: {verdict.why}" if verdict.why else words
+    text = verdict.lineage_standing.value + (", overlaps" if verdict.overlaps else "")
+    return f"{text}: {verdict.why}" if verdict.why else text
 
 
 def _took(started_ms: int, finished_ms: int | None) -> str:
@@ -133,10 +133,10 @@ def engine_event_text(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
         evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
         reason = (evidence or {}).get("reason") or ""
         target = f" from offset {fmt.count(body['target_offset'])}" if body.get("target_offset") is not None else ""
-        words = f"{PHASE_WORDS.get(phase, phase)}{target}" + (f": {reason}" if reason else "")
+        text = f"{PHASE_LABELS.get(phase, phase)}{target}" + (f": {reason}" if reason else "")
         if is_ordinary_retry(body):
             return f"asks again: {reason}; usual while a topic's creation or a leader change spreads", False
-        return words, phase in ("DELAYED", "FAILED")
+        return text, phase in ("DELAYED", "FAILED")
     if kind in ("copy", "delete"):
         outcome = str(body.get("outcome"))
         return f"{kind} {outcome}{_offsets(body)}{error}", outcome == "failed"
@@ -164,11 +164,11 @@ def _offsets(body: dict[str, Any]) -> str:
 
 def _segment_event_text(event: SegmentEventRow) -> str:
     if event.kind == _KIND_PARTITION_DELETE:
-        words_by_state = {int(state): words for state, words in _DELETE_WORDS.items()}
-        return words_by_state.get(event.state, f"deletion of the partition, state {event.state}")
+        labels_by_state = {int(state): text for state, text in _DELETE_LABELS.items()}
+        return labels_by_state.get(event.state, f"deletion of the partition, state {event.state}")
     offsets = ""
     if event.start_offset is not None and event.end_offset is not None:
         offsets = f" {fmt.offset_range(event.start_offset, event.end_offset + 1)}"
     refused = "" if event.legal else f", not followed: {event.illegal_reason or 'against the life cycle'}"
-    what = {int(state): words for state, words in STATE_WORDS.items()}.get(event.state, f"state {event.state}")
+    what = {int(state): text for state, text in STATE_LABELS.items()}.get(event.state, f"state {event.state}")
     return f"{what}{offsets}, segment {event.segment_id}{refused}"

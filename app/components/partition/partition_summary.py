@@ -87,16 +87,16 @@ def facts_html(row: PartitionRow, topic: TopicRow | None, seen: PartitionRates) 
     produced, copied = seen.produced_bytes_s, seen.copied_bytes_s
     still = seen.copy_still_ms
     stopped = copied == 0 and bool(pending) and produced
-    copy_words = f"{fmt.size(copied)}/s" if copied is not None else "? no history yet"
+    copy_rate = f"{fmt.size(copied)}/s" if copied is not None else "? no history yet"
     if stopped and still is not None:
-        copy_words = f"0 B/s for {'over ' if seen.still_since_before else ''}{fmt.duration(still / 1000)}"
+        copy_rate = f"0 B/s for {'over ' if seen.still_since_before else ''}{fmt.duration(still / 1000)}"
     return markup.pairs(
         [
             ("Remote", _range(row.log_start_offset, _tiered_end(row), remote_bytes(row), none="nothing copied yet")),
             ("Local", _range(row.local_log_start_offset, row.log_end_offset, row.local_log_bytes)),
             ("Pending", _pending(row, pending, status)),
             ("Produce rate", "? no history yet" if produced is None else f"{fmt.size(produced)}/s"),
-            ("Copy rate", Cell(copy_words, css="eb-critical" if stopped and status == "critical" else "")),
+            ("Copy rate", Cell(copy_rate, css="eb-critical" if stopped and status == "critical" else "")),
             ("Local retention", retention_text(row, topic)),
         ]
     )
@@ -107,13 +107,13 @@ def retention_text(row: PartitionRow, topic: TopicRow | None) -> str:
     if topic is None or topic.config is None:
         return "? settings not read yet"
     size, ms = pending_limits.local_retention(topic)
-    words = [fmt.size(size)] if size is not None else []
-    words += [fmt.duration(ms / 1000)] if ms is not None else []
-    if not words:
+    limits = [fmt.size(size)] if size is not None else []
+    limits += [fmt.duration(ms / 1000)] if ms is not None else []
+    if not limits:
         return "no limit"
     if size is not None and row.local_log_bytes is not None and row.local_log_bytes > size:
-        words.append(f"exceeded by {fmt.size(row.local_log_bytes - size)}")
-    return " · ".join(words)
+        limits.append(f"exceeded by {fmt.size(row.local_log_bytes - size)}")
+    return " · ".join(limits)
 
 
 def why_local(row: PartitionRow, topic: TopicRow | None) -> list[str]:

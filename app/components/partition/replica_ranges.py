@@ -22,7 +22,7 @@ from backend.tiering.follower_phase import FollowerPhase
 
 BLOCKS_MAX: Final = 60
 CLOSE_SHARE: Final = 0.015  # markers closer than this share one label
-PHASE_WORDS: Final = {
+PHASE_LABELS: Final = {
     "TRUNCATING": "truncating",
     "WAITING_FOR_METADATA": "waiting for metadata",
     "BUILDING_REMOTE_AUX": "building remote state",
@@ -77,9 +77,9 @@ def whole(row: PartitionRow) -> Axis | None:
     return Axis(row.log_start_offset, max(row.log_end_offset, row.log_start_offset + 1))
 
 
-def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> list[ReplicaLane]:
+def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> list[ReplicaLane]:
     """The remote tier and every replica, the leader first; replicas that were never seen say so."""
-    return [_remote_lane(row, judged), *(_replica_lane(row, replica) for replica in replicas)]
+    return [_remote_lane(row, verdicts), *(_replica_lane(row, replica) for replica in replicas)]
 
 
 def markers(row: PartitionRow) -> list[OffsetMarker]:
@@ -108,9 +108,9 @@ def markers(row: PartitionRow) -> list[OffsetMarker]:
     return [*marked, OffsetMarker("Log end", fmt.count(end), end, left=True)]
 
 
-def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment], axis: Axis) -> str:
+def html(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment], axis: Axis) -> str:
     """The drawing: marks, lanes, axis, and the whole log under it when only a part of it is shown."""
-    shown = lanes(row, replicas, judged)
+    shown = lanes(row, replicas, verdicts)
     marked = [marker for marker in markers(row) if axis.start <= marker.offset <= axis.end]
     placed = place(marked, axis)
     names = "".join(
@@ -129,27 +129,27 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Jud
         f'style="left:{label.percent:.3f}%;top:-{label.level * 34}px"></i>'
         for label in placed
     )
-    levels = 1 + max((label.level for label in placed), default=0)
+    label_rows = 1 + max((label.level for label in placed), default=0)
     listed = "".join(f"<div><span>{markup.text(m.name)}</span> {markup.text(m.value)}</div>" for m in markers(row))
     body = "".join(f'<div class="eb-lane">{_blocks(lane, axis)}</div>' for lane in shown)
     axis_text = "".join(
-        f'<span style="left:{axis.percent(at):.3f}%">{markup.text(words)}</span>' for at, words in ticks(axis)
+        f'<span style="left:{axis.percent(at):.3f}%">{markup.text(label)}</span>' for at, label in ticks(axis)
     )
     return (
         f'<div class="eb-ranges" role="img" aria-label="{markup.text(_spoken(row, shown))}">'
         f'<div class="eb-mark-list">{listed}</div>'
-        f'<div class="eb-lane-names" style="margin-top:{levels * 34 + 4}px">{names}</div>'
-        f'<div class="eb-plot" style="margin-top:{levels * 34 + 4}px">{grid}{lines}'
+        f'<div class="eb-lane-names" style="margin-top:{label_rows * 34 + 4}px">{names}</div>'
+        f'<div class="eb-plot" style="margin-top:{label_rows * 34 + 4}px">{grid}{lines}'
         f'<div class="eb-mark-labels">{labels}</div>{body}</div>'
         f'<div class="eb-axis">{axis_text}</div>{_strip(row, shown, axis)}</div>'
     )
 
 
-def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
+def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
     lines = [
         {"where": f"{lane.name} ({lane.sub})", "what": block.kind, "range": fmt.offset_range(block.start, block.end)}
-        for lane in lanes(row, replicas, judged)
+        for lane in lanes(row, replicas, verdicts)
         for block in lane.blocks
     ]
     return pd.DataFrame(lines, columns=["where", "what", "range"])
@@ -171,7 +171,7 @@ def _first_pending(row: PartitionRow) -> int | None:
     return pending
 
 
-def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaLane:
+def _remote_lane(row: PartitionRow, verdicts: Sequence[JudgedSegment]) -> ReplicaLane:
     log_start = row.log_start_offset or 0
     kinds = {LineageStanding.COPYING: "copying", LineageStanding.DELETING: "deleting"}
     blocks = [
@@ -183,7 +183,7 @@ def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaL
             verdict.segment.next_offset,
             "" if verdict.lineage_standing in _IN_REMOTE else kinds[verdict.lineage_standing],
         )
-        for verdict in judged
+        for verdict in verdicts
         if verdict.lineage_standing in _IN_REMOTE or verdict.lineage_standing in kinds
     ]
     blocks = [block for block in blocks if block.end > block.start]
@@ -225,7 +225,7 @@ def _holes(remote: Sequence[Block], first: int, end: int) -> list[Block]:
 def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
     name = f"Broker {replica.broker_id}"
     leads = replica.role == "leader"
-    sub = "leader" if leads else PHASE_WORDS.get(replica.phase or "", "? phase")
+    sub = "leader" if leads else PHASE_LABELS.get(replica.phase or "", "? phase")
     start, end = _local_range(replica)
     if replica.log_end_offset is None or replica.local_log_start_offset is None:
         return ReplicaLane(name, sub, (), f"? {replica.error or 'its offsets are not known'}")
@@ -294,8 +294,8 @@ def _strip(row: PartitionRow, shown: Sequence[ReplicaLane], axis: Axis) -> str:
     lower = "".join(_strip_block(block, all_of_it) for block in leader.blocks)
     left, width = all_of_it.percent(axis.start), all_of_it.percent(axis.end) - all_of_it.percent(axis.start)
     middle = "".join(
-        f'<span style="left:{all_of_it.percent(at):.3f}%">{markup.text(words)}</span>'
-        for at, words in ticks(all_of_it, 4)
+        f'<span style="left:{all_of_it.percent(at):.3f}%">{markup.text(label)}</span>'
+        for at, label in ticks(all_of_it, 4)
         if 16 < all_of_it.percent(at) < 84
     )
     return (

@@ -177,9 +177,9 @@ def running_html(row: OperationRow) -> str:
     parts = int(progress.get("partitions") or 0)
     done = int(counts.get("done") or 0)
     share = copied / total if total else done / parts if parts else 0.0
-    words_ = f"{fmt.count(done)} of {fmt.count(parts)} partitions" if parts else "begins"
+    share_text = f"{fmt.count(done)} of {fmt.count(parts)} partitions" if parts else "begins"
     if total:
-        words_ += f" · {fmt.size(copied)} of {fmt.size(total)}"
+        share_text += f" · {fmt.size(copied)} of {fmt.size(total)}"
     state = "stopping" if row.intent == "stop" else row.state
     name = markup.text(f"Plan #{row.id} · {(row.diff or {}).get('object', '')}")
     limit = row.throttle_bytes_per_s or (row.inputs or {}).get("throttle_bytes_per_s")
@@ -190,7 +190,7 @@ def running_html(row: OperationRow) -> str:
         f'<div class="eb-progress"><strong>{markup.text(state.capitalize())}</strong><span>{name}</span>'
         f'<div class="eb-rail" role="progressbar" aria-valuemin="0" aria-valuemax="100" '
         f'aria-label="Bytes copied" aria-valuenow="{round(100 * share)}">'
-        f'<div style="width:{_share(share, 1)}"></div></div><span>{words_}</span>{pill}{note}</div>'
+        f'<div style="width:{_share(share, 1)}"></div></div><span>{share_text}</span>{pill}{note}</div>'
     )
 
 

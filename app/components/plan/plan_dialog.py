@@ -76,10 +76,10 @@ def confirm(cluster_name: str, row: audit.OperationRow) -> None:
     _open(cluster_name, f"confirm {row.id}", lambda: plan_text.of_plan(row))
 
 
-def ask(question: PlanControl) -> None:
+def ask(control: PlanControl) -> None:
     """Opens a dialog that asks about a plan that is being carried out."""
     st.session_state.pop(_OUTCOME, None)
-    st.session_state[PENDING] = question
+    st.session_state[PENDING] = control
 
 
 def revert(user: User, cluster_name: str, plan_id: int) -> None:
@@ -149,27 +149,27 @@ def show(page: Page) -> None:
     if isinstance(pending, OpenPlan):
         st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.user, pending)
     if isinstance(pending, PlanControl):
-        st.dialog(pending.title, on_dismiss=_cancel)(_question)(page.user, pending)
+        st.dialog(pending.title, on_dismiss=_cancel)(_control_body)(page.user, pending)
 
 
-def _question(user: User, question: PlanControl) -> None:
-    st.html(f'<div class="eb-prose">{markup.text(question.text)}</div>')
-    if question.limit_mb_s is not None:
-        st.number_input("MB/s on each broker", 0.001, 1e6, question.limit_mb_s, key=f"limit-{question.plan_id}")
+def _control_body(user: User, control: PlanControl) -> None:
+    st.html(f'<div class="eb-prose">{markup.text(control.text)}</div>')
+    if control.limit_mb_s is not None:
+        st.number_input("MB/s on each broker", 0.001, 1e6, control.limit_mb_s, key=f"limit-{control.plan_id}")
     with st.container(horizontal=True, key="dialog-buttons"):
-        if st.button(question.keep, on_click=_cancel, key="keep"):
+        if st.button(control.keep, on_click=_cancel, key="keep"):
             st.rerun()
-        if st.button(question.act, type="primary", key="act", on_click=_send_control, args=(user, question)):
+        if st.button(control.act, type="primary", key="act", on_click=_send_control, args=(user, control)):
             st.rerun()
 
 
-def _send_control(user: User, question: PlanControl) -> None:
+def _send_control(user: User, control: PlanControl) -> None:
     body: dict[str, int] = {}
-    if question.limit_mb_s is not None:
-        limit_mb_s = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
+    if control.limit_mb_s is not None:
+        limit_mb_s = float(st.session_state.get(f"limit-{control.plan_id}") or control.limit_mb_s)
         body = {"throttle_bytes_per_s": round(limit_mb_s * 1_000_000)}
     st.session_state.pop(PENDING, None)
-    send_control(user, question.plan_id, question.verb, body)
+    send_control(user, control.plan_id, control.verb, body)
 
 
 def send_control(user: User, plan_id: int, verb: str, body: Mapping[str, int]) -> None:

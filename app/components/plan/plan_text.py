@@ -18,7 +18,7 @@ REVERTIBLE: Final = ("verified", "stopped", "failed")
 # The kinds of plans that can be reverted; the effects of the others cannot.
 REVERTIBLE_KINDS: Final = ("toggle_bootstrap", "reassign", "topic_config", "broker_config")
 OUTCOME_STATUS: Final = {"ok": "ok", "warning": "warning", "refused": "critical"}
-OUTCOME_WORDS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
+OUTCOME_LABELS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
 SCOPES: Final = {"brokers (cluster default)": "cluster default"}
 STATE_STATUS: Final = {"verified": "ok", "failed": "critical", "stopped": "warning"}
 
@@ -62,17 +62,17 @@ def of_dry_run(dry_run: DryRun) -> PlanView:
 def _view(
     plan_id: int | None, diff: Any, checks: Sequence[Any], cli: Sequence[str], estimate: Any, refused: bool
 ) -> PlanView:
-    words = diff.get("words", {})
+    dialog_texts = diff.get("words", {})
     blocked = (estimate or {}).get("blocked_partitions", [])
     return PlanView(
         plan_id=plan_id,
-        title=str(words.get("title", "Change")),
-        intro=str(words.get("intro", "")),
-        effect=str(words.get("effect", "")),
-        risk=str(words.get("risk", "")),
-        does_not_change=str(words.get("does_not_change", "")),
-        keep=str(words.get("keep", "Keep")),
-        act=str(words.get("act", "Change")),
+        title=str(dialog_texts.get("title", "Change")),
+        intro=str(dialog_texts.get("intro", "")),
+        effect=str(dialog_texts.get("effect", "")),
+        risk=str(dialog_texts.get("risk", "")),
+        does_not_change=str(dialog_texts.get("does_not_change", "")),
+        keep=str(dialog_texts.get("keep", "Keep")),
+        act=str(dialog_texts.get("act", "Change")),
         lines=tuple(str(line) for line in diff.get("lines", [])),
         checks=tuple((str(check["outcome"]), str(check["sentence"])) for check in checks),
         cli=tuple(cli),
@@ -123,7 +123,7 @@ def checks_list_html(checks: Sequence[tuple[str, str]]) -> str:
 
 
 def _check_html(outcome: str) -> str:
-    word = OUTCOME_WORDS.get(outcome, outcome)
+    word = OUTCOME_LABELS.get(outcome, outcome)
     return f'{markup.mark(OUTCOME_STATUS.get(outcome, "notice"))}<span class="eb-hidden">{word}: </span>'
 
 

@@ -177,15 +177,15 @@ def _labels(
         if copy.kind == NORMAL or copy.segment.topic in named or len(named) >= _NAMED_MAX:
             continue
         named.add(copy.segment.topic)
-        words = f"broker {copy.segment.copy_broker_id}: {copy.name} {fmt.duration(copy.age_ms / 1000)}"
+        text = f"broker {copy.segment.copy_broker_id}: {copy.name} {fmt.duration(copy.age_ms / 1000)}"
         if copy.kind == DANGLING:
-            words = f"{copy.name} · {copy.why}"
+            text = f"{copy.name} · {copy.why}"
         at = _place(copy, high)
         left = at > (line + _LOW + 1.6)
         annotations.append(
             {
                 **common,
-                "text": _escaped(words),
+                "text": _escaped(text),
                 "x": at,
                 "y": topics.index(copy.segment.topic),
                 "xanchor": "right" if left else "left",
@@ -203,6 +203,6 @@ def _row_name(name: str) -> str:
     return _escaped(name if len(name) <= 16 else name[:15] + "…")
 
 
-def _escaped(words: str) -> str:
+def _escaped(text: str) -> str:
     """Plotly reads a little markup in texts."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
+    return text.replace("&", "&amp;").replace("<", "&lt;")

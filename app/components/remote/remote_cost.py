@@ -46,22 +46,24 @@ def requests(copies: FinishedCopies, prices: Prices) -> float:
     return a_month * OBJECTS_A_SEGMENT / 1000 * prices.puts_1000
 
 
-def outside_bytes(judged: Sequence[JudgedSegment]) -> int:
+def outside_bytes(verdicts: Sequence[JudgedSegment]) -> int:
     """Of the listed segments that retention never sees."""
     return sum(
-        verdict.segment.segment_size_bytes for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE
+        verdict.segment.segment_size_bytes
+        for verdict in verdicts
+        if verdict.lineage_standing is LineageStanding.OUTSIDE
     )
 
 
 def pairs(
     totals: CycleTotals,
     copies: FinishedCopies,
-    judged: Sequence[JudgedSegment],
+    verdicts: Sequence[JudgedSegment],
     fetched_bytes: int | None,
     prices: Prices,
 ) -> list[tuple[str, str]]:
     """Lines of the card; ``fetched_bytes`` None: no broker reports it."""
-    outside = outside_bytes(judged) / 1e9 * prices.storage_gb_month
+    outside = outside_bytes(verdicts) / 1e9 * prices.storage_gb_month
     fetched = "? no broker tells it" if fetched_bytes is None else fmt.size(fetched_bytes)
     if fetched_bytes is not None and prices.egress_gb:
         fetched += f" · {money(fetched_bytes / 1e9 * prices.egress_gb)}"

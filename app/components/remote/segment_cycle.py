@@ -74,7 +74,7 @@ def _step(spans: Iterable[tuple[int | None, int | None]]) -> StepDuration:
 
 def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: int | None, judging_ms: int) -> list[Box]:
     """The four states. ``oldest_delete_ms``: when the oldest deletion that is still open began."""
-    trouble = [f"{fmt.count(n)} {word}" for n, word in ((hung, "hung"), (dangling, "dangling")) if n]
+    problems = [f"{fmt.count(n)} {word}" for n, word in ((hung, "hung"), (dangling, "dangling")) if n]
     overdue_ms = 0 if oldest_delete_ms is None else judging_ms - oldest_delete_ms
     late = overdue_ms > DELETE_OVERDUE_MS
     return [
@@ -82,8 +82,8 @@ def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: in
             "Copy started",
             fmt.count(totals.copy_started_segments),
             _segments(totals.copy_started_segments),
-            " · ".join(trouble) or "none hung",
-            ("critical" if hung else "warning") if trouble else "ok",
+            " · ".join(problems) or "none hung",
+            ("critical" if hung else "warning") if problems else "ok",
         ),
         Box(
             "Copy finished",
@@ -128,14 +128,14 @@ def _box_html(box: Box) -> str:
 
 
 def _arrow_html(name: str, step: StepDuration) -> str:
-    words = {"copy": "copying", "kept": "kept", "delete": "deleting"}[name]
+    label = {"copy": "copying", "kept": "kept", "delete": "deleting"}[name]
     if step.median_ms is None or step.p99_ms is None:
         above, below = "?", "none ended yet"
     else:
         above, below = fmt.duration(step.median_ms / 1000), f"p99 {fmt.duration(step.p99_ms / 1000)}"
-    hint = f"{words}: median and p99 of {fmt.count(step.count)} segments"
+    hint = f"{label}: median and p99 of {fmt.count(step.count)} segments"
     return (
-        f'<div class="eb-cycle-arrow" title="{markup.text(hint)}"><span>{markup.text(f"{words} {above}")}</span>'
+        f'<div class="eb-cycle-arrow" title="{markup.text(hint)}"><span>{markup.text(f"{label} {above}")}</span>'
         f'<i aria-hidden="true"></i><span>{markup.text(below)}</span></div>'
     )
 
@@ -167,14 +167,14 @@ def _segments(count: int) -> str:
 # --- overlaps and gaps ---
 
 
-def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[int, int]]:
+def gaps(verdicts: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[int, int]]:
     """Offsets ``[a, b)`` between finished copies of the lineage that no copy holds; those below log start are no loss.
 
     Segments that were not checked count as held.
     """
     held = sorted(
         (verdict.segment.start_offset, verdict.segment.next_offset)
-        for verdict in judged
+        for verdict in verdicts
         if verdict.lineage_standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
     )
     missing, reached = [], -1
@@ -185,12 +185,12 @@ def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[i
     return missing
 
 
-def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
+def verdict_pills(verdicts: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
     """In lineage, overlaps, outside, gaps; ``missing`` None: gaps are not computed for this selection."""
-    inside = sum(verdict.lineage_standing is LineageStanding.IN_LINEAGE for verdict in judged)
-    overlapping = sum(verdict.overlaps for verdict in judged)
-    outside = [verdict for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE]
-    unchecked = sum(verdict.lineage_standing is LineageStanding.NOT_CHECKED for verdict in judged)
+    inside = sum(verdict.lineage_standing is LineageStanding.IN_LINEAGE for verdict in verdicts)
+    overlapping = sum(verdict.overlaps for verdict in verdicts)
+    outside = [verdict for verdict in verdicts if verdict.lineage_standing is LineageStanding.OUTSIDE]
+    unchecked = sum(verdict.lineage_standing is LineageStanding.NOT_CHECKED for verdict in verdicts)
     pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
     if unchecked:
         pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))
@@ -199,7 +199,7 @@ def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, 
     if outside:
         size = fmt.size(sum(verdict.segment.segment_size_bytes for verdict in outside))
         pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "critical"))
-    orphaned = sum(verdict.orphaned for verdict in judged)
+    orphaned = sum(verdict.orphaned for verdict in verdicts)
     if orphaned:
         hint = "A later copy took its place in the index of its epoch: retention never sees it"
         pills.append(markup.pill(f"{fmt.count(orphaned)} orphaned", "critical", title=hint))

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
-from app.components.partition.partition_ledger import STATE_WORDS
+from app.components.partition.partition_ledger import STATE_LABELS
 from app.components.shared import format as fmt
 from app.components.shared.table_style import name_width, number_format, size, styled, whole
 from app.theme import Palette
@@ -36,11 +36,11 @@ _PARTITION_DELETE: Final = 2
 
 
 def select(
-    judged: Sequence[JudgedSegment], state: str | None, words: str = "", hung: Collection[str] = frozenset()
+    verdicts: Sequence[JudgedSegment], state: str | None, search: str = "", hung: Collection[str] = frozenset()
 ) -> list[JudgedSegment]:
-    """Segments in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
-    needle = words.strip().lower()
-    matching = [verdict for verdict in judged if _in_state(verdict, state) and needle in _haystack(verdict.segment)]
+    """Segments in a state (None: any) whose partition or id has ``search``: copies that hang, then the newest event."""
+    needle = search.strip().lower()
+    matching = [verdict for verdict in verdicts if _in_state(verdict, state) and needle in _haystack(verdict.segment)]
     return sorted(matching, key=lambda verdict: _rank(verdict.segment, hung))
 
 
@@ -63,21 +63,21 @@ def _in_state(verdict: JudgedSegment, state: str | None) -> bool:
 
 
 def frame(
-    judged: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+    verdicts: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
 ) -> pd.DataFrame:
     """One row a segment, in the order given. ``hung``: ids of copies that are."""
-    rows = [verdict.segment for verdict in judged]
+    rows = [verdict.segment for verdict in verdicts]
     longest = max([_took(r.copy_started_ms, r.copy_finished_ms) or 0 for r in rows], default=0)
     slowest = max([_took(r.delete_started_ms, r.delete_finished_ms) or 0 for r in rows], default=0)
     return pd.DataFrame(
         {
             "partition": [f"{row.topic}-{row.partition}" for row in rows],
             "offsets": [fmt.offset_range(row.start_offset, row.next_offset) for row in rows],
-            "state": [STATE_WORDS[row.state] for row in rows],
+            "state": [STATE_LABELS[row.state] for row in rows],
             PICTURE: [picture(row, longest, slowest, colours, hung=row.segment_id in hung) for row in rows],
             "size": [row.segment_size_bytes for row in rows],
             "copy": [_duration_text(row.copy_started_ms, row.copy_finished_ms) for row in rows],
-            "lineage": [_lineage(verdict) for verdict in judged],
+            "lineage": [_lineage(verdict) for verdict in verdicts],
             "broker": [row.copy_broker_id for row in rows],
             "epochs": [_epochs(row.leader_epochs) for row in rows],
             "kept": [_duration_text(row.copy_finished_ms, row.delete_started_ms) for row in rows],
@@ -89,16 +89,16 @@ def frame(
 
 
 def shown(
-    judged: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+    verdicts: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
 ) -> Any:
     """:func:`frame` with numbers written as on the rest of the page."""
-    return styled(frame(judged, hung, colours, clock), {"size": size, "broker": whole})
+    return styled(frame(verdicts, hung, colours, clock), {"size": size, "broker": whole})
 
 
-def columns(judged: Sequence[JudgedSegment]) -> dict[str, Any]:
+def columns(verdicts: Sequence[JudgedSegment]) -> dict[str, Any]:
     """The column configuration for the table of :func:`shown`, for these rows."""
-    count = len(judged)
-    names = {f"{verdict.segment.topic}-{verdict.segment.partition}" for verdict in judged}
+    count = len(verdicts)
+    names = {f"{verdict.segment.topic}-{verdict.segment.partition}" for verdict in verdicts}
     return {
         "partition": st.column_config.TextColumn("partition", width=name_width(names, 104)),
         "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=196),
@@ -167,12 +167,12 @@ def _duration_text(start_ms: int | None, end_ms: int | None) -> str:
 
 
 def _lineage(verdict: JudgedSegment) -> str:
-    words = (
+    text = (
         verdict.lineage_standing.value
         + (", overlaps" if verdict.overlaps else "")
         + (", orphaned" if verdict.orphaned else "")
     )
-    return f"{words}: {verdict.why}" if verdict.why else words
+    return f"{text}: {verdict.why}" if verdict.why else text
 
 
 def _epochs(chain: Sequence[Sequence[int]]) -> str:
@@ -190,7 +190,7 @@ def event_text(event: StoredEvent) -> str:
     if event.kind == _PARTITION_DELETE:
         what = PartitionDeleteState(event.state).name.lower().replace("_", " ")
     else:
-        what = STATE_WORDS[SegmentState(event.state)]
+        what = STATE_LABELS[SegmentState(event.state)]
     return what if event.legal else f"{what}, not followed: {event.illegal_reason or 'against the life cycle'}"
 
 

@@ -53,13 +53,15 @@ def export_menu(name: str, title: str, rows: Any) -> None:
 def downloads(name: str, title: str, rows: Any) -> None:
     """CSV and Parquet of these rows, made when somebody asks for them."""
     subject = (st.query_params.get("tp") or st.query_params.get("q") or "").strip()
-    words = f"{subject} {title}".strip()
+    name_text = f"{subject} {title}".strip()
     with st.container(horizontal=True, key=f"downloads-{name}"):
         for kind, make, mime in (
             ("CSV", export.csv, "text/csv"),
             ("Parquet", export.parquet, "application/vnd.apache.parquet"),
         ):
-            download(f"{kind.lower()}-{name}", kind, partial(make, rows), export.file_name(words, kind.lower()), mime)
+            download(
+                f"{kind.lower()}-{name}", kind, partial(make, rows), export.file_name(name_text, kind.lower()), mime
+            )
 
 
 def download(key: str, label: str, make: Callable[[], bytes], file_name: str, mime: str) -> None:

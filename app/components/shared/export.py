@@ -22,8 +22,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def file_name(name: str, suffix: str) -> str:
     """``orders-7 offsets`` → ``ebbline-orders-7-offsets.csv``."""
-    words = _UNSAFE.sub("-", name).strip("-.")[:NAME_CHARS_MAX] or "table"
-    return f"ebbline-{words}.{suffix}"
+    stem = _UNSAFE.sub("-", name).strip("-.")[:NAME_CHARS_MAX] or "table"
+    return f"ebbline-{stem}.{suffix}"
 
 
 def frame_of(rows: Any) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.theme import STATUS_MARKS
 
-STATUS_WORDS = {"critical": "Critical", "warning": "Warning", "ok": "OK", "notice": "Notice"}
+STATUS_LABELS = {"critical": "Critical", "warning": "Warning", "ok": "OK", "notice": "Notice"}
 
 
 # They would turn round what stands beside a name, not only the name.
@@ -32,7 +32,7 @@ def mark(status: str) -> str:
 
 def status_word(status: str) -> str:
     """Sign and word: ``▲ Critical``."""
-    return f'<span class="eb-status eb-{status}">{mark(status)} {STATUS_WORDS[status]}</span>'
+    return f'<span class="eb-status eb-{status}">{mark(status)} {STATUS_LABELS[status]}</span>'
 
 
 def pill(label: str, status: str | None = None, *, title: str = "", html: str = "") -> str:

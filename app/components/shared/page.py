@@ -24,7 +24,7 @@ from app.state import ClusterView, DatabaseUnreachable
 from app.theme import Palette, palette
 from backend.store.queries import overview
 
-RANGE_WORDS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
+RANGE_LABELS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
 LONG_RANGES: Final = ("6h", "24h")
 REFRESH_S: Final = 5.0
 REFRESH_WAIT_S: Final = 2.0
@@ -53,7 +53,7 @@ class Page:
     @property
     def range_text(self) -> str:
         """``hour``, ``15 minutes``: after "last"."""
-        return RANGE_WORDS[self.range_name]
+        return RANGE_LABELS[self.range_name]
 
     def view(self) -> ClusterView:
         """The facts of the head row, read now. Raises DatabaseUnreachable."""

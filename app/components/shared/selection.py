@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import streamlit as st
 
 
-def standing_order(slot: str, names: Sequence[str], question: object) -> list[str]:
+def standing_order(slot: str, names: Sequence[str], query: object) -> list[str]:
     """The order in which this question was first answered, without what is gone, new ones at the end.
 
     The selection of a table is a row number: rows must not move under it while the page refreshes.
     """
-    last_question, before = st.session_state.get(slot, (None, []))
+    last_query, before = st.session_state.get(slot, (None, []))
     present = set(names)
-    order = [name for name in before if name in present] if last_question == question else []
+    order = [name for name in before if name in present] if last_query == query else []
     placed = set(order)
     order += [name for name in names if name not in placed]
-    st.session_state[slot] = (question, order)
+    st.session_state[slot] = (query, order)
     return order
 
 

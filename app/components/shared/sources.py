@@ -18,7 +18,7 @@ from app.state import ClusterView
 class DataSource:
     """``age_ms`` of what was read from there; None: not known."""
 
-    words: str
+    description: str
     age_ms: Callable[[ClusterView], int | None]
 
 
@@ -118,7 +118,7 @@ def source_line(card: str, view: ClusterView) -> str | None:
     sources = BY_CARD.get(card)
     if sources is None:
         return None
-    return "Source: " + "; ".join(f"{source.words}, {_age_text(source.age_ms(view))}" for source in sources) + "."
+    return "Source: " + "; ".join(f"{source.description}, {_age_text(source.age_ms(view))}" for source in sources) + "."
 
 
 def _age_text(age_ms: int | None) -> str:

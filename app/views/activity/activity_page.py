@@ -37,7 +37,7 @@ STEP_MS: Final = 5_000
 class AuditFilter:
     """Selects entries of the audit."""
 
-    words: str = ""
+    search: str = ""
     result: str | None = None
 
 
@@ -52,8 +52,8 @@ def render() -> None:
     with st.container(key="grid-activity"):
         with st.container(key="left-activity"):
             with st.container(key="card-audit"):
-                question = _controls()
-                live(page, "audit", _audit, page, question)
+                filters = _controls()
+                live(page, "audit", _audit, page, filters)
             with st.container(key="card-plans"):
                 _plans_part(page)
             with st.container(key="card-broker-events"):
@@ -108,7 +108,7 @@ def _timeline(page: Page) -> None:
 
 def _controls() -> AuditFilter:
     with st.container(horizontal=True, key="audit-filters"):
-        words = st.text_input(
+        search = st.text_input(
             "Person, object or plan",
             key="q",
             bind="query-params",
@@ -129,13 +129,13 @@ def _controls() -> AuditFilter:
             width="content",
             wrap=True,
         )
-    return AuditFilter((words or "").strip(), RESULTS.get(result or ""))
+    return AuditFilter((search or "").strip(), RESULTS.get(result or ""))
 
 
-def _audit(page: Page, question: AuditFilter) -> None:
+def _audit(page: Page, filters: AuditFilter) -> None:
     view = page.view()
     every = _entries(page, view)
-    entries = audit_table.select(every, question.words, question.result)
+    entries = audit_table.select(every, filters.search, filters.result)
     listed = f"the newest {fmt.count(ROWS_MAX)} entries" if len(every) >= ROWS_MAX else _count(len(every))
     clause = f"{_count(len(entries))} of {listed}" if len(entries) < len(every) else f"{listed}, refusals included"
     with st.container(horizontal=True, key="audit-head"):

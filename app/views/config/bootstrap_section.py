@@ -179,18 +179,18 @@ def _effect(page: Page) -> None:
     reading = read(page)
     estimate = _estimate(page, reading)
     counts = state.read_cached(config.follower_counts, page.cluster_id, version=reading.view.version)
-    judged = estimate["tiered_partitions"] - estimate["unknown"]
+    estimated = estimate["tiered_partitions"] - estimate["unknown"]
     thin = Cell(fmt.count(counts.thin_partitions))
     if counts.thin_partitions:
-        words = f"{fmt.count(counts.thin_partitions)} partition{'' if counts.thin_partitions == 1 else 's'}"
-        thin = Cell(html=f"{markup.mark('warning')} {words}", css="eb-warning")
+        thin_text = f"{fmt.count(counts.thin_partitions)} partition{'' if counts.thin_partitions == 1 else 's'}"
+        thin = Cell(html=f"{markup.mark('warning')} {thin_text}", css="eb-warning")
     pairs: list[tuple[str, str | Cell]] = [
         (
             "Partitions that qualify",
             f"{fmt.count(estimate['qualifies'])} of {fmt.count(estimate['tiered_partitions'])}",
         ),
-        ("Copy for one new replica each, off", fmt.size(estimate["off_bytes"] if judged else None)),
-        ("Copy for one new replica each, on", fmt.size(estimate["on_bytes"] if judged else None)),
+        ("Copy for one new replica each, off", fmt.size(estimate["off_bytes"] if estimated else None)),
+        ("Copy for one new replica each, on", fmt.size(estimate["on_bytes"] if estimated else None)),
         ("Empty followers right now", fmt.count(counts.empty)),
         ("Could lead with less than half of the local data", thin),
     ]

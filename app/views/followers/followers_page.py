@@ -54,13 +54,13 @@ def render() -> None:
         return
     style.add("followers")
     try:
-        question = _controls(page)
+        filters = _controls(page)
     except state.DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
     with st.container(key="card-phases"):
-        live(page, "phases", _phases, page, question)
-    live(page, "replicas", _replicas, page, question)
+        live(page, "phases", _phases, page, filters)
+    live(page, "replicas", _replicas, page, filters)
 
 
 def _fact(view: ClusterView) -> str:
@@ -111,21 +111,21 @@ def _controls(page: Page) -> FollowerFilter:
     return FollowerFilter((name or "").strip(), phase, number)
 
 
-def read(page: Page, view: ClusterView, question: FollowerFilter) -> list[Follower]:
+def read(page: Page, view: ClusterView, filters: FollowerFilter) -> list[Follower]:
     """The followers asked for; without a phase those out of sync and those that changed since the timeline began."""
     phases: tuple[str | None, ...] | None = OUT_OF_SYNC
     since_ms: int | None = (view.read_ms - TIMELINE_MS) // STEP_MS * STEP_MS
-    if question.phase == follower_table.ALL:
+    if filters.phase == follower_table.ALL:
         phases, since_ms = None, None
-    elif question.phase is not None:
-        phases, since_ms = (follower_table.PHASES[question.phase],), None
+    elif filters.phase is not None:
+        phases, since_ms = (follower_table.PHASES[filters.phase],), None
     return state.read_cached(
         queries.followers,
         page.cluster_id,
         phases=phases,
         changed_since_ms=since_ms,
-        name=question.name,
-        broker_id=question.broker_id,
+        name=filters.name,
+        broker_id=filters.broker_id,
         version=view.version,
     )
 
@@ -133,9 +133,9 @@ def read(page: Page, view: ClusterView, question: FollowerFilter) -> list[Follow
 # --- the timeline ---
 
 
-def _phases(page: Page, question: FollowerFilter) -> None:
+def _phases(page: Page, filters: FollowerFilter) -> None:
     view = page.view()
-    followers = read(page, view, question)[: phase_timeline.ROWS_MAX]
+    followers = read(page, view, filters)[: phase_timeline.ROWS_MAX]
     now_ms = _judged_ms(view)
     since_ms = now_ms - TIMELINE_MS
     rows = [_row(page, view, follower, since_ms, now_ms) for follower in followers]
@@ -147,7 +147,7 @@ def _phases(page: Page, question: FollowerFilter) -> None:
         title_line("phase-legend", "Phases", f"last {TIMELINE_MS // 60_000} min", html=_legend(page))
         st.html(_flag_pill(page, view), width="content")
     if not rows:
-        _nothing(page, view, question)
+        _nothing(page, view, filters)
         return
     with st.container(key=body_key(view, "phases")):
         st.plotly_chart(
@@ -198,10 +198,10 @@ def _flag_pill(page: Page, view: ClusterView) -> str:
     return markup.pill(f"Bootstrap from tiered offset: {summary.label}", "warning" if summary.mixed else None)
 
 
-def _nothing(page: Page, view: ClusterView, question: FollowerFilter) -> None:
+def _nothing(page: Page, view: ClusterView, filters: FollowerFilter) -> None:
     counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
     total = sum(counts.values())
-    if question.active:
+    if filters.active:
         st.html(markup.empty("No follower fits.", "Choose another phase or broker, or another part of a name."))
     elif total:
         st.html(markup.empty(f"All {fmt.count(total)} replicas are in sync.", "None changed its phase in this time."))
@@ -212,12 +212,12 @@ def _nothing(page: Page, view: ClusterView, question: FollowerFilter) -> None:
 # --- the list and why ---
 
 
-def _replicas(page: Page, question: FollowerFilter) -> None:
+def _replicas(page: Page, filters: FollowerFilter) -> None:
     view = page.view()
-    followers = read(page, view, question)
+    followers = read(page, view, filters)
     now_ms = _judged_ms(view)
     by_name = {follower_table.name_of(listed): listed for listed in followers}
-    order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
+    order = standing_order("follower_order", list(by_name), (filters, page.cluster_id))
     ordered = [by_name[name] for name in order]
     # The details of the chosen row come first, the list below them.
     with st.container(key="grid-followers"):
@@ -230,13 +230,13 @@ def _replicas(page: Page, question: FollowerFilter) -> None:
         with st.container(key="card-why"):
             reason_card.why(page, view, follower, now_ms)
     with st.container(key="card-replicas"):
-        _list(page, view, question, ordered, order, now_ms)
+        _list(page, view, filters, ordered, order, now_ms)
 
 
 def _list(
     page: Page,
     view: ClusterView,
-    question: FollowerFilter,
+    filters: FollowerFilter,
     ordered: Sequence[Follower],
     order: Sequence[str],
     now_ms: int,
@@ -248,7 +248,7 @@ def _list(
 
     files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
     pills = follower_table.pills_html(counts)
-    card_head("replicas", "Replicas", _clause(question, ordered), html=pills, files=files)
+    card_head("replicas", "Replicas", _clause(filters, ordered), html=pills, files=files)
     if not ordered:
         st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
         return
@@ -266,7 +266,7 @@ def _list(
         )
 
 
-def _clause(question: FollowerFilter, followers: Sequence[Follower]) -> str:
-    what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
+def _clause(filters: FollowerFilter, followers: Sequence[Follower]) -> str:
+    what = "out of sync, or changed in the last 20 min" if filters.phase is None else filters.phase.lower()
     many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(followers) >= FOLLOWERS_MAX else fmt.count(len(followers))
     return f"{many} · {what}"

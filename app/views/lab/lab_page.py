@@ -122,8 +122,8 @@ def _race(page: Page) -> None:
     number = _step(run)
     shown = run if number is None else race_replay.until(run, number)
     with st.container(horizontal=True, key="race-head", vertical_alignment="center"):
-        words = f"<strong>{markup.text(pictures.progress_text(run))}</strong>"
-        st.html(f'<div class="eb-prose">{words} {markup.text(pictures.comparison(run) or "")}</div>')
+        progress = f"<strong>{markup.text(pictures.progress_text(run))}</strong>"
+        st.html(f'<div class="eb-prose">{progress} {markup.text(pictures.comparison(run) or "")}</div>')
         _replay(run, number)
         if run["races"]:
             download(

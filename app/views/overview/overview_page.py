@@ -243,8 +243,8 @@ def _quorum(page: Page) -> None:
     card_head("quorum", "Metadata quorum", f"DescribeQuorum, {age} ago", rows=quorum_panel.rows(quorum))
     with st.container(key=body_key(view, "quorum")):
         st.html(quorum_panel.pills_html(quorum, view.now_ms) + quorum_panel.table_html(quorum))
-        if words := quorum_panel.note(quorum):
-            st.html(f'<div class="eb-note">? {markup.text(words)}</div>')
+        if note := quorum_panel.note(quorum):
+            st.html(f'<div class="eb-note">? {markup.text(note)}</div>')
 
 
 def _behind(page: Page) -> None:

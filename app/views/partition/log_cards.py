@@ -20,16 +20,16 @@ from backend.store.queries import partitions as queries
 EVENTS_SHOWN = 12
 
 
-def segments_card(page: Page, view: ClusterView, judged: Sequence[JudgedSegment], clause: str) -> None:
-    words = f"{fmt.count(len(judged))} segment{'' if len(judged) == 1 else 's'}: {clause}" if judged else ""
-    if len(judged) >= queries.SEGMENTS_MAX:
-        words = f"the newest {fmt.count(queries.SEGMENTS_MAX)} segments"
+def segments_card(page: Page, view: ClusterView, verdicts: Sequence[JudgedSegment], clause: str) -> None:
+    summary = f"{fmt.count(len(verdicts))} segment{'' if len(verdicts) == 1 else 's'}: {clause}" if verdicts else ""
+    if len(verdicts) >= queries.SEGMENTS_MAX:
+        summary = f"the newest {fmt.count(queries.SEGMENTS_MAX)} segments"
 
     def files() -> object:
-        return partition_ledger.frame(judged, lambda at_ms: page.clock(at_ms, view.now_ms))
+        return partition_ledger.frame(verdicts, lambda at_ms: page.clock(at_ms, view.now_ms))
 
-    card_head("ledger", "Ledger", words, files=files if judged else None)
-    if not judged:
+    card_head("ledger", "Ledger", summary, files=files if verdicts else None)
+    if not verdicts:
         st.html(
             markup.empty(
                 "No remote segment is known: nothing has been copied, or the pipeline has not read its events yet."
@@ -38,13 +38,13 @@ def segments_card(page: Page, view: ClusterView, judged: Sequence[JudgedSegment]
         return
     with st.container(key=body_key(view, "ledger")):
         st.dataframe(
-            partition_ledger.shown(judged, lambda at_ms: page.clock(at_ms, view.now_ms)),
-            column_config=partition_ledger.columns(len(judged)),
+            partition_ledger.shown(verdicts, lambda at_ms: page.clock(at_ms, view.now_ms)),
+            column_config=partition_ledger.columns(len(verdicts)),
             hide_index=True,
-            height=37 + 35 * min(8, len(judged)),
+            height=37 + 35 * min(8, len(verdicts)),
             key="segments",
             placeholder="",
-            alt=f"{len(judged)} remote segments with offsets, state, size and epochs",
+            alt=f"{len(verdicts)} remote segments with offsets, state, size and epochs",
         )
 
 

@@ -56,8 +56,8 @@ def _absent_part(page: Page, topic: str, number: int) -> None:
             queries.segments, page.cluster_id, topic, number, topic_id=topic_id, version=view.version
         )
     with st.container(key="card-ledger"):
-        judged = lineage_verdicts.judge(segments, None)
-        segments_card(page, view, judged, "left in the remote tier, newest first")
+        verdicts = lineage_verdicts.judge(segments, None)
+        segments_card(page, view, verdicts, "left in the remote tier, newest first")
     with st.container(key="card-events"):
         events_card(page, view, topic, number, topic_id)
 

@@ -73,12 +73,14 @@ def render(page: Page, topic: str, number: int) -> None:
 def _safely(page: Page, topic: str, number: int) -> None:
     """Offers the offset below which records must be deleted to remove the segments outside the lineage, if any."""
     reading = read(page, topic, number)
-    end = None if reading is None else outside_end(reading.row, reading.judged)
+    end = None if reading is None else outside_end(reading.row, reading.verdicts)
     if end is None:
         return
     with st.container(horizontal=True, key="remove-safely-line", vertical_alignment="center"):
-        words = f"Segments outside the leader's lineage end at {fmt.count(end)}: they go when the records below it go."
-        st.html(f'<div class="eb-lines">{markup.mark("critical")} {markup.text(words)}</div>')
+        warning = (
+            f"Segments outside the leader's lineage end at {fmt.count(end)}: they go when the records below it go."
+        )
+        st.html(f'<div class="eb-lines">{markup.mark("critical")} {markup.text(warning)}</div>')
         st.button(
             "Remove safely…",
             key="remove-safely",
@@ -89,9 +91,9 @@ def _safely(page: Page, topic: str, number: int) -> None:
         )
 
 
-def outside_end(row: PartitionRow, judged: Sequence[JudgedSegment]) -> int | None:
+def outside_end(row: PartitionRow, verdicts: Sequence[JudgedSegment]) -> int | None:
     """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
-    ends = [verdict.segment.next_offset for verdict in judged if verdict.lineage_standing is LineageStanding.OUTSIDE]
+    ends = [verdict.segment.next_offset for verdict in verdicts if verdict.lineage_standing is LineageStanding.OUTSIDE]
     end = max(ends, default=None)
     return None if end is None or no_removal(row, end) is not None else end
 

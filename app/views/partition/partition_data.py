@@ -34,7 +34,7 @@ class PartitionData:
     row: PartitionRow
     replicas: list[ReplicaRow]
     segments: list[SegmentRow]
-    judged: list[JudgedSegment]
+    verdicts: list[JudgedSegment]
     chain: LeaderChain | None
     points: list[PartitionPoint]
     topic: TopicRow | None  # None: its settings are not known
@@ -70,7 +70,7 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
         row=row,
         replicas=replicas,
         segments=every,
-        judged=lineage_verdicts.judge(every, chain),
+        verdicts=lineage_verdicts.judge(every, chain),
         chain=chain,
         points=state.read_cached(queries.offset_history, cluster_id, topic, number, since_ms, version=version),
         topic=topic_row,

@@ -137,31 +137,31 @@ def _hero(page: Page, topic: str, number: int) -> None:
             + "</div>"
         )
         first, last = _window_inputs()
-        table_twin("hero", "Offsets by tier and replica", replica_ranges.rows(row, replicas, reading.judged))
+        table_twin("hero", "Offsets by tier and replica", replica_ranges.rows(row, replicas, reading.verdicts))
     axis = replica_ranges.window(row, replicas, first, last)
     if axis is None:
         st.html(markup.empty(f"? {row.error or 'The leader has not told its offsets.'}", "The next sample may tell."))
         return
     with st.container(key=body_key(reading.view, "hero")):
-        st.html(replica_ranges.html(row, replicas, reading.judged, axis))
+        st.html(replica_ranges.html(row, replicas, reading.verdicts, axis))
 
 
 def _hero_pills(reading: PartitionData) -> str:
     row = reading.row
     pending = pending_limits.pending_bytes(row)
     offsets = pending_limits.pending_offsets(row)
-    words = f"pending {fmt.count(offsets)} · {fmt.size(pending)}"
+    pending_text = f"pending {fmt.count(offsets)} · {fmt.size(pending)}"
     if offsets is None:
-        words = f"pending ? {pending_limits.pending_unknown_cause(row)}"
+        pending_text = f"pending ? {pending_limits.pending_unknown_cause(row)}"
     elif offsets == 0:
-        words = "all copied"
+        pending_text = "all copied"
     status = pending_limits.pending_status(pending, reading.limit_bytes) or ("ok" if offsets is not None else "warning")
     if not pending_limits.is_tiered(row):
-        words, status = "not tiered", "notice"
+        pending_text, status = "not tiered", "notice"
     pills = [
         markup.pill(f"remote {fmt.size(remote_bytes(row))}", html='<i class="eb-swatch eb-swatch-remote"></i>'),
         markup.pill(f"local {fmt.size(row.local_log_bytes)}", html='<i class="eb-swatch eb-swatch-local"></i>'),
-        markup.pill(words, status),
+        markup.pill(pending_text, status),
     ]
     hung = [s for s in reading.segments if alerts.is_hung(s, reading.p99_ms, reading.view.now_ms)]
     if hung:
@@ -219,8 +219,8 @@ def _epochs(page: Page, topic: str, number: int) -> None:
     card_head(
         "epochs",
         "Leader-epoch chain",
-        html=epoch_chain.pills_html(chain, replicas, reading.judged),
-        rows=None if chain is None else epoch_chain.rows(chain, replicas, reading.judged),
+        html=epoch_chain.pills_html(chain, replicas, reading.verdicts),
+        rows=None if chain is None else epoch_chain.rows(chain, replicas, reading.verdicts),
     )
     if chain is None:
         st.html(
@@ -231,7 +231,7 @@ def _epochs(page: Page, topic: str, number: int) -> None:
         )
         return
     with st.container(key=body_key(reading.view, "epochs")):
-        st.html(epoch_chain.html(chain, replicas, reading.judged))
+        st.html(epoch_chain.html(chain, replicas, reading.verdicts))
 
 
 def _replicas(page: Page, topic: str, number: int) -> None:
@@ -297,7 +297,7 @@ def _ledger(page: Page, topic: str, number: int) -> None:
     reading = _reading(page, topic, number)
     if reading is None:
         return
-    segments_card(page, reading.view, reading.judged, "the remote segments, newest first")
+    segments_card(page, reading.view, reading.verdicts, "the remote segments, newest first")
     if reading.earlier:
         st.html(
             f'<div class="eb-note">{fmt.count(reading.earlier)} segments of an earlier topic of this name are still '

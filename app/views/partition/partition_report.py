@@ -66,7 +66,7 @@ def _facts(page: Page, reading: PartitionData, link: str) -> list[tuple[str, str
 
 
 def _sections(page: Page, reading: PartitionData) -> list[Section]:
-    row, replicas, judged, now_ms = reading.row, reading.replicas, reading.judged, reading.view.now_ms
+    row, replicas, verdicts, now_ms = reading.row, reading.replicas, reading.verdicts, reading.view.now_ms
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, 0)
@@ -74,11 +74,11 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
     axis = replica_ranges.window(row, replicas, None, None)
     ranges = markup.empty(f"? {row.error or 'The leader has not told its offsets.'}")
     if axis is not None:
-        ranges = replica_ranges.html(row, replicas, judged, axis)
+        ranges = replica_ranges.html(row, replicas, verdicts, axis)
     epochs = markup.empty("? The leader's epochs are not known.")
     if reading.chain is not None:
-        epochs = epoch_chain.pills_html(reading.chain, replicas, judged) + epoch_chain.html(
-            reading.chain, replicas, judged
+        epochs = epoch_chain.pills_html(reading.chain, replicas, verdicts) + epoch_chain.html(
+            reading.chain, replicas, verdicts
         )
     states = replica_phases.states(row, replicas, reading.segments, reading.points, now_ms)
     phases = replica_phases.table_html(states, row.leader_epoch, now_ms) + replica_phases.evidence_html(states, now_ms)
@@ -91,7 +91,7 @@ def _sections(page: Page, reading: PartitionData) -> list[Section]:
         Section("Replicas", "asked from each replica", html=phases),
         Section("Offsets", "as each replica tells them", html=replica_phases.offsets_html(row, replicas, note)),
         Section("Offsets over time", f"last {page.range_name}", rows=offset_history.shown(points, page.zone)),
-        Section("Ledger", f"{fmt.count(len(judged))} remote segments", rows=partition_ledger.frame(judged, clock)),
+        Section("Ledger", f"{fmt.count(len(verdicts))} remote segments", rows=partition_ledger.frame(verdicts, clock)),
         Section("Last events", rows=partition_ledger.event_rows(events, clock)),
     ]
 

@@ -49,11 +49,11 @@ def _say_past(page: Page, at_ms: int) -> None:
     rows = partition_rows(page, view, at_ms)
     missing = sum(row.error is not None for row in rows)
     clock = page.clock(at_ms, view.now_ms)
-    words = f"As of {clock}: each partition by its last sample until then."
+    text = f"As of {clock}: each partition by its last sample until then."
     if missing:
-        words += f" Of {_count_text(missing)} no sample of that time is kept."
+        text += f" Of {_count_text(missing)} no sample of that time is kept."
     note = "Limits are those of now; open copies and lineage of then are not stored, see the Remote log."
-    st.html(markup.alert("warning" if missing else "notice", "Time travel.", words, note))
+    st.html(markup.alert("warning" if missing else "notice", "Time travel.", text, note))
 
 
 # --- what to show, and how ---

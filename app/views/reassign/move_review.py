@@ -44,7 +44,7 @@ def _back() -> None:
 
 def review(page: Page, view: ClusterView, review: Review, block: str | None, stored: OperationRow | None) -> None:
     estimate, diff = review.estimate, review.diff
-    words = diff.get("words", {})
+    dialog_texts = diff.get("words", {})
     age = fmt.duration(max(0, view.now_ms - review.at_ms) / 1000)
     copies = int(estimate.get("replicas") or 0)
     with st.container(key="grid-review-a"):
@@ -77,7 +77,7 @@ def review(page: Page, view: ClusterView, review: Review, block: str | None, sto
                     st.html(plan_text.checks_list_html(checks[first:]))
             st.code("\n".join(review.cli), language="bash", wrap_lines=True)
     with st.container(key="card-total"):
-        _total(page, view, review, block, stored, str(words.get("effect", "")))
+        _total(page, view, review, block, stored, str(dialog_texts.get("effect", "")))
 
 
 def _flag_first(estimate: Mapping[str, Any]) -> None:
@@ -92,15 +92,15 @@ def _flag_first(estimate: Mapping[str, Any]) -> None:
 def _total(
     page: Page, view: ClusterView, review: Review, block: str | None, stored: OperationRow | None, effect: str
 ) -> None:
-    words = review.diff.get("words", {})
+    dialog_texts = review.diff.get("words", {})
     user, name = page.user, view.cluster.name
-    act = str(words.get("act", "Move"))
+    act = str(dialog_texts.get("act", "Move"))
     with st.container(horizontal=True, key="total", vertical_alignment="center"):
         summary = "Refused: the first check says why." if review.refused else effect
         nothing = (
             markup.pill("Nothing has been changed", "notice") if stored is None or stored.state == "checked" else ""
         )
-        title = f"<strong>{markup.text(words.get('title', ''))}</strong>"
+        title = f"<strong>{markup.text(dialog_texts.get('title', ''))}</strong>"
         st.html(f"<div>{title} {markup.text(summary)} {nothing} {source('total')}</div>")
         st.button("Back", key="back", on_click=_back)
         if stored is None:

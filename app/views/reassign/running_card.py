@@ -55,7 +55,7 @@ def move_controls(page: Page, row: OperationRow, block: str | None) -> None:
             args=(page.user, row.id, "resume" if paused else "pause", {}),
         )
         if limit:
-            question = plan_dialog.PlanControl(
+            control = plan_dialog.PlanControl(
                 row.id,
                 "limit",
                 f"Another limit for plan #{row.id}",
@@ -64,18 +64,18 @@ def move_controls(page: Page, row: OperationRow, block: str | None) -> None:
                 "Set the limit",
                 limit / 1_000_000,
             )
-            st.button("Raise…", key="raise", disabled=blocked, help=hint, on_click=plan_dialog.ask, args=(question,))
+            st.button("Raise…", key="raise", disabled=blocked, help=hint, on_click=plan_dialog.ask, args=(control,))
         st.button(
             "Stop…",
             key="stop",
             disabled=blocked,
             help=hint,
             on_click=plan_dialog.ask,
-            args=(_stop_question(row.id, counts, (row.progress or {}).get("copied_bytes") or 0),),
+            args=(_stop_control(row.id, counts, (row.progress or {}).get("copied_bytes") or 0),),
         )
 
 
-def _stop_question(plan_id: int, counts: Mapping[str, int], copied_bytes: int) -> plan_dialog.PlanControl:
+def _stop_control(plan_id: int, counts: Mapping[str, int], copied_bytes: int) -> plan_dialog.PlanControl:
     done, moving = int(counts.get("done") or 0), int(counts.get("moving") or 0)
     text = (
         f"{fmt.count(done)} partition{'' if done == 1 else 's'} finished and stay where they are. "

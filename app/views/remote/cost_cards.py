@@ -27,29 +27,29 @@ PACE_MS: Final = 3_600_000
 STEP_MS: Final = 60_000
 
 
-def render(page: Page, question: LedgerQuery) -> None:
+def render(page: Page, ledger_query: LedgerQuery) -> None:
     """Both cards; the prices are outside of the live part, because a person types into them."""
     with st.container(key="card-debt"):
-        live(page, "debt", _debt, page, question)
+        live(page, "debt", _debt, page, ledger_query)
     with st.container(key="card-cost"):
         prices = _prices()
-        live(page, "cost", _cost, page, question, prices)
+        live(page, "cost", _cost, page, ledger_query, prices)
 
 
-def _debt(page: Page, question: LedgerQuery) -> None:
+def _debt(page: Page, ledger_query: LedgerQuery) -> None:
     view = page.view()
     rows = state.read_cached(partition_queries.partitions, page.cluster_id, version=view.version)
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
-    debt = retention_debt.debt(_within(rows, question), topics)
+    debt = retention_debt.debt(_within(rows, ledger_query), topics)
     # Then is not stored: with an instant chosen it must be said that this card stays in the present.
-    clause = fmt.size(debt.total_bytes) + ("" if question.at_ms is None else " · as of now")
+    clause = fmt.size(debt.total_bytes) + ("" if ledger_query.at_ms is None else " · as of now")
     card_head("debt", "Local data past retention", clause, rows=retention_debt.rows(debt))
     with st.container(key=body_key(view, "debt")):
         st.html(retention_debt.html(debt))
 
 
-def _within(rows: Iterable[PartitionRow], question: LedgerQuery) -> list[PartitionRow]:
-    scope = question.scope
+def _within(rows: Iterable[PartitionRow], ledger_query: LedgerQuery) -> list[PartitionRow]:
+    scope = ledger_query.scope
     return [row for row in rows if scope.topic in (None, row.topic) and scope.partition in (None, row.partition)]
 
 
@@ -71,8 +71,8 @@ def _price(label: str, key: str, default: float) -> float:
     )
 
 
-def _cost(page: Page, question: LedgerQuery, prices: Prices) -> None:
-    reading = read(page, question)
+def _cost(page: Page, ledger_query: LedgerQuery, prices: Prices) -> None:
+    reading = read(page, ledger_query)
     view = reading.view
     since_ms = (health_text.ledger_ms(view) - PACE_MS) // STEP_MS * STEP_MS
     copies = state.read_cached(queries.copies_since, page.cluster_id, since_ms, version=since_ms)
@@ -82,6 +82,6 @@ def _cost(page: Page, question: LedgerQuery, prices: Prices) -> None:
     with st.container(key=ledger_key(view, "cost")):
         st.html(
             markup.pairs(
-                remote_cost.pairs(reading.totals, FinishedCopies(copies, over_ms), reading.judged, fetched, prices)
+                remote_cost.pairs(reading.totals, FinishedCopies(copies, over_ms), reading.verdicts, fetched, prices)
             )
         )

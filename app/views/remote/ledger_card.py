@@ -28,20 +28,20 @@ SEGMENT_ID_CHARS: Final = 22
 TABLE_ROWS: Final = 8
 
 
-def render(page: Page, question: LedgerQuery) -> None:
-    reading = read(page, question)
-    matching = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
-    clause = _ledger_clause(reading, question, matching)
+def render(page: Page, ledger_query: LedgerQuery) -> None:
+    reading = read(page, ledger_query)
+    matching = segment_ledger.select(reading.verdicts, ledger_query.state, ledger_query.search, reading.hung)
+    clause = _ledger_clause(reading, ledger_query, matching)
     if not matching:
         card_head("ledger", "Ledger", clause)
-        _nothing(page, reading, question)
+        _nothing(page, reading, ledger_query)
         return
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
     by_name = {_name(verdict.segment): verdict for verdict in matching}
-    order = standing_order("ledger_order", list(by_name), (question, page.cluster_id))
+    order = standing_order("ledger_order", list(by_name), (ledger_query, page.cluster_id))
     ordered = [by_name[name] for name in order]
     view = reading.view
 
@@ -61,25 +61,25 @@ def render(page: Page, question: LedgerQuery) -> None:
             placeholder="",
             alt=f"{len(ordered)} remote segments with offsets, state, durations and lineage",
         )
-    _selected(page, reading, question)
+    _selected(page, reading, ledger_query)
 
 
 def _name(row: SegmentRow) -> str:
     return f"{row.topic_id}/{row.partition}/{row.segment_id}"
 
 
-def _ledger_clause(reading: RemoteData, question: LedgerQuery, matching: Sequence[JudgedSegment]) -> str:
-    listed = len(reading.judged)
+def _ledger_clause(reading: RemoteData, ledger_query: LedgerQuery, matching: Sequence[JudgedSegment]) -> str:
+    listed = len(reading.verdicts)
     what = f"{fmt.count(len(matching))} row{'' if len(matching) == 1 else 's'}"
     if len(matching) < listed:
         what = f"{fmt.count(len(matching))} match of {fmt.count(listed)}"
-    if question.at_ms is not None:
-        return f"{what} · {question.name} as of {page_clock(question.at_ms, reading.view)}"
-    if question.scope.topic is None:
+    if ledger_query.at_ms is not None:
+        return f"{what} · {ledger_query.name} as of {page_clock(ledger_query.at_ms, reading.view)}"
+    if ledger_query.scope.topic is None:
         return f"{what} · what is open now and the newest copies; name a partition to see all of its segments"
     if listed >= LEDGER_MAX:
-        return f"{what} · the newest {fmt.count(LEDGER_MAX)} segments of {question.name}"
-    return f"{what} · {question.name}, newest event first"
+        return f"{what} · the newest {fmt.count(LEDGER_MAX)} segments of {ledger_query.name}"
+    return f"{what} · {ledger_query.name}, newest event first"
 
 
 def page_clock(at_ms: int, view: ClusterView) -> str:
@@ -87,19 +87,19 @@ def page_clock(at_ms: int, view: ClusterView) -> str:
     return fmt.clock(at_ms, view.now_ms) + " UTC"
 
 
-def _nothing(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
-    if reading.judged and question.words:
+def _nothing(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> None:
+    if reading.verdicts and ledger_query.search:
         topics = state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
-        near = near_topics(question.words, [topic.topic for topic in topics if topic.tiered])
+        near = near_topics(ledger_query.search, [topic.topic for topic in topics if topic.tiered])
         st.html(
             markup.empty(
-                f"No topic, partition or segment is named “{question.words[:80]}”, and no listed row has it.",
+                f"No topic, partition or segment is named “{ledger_query.search[:80]}”, and no listed row has it.",
                 f"Topics of a like name: {', '.join(near)}." if near else "",
             )
         )
-    elif reading.judged:
+    elif reading.verdicts:
         st.html(markup.empty("No listed segment is in this state.", "Choose another, or none."))
-    elif question.at_ms is not None:
+    elif ledger_query.at_ms is not None:
         st.html(markup.empty("Nothing of this partition was in the remote tier then."))
     else:
         st.html(
@@ -110,13 +110,13 @@ def _nothing(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
         )
 
 
-def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
+def _selected(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> None:
     """The stored events of the segment that the link or the table names."""
     segment_id = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
     if not segment_id:
         st.html('<div class="eb-note">Select a row to see every event of its segment.</div>')
         return
-    row = next((verdict.segment for verdict in reading.judged if verdict.segment.segment_id == segment_id), None)
+    row = next((verdict.segment for verdict in reading.verdicts if verdict.segment.segment_id == segment_id), None)
     version = reading.view.version
     if row is None and len(segment_id) == SEGMENT_ID_CHARS:
         row = state.read_cached(queries.find_segment, page.cluster_id, segment_id, version=version)
@@ -126,8 +126,8 @@ def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
     events = state.read_cached(
         queries.events_of_segment, page.cluster_id, row.topic_id, row.partition, row.segment_id, version=version
     )
-    if question.at_ms is not None:
-        events = [event for event in events if event.event_timestamp_ms <= question.at_ms]
+    if ledger_query.at_ms is not None:
+        events = [event for event in events if event.event_timestamp_ms <= ledger_query.at_ms]
     name = f"{row.topic}-{row.partition}"
     with st.container(horizontal=True, key="segment-head"):
         offsets = fmt.offset_range(row.start_offset, row.next_offset)

@@ -110,9 +110,9 @@ def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
     return f'<div class="eb-pills">{"".join(pills)}</div>'
 
 
-def render_unfollowed(page: Page, question: LedgerQuery) -> None:
+def render_unfollowed(page: Page, ledger_query: LedgerQuery) -> None:
     view = page.view()
-    records = state.read_cached(queries.unfollowed, page.cluster_id, question.scope, version=view.version)
+    records = state.read_cached(queries.unfollowed, page.cluster_id, ledger_query.scope, version=view.version)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
@@ -120,8 +120,8 @@ def render_unfollowed(page: Page, question: LedgerQuery) -> None:
     totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=view.version)
     reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=view.version)
     clause = f"{fmt.count(totals.illegal_events)} illegal, {fmt.count(reading.quarantined)} quarantined in the cluster"
-    if question.scope.topic is not None:
-        clause += f" · those of {question.name}"
+    if ledger_query.scope.topic is not None:
+        clause += f" · those of {ledger_query.name}"
     card_head(
         "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(records, clock) if records else None
     )

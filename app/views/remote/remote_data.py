@@ -36,7 +36,7 @@ class LedgerQuery:
     """A query to the ledger: a part of the log, words that rows must have, a segment, an instant of the past."""
 
     scope: Scope
-    words: str = ""
+    search: str = ""
     state: str | None = None
     at_ms: int | None = None
 
@@ -53,7 +53,7 @@ class RemoteData:
 
     view: ClusterView
     totals: CycleTotals
-    judged: list[JudgedSegment]
+    verdicts: list[JudgedSegment]
     copies: list[OpenCopy]
     timed: list[SegmentRow]  # whose steps give the medians
     log_start: int | None
@@ -65,12 +65,12 @@ class RemoteData:
         return frozenset(copy.segment.segment_id for copy in self.copies if copy.kind != open_copies.NORMAL)
 
 
-def read(page: Page, question: LedgerQuery) -> RemoteData:
+def read(page: Page, ledger_query: LedgerQuery) -> RemoteData:
     """One consistent set of facts. Raises DatabaseUnreachable."""
     view = page.view()
-    if question.at_ms is not None:
-        return _read_past(page, view, question, question.at_ms)
-    cluster_id, version, scope = page.cluster_id, view.version, question.scope
+    if ledger_query.at_ms is not None:
+        return _read_past(page, view, ledger_query, ledger_query.at_ms)
+    cluster_id, version, scope = page.cluster_id, view.version, ledger_query.scope
     segments = state.read_cached(queries.newest_segments, cluster_id, scope, version=version)
     started = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
     started = [row for row in started if _within(row, scope)]
@@ -79,11 +79,11 @@ def read(page: Page, question: LedgerQuery) -> RemoteData:
     deleted: list[SegmentRow] = []
     if scope.topic is None:
         deleted = state.read_cached(queries.recent_deletions, cluster_id, version=version)
-    judged, log_start = _judge(page, view, segments, rows)
+    verdicts, log_start = _judge(page, view, segments, rows)
     return RemoteData(
         view=view,
         totals=state.read_cached(queries.cycle_totals, cluster_id, scope, version=version),
-        judged=judged,
+        verdicts=verdicts,
         copies=_copies(page, view, started, rows, judging_ms),
         timed=[*segments, *deleted],
         log_start=log_start if scope.partition is not None else None,
@@ -96,8 +96,8 @@ def _within(row: SegmentRow, scope: Scope) -> bool:
     return scope.topic in (None, row.topic) and scope.partition in (None, row.partition)
 
 
-def _read_past(page: Page, view: ClusterView, question: LedgerQuery, at_ms: int) -> RemoteData:
-    topic, number = question.scope.topic or "", question.scope.partition or 0
+def _read_past(page: Page, view: ClusterView, ledger_query: LedgerQuery, at_ms: int) -> RemoteData:
+    topic, number = ledger_query.scope.topic or "", ledger_query.scope.partition or 0
     ledgers = state.read_cached(detail_queries.ledgers, page.cluster_id, topic, number, version=view.version)
     events: list[queries.StoredEvent] | None = []
     if ledgers:
@@ -109,7 +109,7 @@ def _read_past(page: Page, view: ClusterView, question: LedgerQuery, at_ms: int)
         view=view,
         totals=segment_cycle.totals_of(past.segments),
         # The leader's epochs of then are not stored, so nothing of the past is judged by them.
-        judged=[replace(verdict, why="") for verdict in lineage_verdicts.judge(past.segments, None)],
+        verdicts=[replace(verdict, why="") for verdict in lineage_verdicts.judge(past.segments, None)],
         copies=_copies(page, view, past.segments, None, at_ms),
         timed=past.segments,
         log_start=None,
@@ -141,7 +141,7 @@ def _judge(
     """Each segment against its leader's epochs, and the log start of the last partition."""
     topic_ids = {(row.topic, row.partition): row.topic_id for row in rows}
     kafka_rules = _kafka_rules(page, view)
-    judged: list[JudgedSegment] = []
+    all_verdicts: list[JudgedSegment] = []
     log_start = None
     for number, (key, group) in enumerate(groupby(segments, key=lambda row: (row.topic, row.partition, row.topic_id))):
         topic, partition, topic_id = key
@@ -153,8 +153,8 @@ def _judge(
             chain = lineage_verdicts.leader_chain(replicas)
         log_start = None if chain is None else chain.log_start
         verdicts = lineage_verdicts.judge(group, chain)
-        judged += lineage_verdicts.with_orphans(verdicts) if kafka_rules else verdicts
-    return judged, log_start
+        all_verdicts += lineage_verdicts.with_orphans(verdicts) if kafka_rules else verdicts
+    return all_verdicts, log_start
 
 
 def _kafka_rules(page: Page, view: ClusterView) -> bool:

@@ -32,29 +32,33 @@ def render() -> None:
         return
     style.add("remote")
     try:
-        question = _controls(page)
+        ledger_query = _controls(page)
     except state.DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
-    if question is None:
+    if ledger_query is None:
         return
     with st.container(key="card-cycle"):
-        live(page, "cycle", _cycle, page, question)
+        live(page, "cycle", _cycle, page, ledger_query)
     # Only with an instant: the ledger is what one comes for.
-    if question.at_ms is not None and question.scope.topic is not None and question.scope.partition is not None:
-        _compare(page, question.scope.topic, question.scope.partition)
+    if (
+        ledger_query.at_ms is not None
+        and ledger_query.scope.topic is not None
+        and ledger_query.scope.partition is not None
+    ):
+        _compare(page, ledger_query.scope.topic, ledger_query.scope.partition)
     with st.container(key="grid-remote"):
         with st.container(key="left-remote"):
             with st.container(key="card-open"):
-                live(page, "open", _open, page, question)
+                live(page, "open", _open, page, ledger_query)
             with st.container(key="card-ledger"):
-                live(page, "ledger", ledger_card.render, page, question)
+                live(page, "ledger", ledger_card.render, page, ledger_query)
         with st.container(key="right-remote"):
             with st.container(key="card-metadata"):
                 live(page, "metadata", metadata_topic_cards.render_health, page)
-            cost_cards.render(page, question)
+            cost_cards.render(page, ledger_query)
             with st.container(key="card-unfollowed"):
-                live(page, "unfollowed", metadata_topic_cards.render_unfollowed, page, question)
+                live(page, "unfollowed", metadata_topic_cards.render_unfollowed, page, ledger_query)
 
 
 def _fact(view: ClusterView) -> str:
@@ -90,11 +94,11 @@ def _controls(page: Page) -> LedgerQuery | None:
         )
         with st.container(horizontal=True, key="filter-right", width="content"):
             at_ms = instant_control.control(page, "Time travel for one partition")
-    scope, words = _scope(page, (typed or "").strip())
+    scope, search = _scope(page, (typed or "").strip())
     if at_ms is not None and scope.partition is None:
         _no_past()
         return None
-    return LedgerQuery(scope, words, chosen, at_ms)
+    return LedgerQuery(scope, search, chosen, at_ms)
 
 
 def _no_past() -> None:
@@ -136,8 +140,8 @@ def _has_partitions(page: Page, scope: Scope) -> bool:
 # --- the cards ---
 
 
-def _cycle(page: Page, question: LedgerQuery) -> None:
-    reading = read(page, question)
+def _cycle(page: Page, ledger_query: LedgerQuery) -> None:
+    reading = read(page, ledger_query)
     boxes = segment_cycle.boxes(
         reading.totals,
         hung=sum(copy.kind == open_copies.HUNG for copy in reading.copies),
@@ -146,17 +150,19 @@ def _cycle(page: Page, question: LedgerQuery) -> None:
         judging_ms=reading.judging_ms,
     )
     taken = segment_cycle.steps(reading.timed)
-    missing = segment_cycle.gaps(reading.judged, reading.log_start) if question.scope.partition is not None else None
-    clause = f"{question.name} · median and p99 of the newest segments"
+    missing = (
+        segment_cycle.gaps(reading.verdicts, reading.log_start) if ledger_query.scope.partition is not None else None
+    )
+    clause = f"{ledger_query.name} · median and p99 of the newest segments"
     card_head(
         "cycle",
         "Segment life cycle",
         clause,
-        html=segment_cycle.verdict_pills(reading.judged, missing),
+        html=segment_cycle.verdict_pills(reading.verdicts, missing),
         rows=segment_cycle.rows(boxes, taken),
     )
-    if question.at_ms is not None:
-        _say_past(page, reading, question.at_ms)
+    if ledger_query.at_ms is not None:
+        _say_past(page, reading, ledger_query.at_ms)
     with st.container(key=ledger_key(reading.view, "cycle")):
         st.html(segment_cycle.cycle_html(boxes, taken))
 
@@ -174,7 +180,7 @@ def _compare(page: Page, topic: str, number: int) -> None:
 def _oldest_delete_ms(reading: RemoteData) -> int | None:
     begun = [
         verdict.segment.delete_started_ms
-        for verdict in reading.judged
+        for verdict in reading.verdicts
         if verdict.segment.state is SegmentState.DELETE_SEGMENT_STARTED
         and verdict.segment.delete_started_ms is not None
     ]
@@ -188,15 +194,15 @@ def _say_past(page: Page, reading: RemoteData, at_ms: int) -> None:
         sentence = f"This partition has more than {most} stored events: its past is not computed here."
         st.html(markup.alert("warning", f"As of {clock}.", sentence))
         return
-    words = ledger_at_instant.origin_text(reading.past, clock, page.clock(reading.past.first_ms, reading.view.now_ms))
+    origin = ledger_at_instant.origin_text(reading.past, clock, page.clock(reading.past.first_ms, reading.view.now_ms))
     note = "Lineage is not judged: the epochs of then are not stored."
     if at_ms > health_text.ledger_ms(reading.view):
         note = "The pipeline has not read so far yet. " + note
-    st.html(markup.alert("notice" if reading.past.exact else "warning", "Time travel.", words, note))
+    st.html(markup.alert("notice" if reading.past.exact else "warning", "Time travel.", origin, note))
 
 
-def _open(page: Page, question: LedgerQuery) -> None:
-    reading = read(page, question)
+def _open(page: Page, ledger_query: LedgerQuery) -> None:
+    reading = read(page, ledger_query)
     unknown = sum(copy.ratio is None for copy in reading.copies)
     clause = "age against the p99 of the partition's own copies; right of the line is suspicious"
     if unknown:

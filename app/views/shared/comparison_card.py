@@ -62,9 +62,9 @@ def _render(page: Page, topic: str, number: int, topic_id: str, first_ms: int, s
     later_ms = view.read_ms if second_ms is None else second_ms
     first, second = (_instant_at(page, view, topic, number, topic_id, at_ms) for at_ms in (first_ms, later_ms))
     clocks = [page.clock(first_ms, view.now_ms), "now" if second_ms is None else page.clock(later_ms, view.now_ms)]
-    words = f'<div class="eb-note">{markup.text(f"{clocks[0]} against {clocks[1]}")}</div>'
+    clocks_html = f'<div class="eb-note">{markup.text(f"{clocks[0]} against {clocks[1]}")}</div>'
     with st.container(horizontal=True, key="cardhead-compare"):
-        st.html(words)
+        st.html(clocks_html)
         table_twin("compare", TITLE, pictures.rows(first, second))
     with st.container(key=ledger_key(view, "compare")):
         st.html(pictures.table_html(first, second, *clocks))

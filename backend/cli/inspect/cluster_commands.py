@@ -80,11 +80,11 @@ def partitions(
 ) -> None:
     """Where each partition's data lives: offsets of its leader, local and remote bytes."""
     with options.connected() as opened:
-        answer = opened.get("/v1/partitions", tiered=not everything, topic=topic, limit=20_000)
+        response = opened.get("/v1/partitions", tiered=not everything, topic=topic, limit=20_000)
     if options.json_:
-        show_json(answer)
-    elif answer["items"]:
-        console().print(tables.partitions(answer["items"]))
+        show_json(response)
+    elif response["items"]:
+        console().print(tables.partitions(response["items"]))
     else:
         print("No such partition." + ("" if everything else " --all shows those that are not tiered, too."))
 
@@ -92,37 +92,37 @@ def partitions(
 @with_options
 def describe(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     """One partition with its replicas: which offsets are where, who is in sync, which lost disks it survives."""
-    answer = _partition(options, topic_partition)
+    response = _partition(options, topic_partition)
     if options.json_:
-        show_json(answer)
+        show_json(response)
         return
-    out, row = console(), answer["partition"]
+    out, row = console(), response["partition"]
     out.print(tables.partitions([row]))
     if row["error"]:
         out.print(value_text.printable_text(row["error"]), style="yellow")
     out.print()
-    out.print(tables.replicas(answer["replicas"], _now_ms()))
-    for replica in answer["replicas"]:
+    out.print(tables.replicas(response["replicas"], _now_ms()))
+    for replica in response["replicas"]:
         if replica["error"]:
             out.print(Text(value_text.printable_text(replica["error"]), style="yellow"))
     out.print()
-    out.print(Text(value_text.printable_text(value_text.who_may_lead(row["isr"], answer["eligible_leaders"]))))
-    out.print(Text(value_text.printable_text(answer["next_leader"])))
-    for sentence in answer["durability"]["sentences"]:
+    out.print(Text(value_text.printable_text(value_text.who_may_lead(row["isr"], response["eligible_leaders"]))))
+    out.print(Text(value_text.printable_text(response["next_leader"])))
+    for sentence in response["durability"]["sentences"]:
         out.print(Text(value_text.printable_text(sentence)))
     out.print(
-        f"{value_text.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}."
+        f"{value_text.plural(len(response['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}."
     )
 
 
 @with_options
 def segments(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     """The remote segments of a partition, as the ledger has them."""
-    answer = _partition(options, topic_partition)
+    response = _partition(options, topic_partition)
     if options.json_:
-        show_json({"items": answer["segments"]})
-    elif answer["segments"]:
-        console().print(tables.segments(answer["segments"], _now_ms()))
+        show_json({"items": response["segments"]})
+    elif response["segments"]:
+        console().print(tables.segments(response["segments"], _now_ms()))
     else:
         print(f"The ledger has no segment of {value_text.printable_text(topic_partition)}.")
 

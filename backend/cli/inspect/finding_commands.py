@@ -41,13 +41,13 @@ def findings(
     """What needs attention, why, and what to do. Ends with 1 when something open is critical."""
     given = None if severity is None else severity.value
     with options.connected() as opened:
-        answer = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
-    items = answer["items"]
+        response = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
+    items = response["items"]
     if options.json_:
-        show_json(answer)
+        show_json(response)
     elif items:
         console().print(tables.findings(items, time.time_ns() // 1_000_000))
-        if answer["next_before_id"] is not None:
+        if response["next_before_id"] is not None:
             print(f"These are the newest {limit}; more with --limit.")
     else:
         print("Nothing needs attention." if state is FindingState.open else "No such finding.")
@@ -62,11 +62,11 @@ def audit(
 ) -> None:
     """Who did what, and what was refused; the newest first."""
     with options.connected() as opened:
-        answer = opened.get("/v1/audit", action=action, limit=limit)
+        response = opened.get("/v1/audit", action=action, limit=limit)
     if options.json_:
-        show_json(answer)
-    elif answer["items"]:
-        console().print(tables.audit(answer["items"]))
+        show_json(response)
+    elif response["items"]:
+        console().print(tables.audit(response["items"]))
     else:
         print("Nobody has done anything yet.")
 
@@ -83,16 +83,16 @@ def rules() -> None:
 def readers(options: ApiOptions) -> None:
     """Which groups read from the remote tier next, and how much is left for them there."""
     with options.connected() as opened:
-        answer = opened.get("/v1/remote-readers")
+        response = opened.get("/v1/remote-readers")
     if options.json_:
-        show_json(answer)
+        show_json(response)
         return
-    if answer["items"]:
-        console().print(tables.readers(answer["items"]))
-    elif answer["asked_ms"] is not None:
+    if response["items"]:
+        console().print(tables.readers(response["items"]))
+    elif response["asked_ms"] is not None:
         print("No group is below the local log of a tiered partition.")
-    if answer["error"] or answer["asked_ms"] is None:
+    if response["error"] or response["asked_ms"] is None:
         print(
-            value_text.printable_text(answer["error"] or "The groups were not asked yet; wait a moment."),
+            value_text.printable_text(response["error"] or "The groups were not asked yet; wait a moment."),
             file=sys.stderr,
         )

@@ -69,10 +69,10 @@ def confirmed_execution(
 
 def typed(name: str) -> str:
     """The cluster's name, typed by a person; ends the command at any other."""
-    answer: str = typer.prompt(f"Type {printable_text(name)} to confirm", default="", show_default=False, err=True)
-    if answer != name:
+    text: str = typer.prompt(f"Type {printable_text(name)} to confirm", default="", show_default=False, err=True)
+    if text != name:
         fail("That is not the cluster's name: nothing was changed.", Exit.REFUSED)
-    return answer
+    return text
 
 
 def asked_reason() -> str:

@@ -18,7 +18,7 @@ from backend.cli.shared.options import ApiOptions, ConnectionOptions, console, f
 from backend.cli.shared.value_text import moment, printable_text
 from backend.control.formatting import in_bytes
 
-LOOK_INTERVAL_S: Final = 1.0
+POLL_INTERVAL_S: Final = 1.0
 Plan = Annotated[int, typer.Argument(help="Number of the plan.", min=1)]
 
 
@@ -113,17 +113,17 @@ def plans(
 ) -> None:
     """The stored plans, newest first."""
     with options.connected() as opened:
-        answer = opened.get("/v1/plans", state=state, kind=kind, limit=limit)
+        response = opened.get("/v1/plans", state=state, kind=kind, limit=limit)
     if options.json_:
-        show_json(answer)
+        show_json(response)
         return
-    if not answer["items"]:
+    if not response["items"]:
         print("There is no such plan." if state or kind else "There is no plan yet.")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("plan", "made", "kind", "object", "state", "by", "result"):
         table.add_column(heading)
-    for row in answer["items"]:
+    for row in response["items"]:
         texts = [row["kind"], (row["diff"] or {}).get("object"), row["state"], row["author"]]
         result = (row["result"] or {}).get("sentence") or ""
         table.add_row(str(row["id"]), moment(row["created_ms"]), *map(printable_text, texts), printable_text(result))
@@ -164,7 +164,7 @@ def _until_ended(opened: ApiSession, plan: Json, *, json_: bool) -> Json:
     """The plan when it has ended; shows how far it is on the way."""
     if json_:
         while plan["state"] in UNFINISHED:
-            time.sleep(LOOK_INTERVAL_S)
+            time.sleep(POLL_INTERVAL_S)
             plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
         return plan
     columns = (
@@ -178,7 +178,7 @@ def _until_ended(opened: ApiSession, plan: Json, *, json_: bool) -> Json:
         while plan["state"] in UNFINISHED:
             total, done, text = progress_text(plan)
             bars.update(bar, total=total, completed=done, progress_text=text)
-            time.sleep(LOOK_INTERVAL_S)
+            time.sleep(POLL_INTERVAL_S)
             plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
     return plan
 

@@ -75,8 +75,8 @@ def describe(options: BrokerReportOptions) -> None:
             print(
                 f"Voter {replica.node_id} has lost its copy and is not counted for a majority until it has caught up."
             )
-    levels = [(name, str(feature.level), str(feature.max_level)) for name, feature in features.items()]
-    console().print(table(("feature", "level", "highest"), levels, right=("level", "highest")))
+    feature_rows = [(name, str(feature.level), str(feature.max_level)) for name, feature in features.items()]
+    console().print(table(("feature", "level", "highest"), feature_rows, right=("level", "highest")))
 
 
 @quorum_app.command()

@@ -37,12 +37,12 @@ class ObjectProblem(StrEnum):
 class LedgerProblem:
     """One object in trouble."""
 
-    trouble: ObjectProblem
+    problem: ObjectProblem
     key: str
     detail: str
 
     def document(self) -> dict[str, Any]:
-        return {"problem": self.trouble.value, "object": self.key, "detail": self.detail}
+        return {"problem": self.problem.value, "object": self.key, "detail": self.detail}
 
 
 class SegmentLedger:

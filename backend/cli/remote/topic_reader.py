@@ -130,25 +130,25 @@ class MetadataTopicReader:
             raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} cannot be read: {_reason(error)}.") from error
 
     def _until(self, partition: int, position: int, end: int) -> Iterator[TopicRecord]:
-        silent_s, looked = 0.0, False
+        silent_s, checked = 0.0, False
         while True:
             # One by one: a call for many waits for all of them or its time.
             message = self._consumer.poll(POLL_TIMEOUT_S)
             if message is None:
                 silent_s += POLL_TIMEOUT_S
-                if silent_s >= STUCK_S and not looked:
-                    looked = True
+                if silent_s >= STUCK_S and not checked:
+                    checked = True
                     behind = readable_from(self._consumer, METADATA_TOPIC, partition, position, end)
                     if behind is not None:
                         yield _unreadable(partition, position, behind)
-                        position, silent_s, looked = behind, 0.0, False
+                        position, silent_s, checked = behind, 0.0, False
                     if position >= end:
                         return
                     self._consumer.assign([TopicPartition(METADATA_TOPIC, partition, position)])
                 elif silent_s >= STALL_TIMEOUT_S:
                     raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} gives nothing any more: do its brokers run?")
                 continue
-            silent_s, looked = 0.0, False
+            silent_s, checked = 0.0, False
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:

@@ -25,7 +25,7 @@ from backend.data_folder.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.storage.store_errors import reason_of
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
-from backend.supervisor.checks.store_check import trouble_of
+from backend.supervisor.checks.store_check import diagnose_store
 from backend.tiering.ids import uuid_text
 from backend.tiering.remote_keys import ROOT
 
@@ -105,19 +105,19 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
     with _reader(options) as reader:
         ledger = SegmentLedger()
 
-        def look() -> tuple[int, int, list[LedgerProblem]]:
+        def inspect() -> tuple[int, int, list[LedgerProblem]]:
             # Objects first: whatever is listed was announced before, so only a living cluster can make a difference.
             objects = {key: size for key, size in remote_objects(location).items() if _is_below(key, topic, number)}
             ledger.apply(reader.records())
             segments = list(ledger.segments(topic, number))
             return len(segments), len(objects), compare(segments, objects)
 
-        segments, objects, problems = look()
+        segments, objects, problems = inspect()
         if problems:
             # Copies and deletions went on meanwhile: only what is wrong twice is wrong.
-            before = {(problem.trouble, problem.key) for problem in problems}
-            segments, objects, again = look()
-            problems = [problem for problem in again if (problem.trouble, problem.key) in before]
+            before = {(problem.problem, problem.key) for problem in problems}
+            segments, objects, again = inspect()
+            problems = [problem for problem in again if (problem.problem, problem.key) in before]
     if options.json_:
         show_json(
             {
@@ -136,7 +136,7 @@ def verify(options: SegmentOptions, only: str | None, remote: str | None) -> Non
 def _print_verdict(location: str, segments: int, objects: int, unreadable: int, problems: list[LedgerProblem]) -> None:
     out = console()
     if problems:
-        rows = ((problem.trouble.value, problem.key.removeprefix(f"{ROOT}/"), problem.detail) for problem in problems)
+        rows = ((problem.problem.value, problem.key.removeprefix(f"{ROOT}/"), problem.detail) for problem in problems)
         out.print(tables.table(["PROBLEM", "OBJECT", "DETAIL"], rows))
         out.print()
     if unreadable:
@@ -179,7 +179,7 @@ def remote_objects(location: str) -> dict[str, int]:
     except (OSError, ValueError, BaseError) as error:
         cause = str(error) or type(error).__name__
         if "://" in location:
-            fail(f"{trouble_of(cause, location).sentence[:-1]}, or name another place with --remote.", Exit.AWAY)
+            fail(f"{diagnose_store(cause, location).sentence[:-1]}, or name another place with --remote.", Exit.AWAY)
         fail(
             f"The remote tier in {location} cannot be listed ({reason_of(cause)}): correct the folder or its rights,"
             " or name another place with --remote.",

@@ -133,22 +133,22 @@ class ApiSession:
         import httpx
 
         try:
-            answer = self._client.request(method, path, **more)
+            response = self._client.request(method, path, **more)
         except httpx.TimeoutException as error:
             raise ApiError(f"The API at {self.url} did not answer in time: look whether it runs.", Exit.AWAY) from error
         except httpx.HTTPError as error:
             text = f"The API at {self.url} cannot be reached ({_cause(error)}): is `ebbline up` running there?"
             raise ApiError(text, Exit.AWAY) from error
         try:
-            body = answer.json()
+            body = response.json()
         except ValueError:
             body = None
         if not isinstance(body, dict):
-            text = f"What answers at {self.url} is no ebbline API (HTTP {answer.status_code}): check --api."
+            text = f"What answers at {self.url} is no ebbline API (HTTP {response.status_code}): check --api."
             raise ApiError(text, Exit.AWAY)
-        if answer.is_success:
+        if response.is_success:
             return body
-        raise problem(answer.status_code, body)
+        raise problem(response.status_code, body)
 
 
 def problem(status: int, body: Json) -> ApiError:

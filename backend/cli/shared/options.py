@@ -105,9 +105,9 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, markup=False, emoji=False, highlight=False)
 
 
-def show_json(answer: Any) -> None:
+def show_json(value: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(answer, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def end(*, attention: bool) -> None:

@@ -168,7 +168,7 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
     """The worst first, of those the oldest."""
     ordered = sorted(rows, key=lambda r: (SEVERITIES.index(r["severity"]), r["opened_ms"]))
 
-    def told(row: TableRow) -> str:
+    def description(row: TableRow) -> str:
         why = (row["evidence"] or {}).get("sentence", "")
         return f"{row['sentence']}. {why}".strip()
 
@@ -180,7 +180,7 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
                 Text(r["severity"], style=SEVERITY_STYLE[r["severity"]]),
                 age(r["opened_ms"], now_ms) if r["closed_ms"] is None else f"closed {moment(r['closed_ms'])}",
                 r["slug"],
-                told(r),
+                description(r),
                 r["action"],
                 r["acknowledged_by"] or ("muted" if (r["muted_until_ms"] or 0) > now_ms else ""),
             )

@@ -98,12 +98,12 @@ class Webhook:
         """None when it was taken; else whether to try again, and why it was not."""
         assert self._url is not None
         try:
-            answer = await client.post(self._url, json=self._body(notice), headers=headers)
+            response = await client.post(self._url, json=self._body(notice), headers=headers)
         except httpx.HTTPError as error:
             return True, type(error).__name__
-        if answer.is_success:
+        if response.is_success:
             return None
-        return answer.status_code >= 500 or answer.status_code in RETRIED, f"HTTP {answer.status_code}"
+        return response.status_code >= 500 or response.status_code in RETRIED, f"HTTP {response.status_code}"
 
     def _body(self, notice: Notice) -> dict[str, Any]:
         finding = asdict(notice)

@@ -60,7 +60,7 @@ class BrokerAddress:
 
 
 @dataclass(slots=True)
-class LastAnswer(Generic[M, T]):
+class LastResponse(Generic[M, T]):
     """The newest answer to a question that is asked again and again, kept by who asks, with what was made of it.
 
     An answer of the same bytes is that very message: it is not decoded again, and whoever concludes from it sees at
@@ -73,10 +73,10 @@ class LastAnswer(Generic[M, T]):
     _made_of: M | None = None
     _made: T | None = None
 
-    def made(self, answer: M, make: Callable[[M], T]) -> T:
-        """``make(answer)``; of the same message the same object."""
-        if self._made is None or self._made_of is not answer:
-            self._made_of, self._made = answer, make(answer)
+    def made(self, response: M, make: Callable[[M], T]) -> T:
+        """``make(response)``; of the same message the same object."""
+        if self._made is None or self._made_of is not response:
+            self._made_of, self._made = response, make(response)
         return self._made
 
 
@@ -84,8 +84,8 @@ class LastAnswer(Generic[M, T]):
 class _Waiting:
     cls: type[m.Message]
     version: int
-    answer: asyncio.Future[Any]
-    last: LastAnswer[Any, Any] | None = None
+    response: asyncio.Future[Any]
+    last: LastResponse[Any, Any] | None = None
 
     def read(self, frame: bytes) -> m.Message:
         """The message of an answer. Raises DecodeError."""
@@ -126,7 +126,7 @@ class BrokerConnection:
         self._closed: _Closed | None = None
         self._ends_s = float("inf")
         self._loop = asyncio.get_running_loop()
-        self._pump = self._loop.create_task(self._read_answers(), name=f"gateway-{address}")
+        self._pump = self._loop.create_task(self._read_responses(), name=f"gateway-{address}")
 
     @classmethod
     async def open(
@@ -161,22 +161,22 @@ class BrokerConnection:
     async def _negotiate(self, timeout_s: float) -> None:
         request = m.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         version = m.ApiVersionsRequest.MAX_VERSION
-        answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            versions = {key.api_key: key.max_version for key in answer.api_keys}
+        response = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            versions = {key.api_key: key.max_version for key in response.api_keys}
             version = min(version, versions.get(m.ApiVersionsRequest.API_KEY, 0))
-            answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
-        if answer.error_code:
-            raise error_for(answer.error_code, f"the broker at {self.address} refused to negotiate versions")
-        self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+            response = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
+        if response.error_code:
+            raise error_for(response.error_code, f"the broker at {self.address} refused to negotiate versions")
+        self.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     async def _authenticate(self, security: Security, timeout_s: float) -> None:
         """SaslHandshake, then SaslAuthenticate as often as the mechanism takes (KIP-43, KIP-152)."""
         shake = m.SaslHandshakeRequest(mechanism=security.mechanism or "")
-        answer, _ = await self.ask(shake, m.SaslHandshakeResponse, timeout_s=timeout_s, at_least=1)
-        if answer.error_code:
-            offered = ", ".join(answer.mechanisms)
+        response, _ = await self.ask(shake, m.SaslHandshakeResponse, timeout_s=timeout_s, at_least=1)
+        if response.error_code:
+            offered = ", ".join(response.mechanisms)
             raise NotAuthenticated(f"The broker at {self.address} takes {offered}, not {security.mechanism}.")
         if security.mechanism == "PLAIN":
             await self._sasl(plain_message(security), timeout_s)
@@ -206,13 +206,13 @@ class BrokerConnection:
 
     async def _sasl(self, message: bytes, timeout_s: float) -> bytes:
         request = m.SaslAuthenticateRequest(auth_bytes=message)
-        answer, _ = await self.ask(request, m.SaslAuthenticateResponse, timeout_s=timeout_s)
-        if answer.error_code:
-            why = answer.error_message or "wrong user or password"
+        response, _ = await self.ask(request, m.SaslAuthenticateResponse, timeout_s=timeout_s)
+        if response.error_code:
+            why = response.error_message or "wrong user or password"
             raise NotAuthenticated(f"The broker at {self.address} refuses our credentials: {why}.")
-        if answer.session_lifetime_ms > 0:
-            self._ends_s = time.monotonic() + SESSION_SHARE * answer.session_lifetime_ms / 1000
-        return bytes(answer.auth_bytes)
+        if response.session_lifetime_ms > 0:
+            self._ends_s = time.monotonic() + SESSION_SHARE * response.session_lifetime_ms / 1000
+        return bytes(response.auth_bytes)
 
     @property
     def usable(self) -> bool:
@@ -234,28 +234,30 @@ class BrokerConnection:
     async def ask(
         self,
         request: m.Message,
-        answer: type[M],
+        response_type: type[M],
         *,
         timeout_s: float,
         at_least: int = 0,
         at_most: int | None = None,
-        last: LastAnswer[M, Any] | None = None,
+        last: LastResponse[M, Any] | None = None,
     ) -> tuple[M, int]:
         """The answer and the version it was asked in. Raises GatewayError."""
         version = self.version_for(type(request), at_least)
-        return await self._exchange(request, answer, min(version, at_most or version), timeout_s, last), version
+        return await self._exchange(request, response_type, min(version, at_most or version), timeout_s, last), version
 
     async def _exchange(
         self,
         request: m.Message,
-        answer: type[M],
+        response_type: type[M],
         version: int,
         timeout_s: float,
-        last: LastAnswer[M, Any] | None = None,
+        last: LastResponse[M, Any] | None = None,
     ) -> M:
         try:
             async with asyncio.timeout(timeout_s), self._slots:
-                result: M = await self._send(request, _Waiting(answer, version, self._loop.create_future(), last))
+                result: M = await self._send(
+                    request, _Waiting(response_type, version, self._loop.create_future(), last)
+                )
                 return result
         except TimeoutError as error:
             reason = f"The broker at {self.address} did not answer {request.NAME} in {timeout_s:g} s."
@@ -271,7 +273,7 @@ class BrokerConnection:
         try:
             self._writer.writelines(frames.encode_request(request, waiting.version, correlation_id, CLIENT_ID))
             await self._writer.drain()
-            return await waiting.answer
+            return await waiting.response
         except OSError as error:
             reason = f"The broker at {self.address} closed the connection: {error.strerror or error}."
             self._fail(BrokerUnavailable, reason)
@@ -279,7 +281,7 @@ class BrokerConnection:
         finally:
             self._waiting.pop(correlation_id, None)
 
-    async def _read_answers(self) -> None:
+    async def _read_responses(self) -> None:
         try:
             while True:
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
@@ -302,8 +304,8 @@ class BrokerConnection:
                 raise DecodeError(f"an answer to request {correlation_id}, which was never sent")
             return
         message = waiting.read(frame)
-        if not waiting.answer.done():
-            waiting.answer.set_result(message)
+        if not waiting.response.done():
+            waiting.response.set_result(message)
 
     def _fail(self, kind: type[BrokerUnavailable], reason: str) -> None:
         if self._closed is not None:
@@ -311,12 +313,12 @@ class BrokerConnection:
         self._closed = _Closed(kind, reason)
         self._writer.close()
         for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(kind(reason))
+            if not waiting.response.done():
+                waiting.response.set_exception(kind(reason))
 
     async def retire(self) -> None:
         """Closes once nobody waits for an answer, and after RETIRE_TIMEOUT_S in any case."""
-        waiting = [waiting.answer for waiting in self._waiting.values()]
+        waiting = [waiting.response for waiting in self._waiting.values()]
         if waiting:
             await asyncio.wait(waiting, timeout=RETIRE_TIMEOUT_S)
         await self.close()

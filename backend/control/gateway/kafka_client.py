@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastAnswer
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastResponse
 from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable, ClusterUnavailable, GatewayError
 from backend.protocol import messages as m
@@ -79,30 +79,32 @@ class Gateway:
         self,
         node_id: int,
         request: m.Message,
-        answer: type[M],
+        response_type: type[M],
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
         at_least: int = 0,
         at_most: int | None = None,
         lane: Lane = Lane.SAMPLE,
-        last: LastAnswer[M, Any] | None = None,
+        last: LastResponse[M, Any] | None = None,
     ) -> tuple[M, int]:
         """The answer of this broker, and the version it was asked in. Said again, it is the message of `last`.
 
         Raises GatewayError.
         """
         connection = await self.connection(node_id, lane)
-        return await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least, at_most=at_most, last=last)
+        return await connection.ask(
+            request, response_type, timeout_s=timeout_s, at_least=at_least, at_most=at_most, last=last
+        )
 
     async def ask_any(
         self,
         request: m.Message,
-        answer: type[M],
+        response_type: type[M],
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
         at_least: int = 0,
         lane: Lane = Lane.SAMPLE,
-        last: LastAnswer[M, Any] | None = None,
+        last: LastResponse[M, Any] | None = None,
     ) -> M:
         """The answer of the first broker that gives one. Said again, it is the message of `last`.
 
@@ -112,7 +114,9 @@ class Gateway:
         for address in self._candidates():
             try:
                 connection = await self._pool.get(address, lane)
-                result, _ = await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least, last=last)
+                result, _ = await connection.ask(
+                    request, response_type, timeout_s=timeout_s, at_least=at_least, last=last
+                )
             except BrokerUnavailable as error:
                 causes.append(str(error))
                 continue

@@ -189,14 +189,14 @@ class ClientCredentials:
         try:
             async with (
                 httpx.AsyncClient(verify=verify, timeout=ENDPOINT_TIMEOUT_S, trust_env=False) as client,
-                client.stream("POST", self._url, data=form, auth=(self._client_id, self._secret)) as answer,
+                client.stream("POST", self._url, data=form, auth=(self._client_id, self._secret)) as reply,
             ):
                 body = b""
-                async for chunk in answer.aiter_bytes():
+                async for chunk in reply.aiter_bytes():
                     body += chunk
                     if len(body) > TOKEN_BYTES_MAX:
                         raise TokenError(f"{self._place} answered more than a token.")
-                status = answer.status_code
+                status = reply.status_code
         except (httpx.HTTPError, OSError) as error:
             raise TokenError(f"{self._place} gives no token ({str(error) or type(error).__name__}).") from error
         try:

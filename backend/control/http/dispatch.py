@@ -76,12 +76,12 @@ class Dispatcher:
             headers=_headers(endpoint, request),
         )
         result = await handler(call)
-        answer = result if isinstance(result, HandlerResult) else HandlerResult(result, endpoint.status)
-        headers = {"Cache-Control": "no-store", **answer.headers}
-        if isinstance(answer.body, AsyncIterator):
-            return StreamingResponse(answer.body, answer.status, headers, answer.media_type)
-        body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
-        return Response(body, answer.status, headers, answer.media_type)
+        handled = result if isinstance(result, HandlerResult) else HandlerResult(result, endpoint.status)
+        headers = {"Cache-Control": "no-store", **handled.headers}
+        if isinstance(handled.body, AsyncIterator):
+            return StreamingResponse(handled.body, handled.status, headers, handled.media_type)
+        body = handled.body if isinstance(handled.body, bytes) else to_json(handled.body)
+        return Response(body, handled.status, headers, handled.media_type)
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from backend.control.operations.operation_errors import OperationError
 from backend.store.queries.audit import OperationRow
 
 # One read of one row per look and stream: 20 streams are 40 reads a second.
-LOOK_INTERVAL_S: Final = 0.5
+POLL_INTERVAL_S: Final = 0.5
 STREAMS_MAX: Final = 20
 # One token, or one person of the dashboard, and all viewers together: an operator always finds a stream to look after
 # what he has begun.
@@ -58,7 +58,7 @@ class PlanEventStream:
                     yield b": still here\n\n"
                 if PlanState(row.state) in FINISHED:
                     return
-                await asyncio.sleep(LOOK_INTERVAL_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
                 row = await self._read_row()
         except OperationError as error:
             yield event("problem", "", to_json({"detail": str(error)}))

@@ -74,8 +74,8 @@ class LabTopic:
             configs=[topics.Configs(name=name, value=value) for name, value in config.items()],
         )
         request = m.CreateTopicsRequest(topics=[topic_request], timeout_ms=round(REQUEST_TIMEOUT_S * 1000))
-        answer = await self._gateway.ask_any(request, m.CreateTopicsResponse, lane=Lane.ACT)
-        for topic in answer.topics:
+        response = await self._gateway.ask_any(request, m.CreateTopicsResponse, lane=Lane.ACT)
+        for topic in response.topics:
             if topic.error_code:
                 raise error_for(topic.error_code, topic.error_message)
 
@@ -91,8 +91,8 @@ class LabTopic:
         )
 
         async def once() -> None:
-            answer = await self._gateway.ask_any(request, m.DeleteTopicsResponse, at_least=6, lane=Lane.ACT)
-            for topic in answer.responses:
+            response = await self._gateway.ask_any(request, m.DeleteTopicsResponse, at_least=6, lane=Lane.ACT)
+            for topic in response.responses:
                 if topic.error_code and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise error_for(topic.error_code, topic.error_message)
 
@@ -115,9 +115,9 @@ class LabTopic:
         request = m.AlterPartitionReassignmentsRequest(
             topics=[topic_request], timeout_ms=round(REQUEST_TIMEOUT_S * 1000)
         )
-        answer = await self._gateway.ask_any(request, m.AlterPartitionReassignmentsResponse, lane=Lane.ACT)
-        codes = [(answer.error_code, answer.error_message)]
-        codes += [(p.error_code, p.error_message) for topic in answer.responses for p in topic.partitions]
+        response = await self._gateway.ask_any(request, m.AlterPartitionReassignmentsResponse, lane=Lane.ACT)
+        codes = [(response.error_code, response.error_message)]
+        codes += [(p.error_code, p.error_message) for topic in response.responses for p in topic.partitions]
         for code, message in codes:
             if code:
                 raise error_for(code, message)
@@ -130,8 +130,8 @@ class LabTopic:
     async def offset(self, node: int, timestamp: int) -> int | None:
         """A broker's report of its replica; None while it has none. Raises GatewayError."""
         answers = await list_offsets(self._gateway, node, timestamp, [self.partition])
-        answer = answers.get(self.partition)
-        return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
+        listed = answers.get(self.partition)
+        return listed.offset if listed is not None and listed.error is ErrorCode.NONE else None
 
     async def size_bytes(self, node: int) -> int | None:
         """A replica's local log; None while the broker has none. Raises KafkaError, GatewayError."""

@@ -170,7 +170,7 @@ def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending
     leader = partition.leader or ReplicaFacts(-1)
     return earliest_pending(
         tiered=partition.tiered,
-        answer=partition.pending,
+        offset=partition.pending,
         log_start=leader.log_start,
         local_start=leader.local_start,
         latest_tiered=leader.latest_tiered,

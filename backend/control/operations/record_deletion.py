@@ -191,10 +191,10 @@ async def _offsets(
     for leader in sorted(set(leaders.values())):
         own = [tp for tp, node in leaders.items() if node == leader]
         answers = await list_offsets(context.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
-        for tp, answer in answers.items():
-            if answer.error is not ErrorCode.NONE:
-                raise error_for(int(answer.error), f"{tp.topic}-{tp.partition} does not tell its offsets")
-            result[tp] = answer.offset
+        for tp, listed in answers.items():
+            if listed.error is not ErrorCode.NONE:
+                raise error_for(int(listed.error), f"{tp.topic}-{tp.partition} does not tell its offsets")
+            result[tp] = listed.offset
     return result
 
 

@@ -122,12 +122,12 @@ def _in_order(
     resources: Sequence[_Incremental | _Whole],
     settled: _Refusals,
     controller_results: Sequence[A],
-    answer: Callable[..., A],
+    make_result: Callable[..., A],
 ) -> list[A]:
     """The controller's results and those of this broker, in the order of the request."""
     answers = iter(controller_results)
     return [
-        answer(
+        make_result(
             error_code=settled[index][0],
             error_message=settled[index][1],
             resource_type=resource.resource_type,
@@ -162,8 +162,8 @@ def _shows(
     request: m.IncrementalAlterConfigsRequest, response: m.IncrementalAlterConfigsResponse
 ) -> Callable[[MetadataImage], bool]:
     expected: list[tuple[int, str, str, str | None]] = []
-    for resource, answer in zip(request.resources, response.responses, strict=False):
-        if not answer.error_code:
+    for resource, result in zip(request.resources, response.responses, strict=False):
+        if not result.error_code:
             for config in resource.configs:
                 if config.config_operation in (SET, DELETE):
                     value = config.value if config.config_operation == SET else None
@@ -204,10 +204,10 @@ async def whole_on_controller(
 
 
 def _all_refused(
-    resources: Sequence[_Incremental | _Whole], code: int, message: str, answer: Callable[..., A]
+    resources: Sequence[_Incremental | _Whole], code: int, message: str, make_result: Callable[..., A]
 ) -> list[A]:
     return [
-        answer(
+        make_result(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_code=code,

@@ -119,14 +119,14 @@ async def alter_on_broker(
     services: ClientQuotasServices, context: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
     """The controller's answer; then this broker knows the new values."""
-    answer = await forward(services, context, request, m.AlterClientQuotasResponse)
+    response = await forward(services, context, request, m.AlterClientQuotasResponse)
     if not request.validate_only:
-        await caught_up(services, partial(_shows, request, answer))
-    return answer
+        await caught_up(services, partial(_shows, request, response))
+    return response
 
 
-def _shows(request: m.AlterClientQuotasRequest, answer: m.AlterClientQuotasResponse, image: MetadataImage) -> bool:
-    for entry, result in zip(request.entries, answer.entries, strict=False):
+def _shows(request: m.AlterClientQuotasRequest, response: m.AlterClientQuotasResponse, image: MetadataImage) -> bool:
+    for entry, result in zip(request.entries, response.entries, strict=False):
         if result.error_code:
             continue
         entity = quota_entity((part.entity_type, part.entity_name) for part in entry.entity)

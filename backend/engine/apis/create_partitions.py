@@ -50,9 +50,9 @@ async def on_broker(
         request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
     if request.topics or not admission.refused:
         response = await forward(services, context, request, m.CreatePartitionsResponse)
-    admission.refund({answer.name for answer in response.results if answer.error_code})
+    admission.refund({result.name for result in response.results if result.error_code})
     response.throttle_time_ms = admission.throttle_ms
-    done = {answer.name for answer in response.results if not answer.error_code}
+    done = {result.name for result in response.results if not result.error_code}
     counts = {topic.name: topic.count for topic in request.topics if topic.name in done}
 
     def grown(image: MetadataImage) -> bool:
@@ -61,7 +61,7 @@ async def on_broker(
 
     if counts and not request.validate_only:
         await caught_up(services, grown)
-    response.results += [answer for answer in refused if answer.name in admission.refused]
+    response.results += [result for result in refused if result.name in admission.refused]
     return response
 
 
@@ -82,9 +82,9 @@ def on_error(
     request: m.CreatePartitionsRequest, version: int, code: int, message: str | None
 ) -> m.CreatePartitionsResponse:
     """Every topic with the error."""
-    answer = m.CreatePartitionsResponse.Results
+    result_type = m.CreatePartitionsResponse.Results
     return m.CreatePartitionsResponse(
-        results=[answer(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+        results=[result_type(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
     )
 
 

@@ -81,9 +81,9 @@ async def on_controller(
 
 def on_error(request: m.CreateTopicsRequest, version: int, code: int, message: str | None) -> m.CreateTopicsResponse:
     """Every topic with the error."""
-    answer = m.CreateTopicsResponse.Topics
+    result_type = m.CreateTopicsResponse.Topics
     return m.CreateTopicsResponse(
-        topics=[answer(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+        topics=[result_type(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
     )
 
 

@@ -60,15 +60,15 @@ def delete_records(
             rows.append(row)
     answered: tasks.Future[m.DeleteRecordsResponse] = tasks.future()
 
-    def answer(outcome: dict[int, tuple[ErrorCode, int]]) -> None:
+    def respond(outcome: dict[int, tuple[ErrorCode, int]]) -> None:
         for at, (error, low_watermark) in outcome.items():
             rows[at].error_code, rows[at].low_watermark = error, low_watermark
         answered.set_result(response)
 
     if required:
-        services.replica_manager.wait_for_deletes(required, request.timeout_ms, answer)
+        services.replica_manager.wait_for_deletes(required, request.timeout_ms, respond)
     else:
-        answer({})
+        respond({})
     return answered
 
 

@@ -87,14 +87,15 @@ async def on_controller(
 
 def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: str | None) -> m.DeleteTopicsResponse:
     """Every topic with the error."""
-    answer = m.DeleteTopicsResponse.Responses
+    result_type = m.DeleteTopicsResponse.Responses
     if version >= FIRST_BY_ID:
         topics = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
     else:
         topics = [(name, NO_ID) for name in request.topic_names]
     return m.DeleteTopicsResponse(
         responses=[
-            answer(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in topics
+            result_type(name=name, topic_id=topic_id, error_code=code, error_message=message)
+            for name, topic_id in topics
         ]
     )
 

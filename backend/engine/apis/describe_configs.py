@@ -100,31 +100,31 @@ def describe_configs(
         if cache_key in seen:
             continue
         seen.add(cache_key)
-        answer = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
-        response.results.append(answer)
+        result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
+        response.results.append(result)
         names = None if resource.configuration_keys is None else set(resource.configuration_keys)
         try:
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
-                levels = describe_loggers(resource.resource_name, services.node_id)
-                answer.configs = [level for level in levels if not names or level.name in names]
+                loggers = describe_loggers(resource.resource_name, services.node_id)
+                result.configs = [level for level in loggers if not names or level.name in names]
                 continue
             if resource.resource_type == TOPIC_RESOURCE:
-                answer.configs = _topic_entries(
+                result.configs = _topic_entries(
                     services, image, resource.resource_name, names or TOPIC_SETTINGS.keys(), request, inherited
                 )
                 sizes.update((id(entry), _size(entry)) for entry in inherited.values() if id(entry) not in sizes)
-                room.reserve(sum(sizes.get(id(entry)) or _size(entry) for entry in answer.configs))
+                room.reserve(sum(sizes.get(id(entry)) or _size(entry) for entry in result.configs))
                 continue
             settings = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
             continue
-        answer.configs = [
+        result.configs = [
             _entry(_KINDS[resource.resource_type], resolved, read_only, request)
             for resolved, read_only in settings
             if not names or resolved.setting.name in names
         ]
-        room.reserve(sum(map(_size, answer.configs)))
+        room.reserve(sum(map(_size, result.configs)))
     return response
 
 

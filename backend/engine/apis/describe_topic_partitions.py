@@ -54,11 +54,11 @@ def describe_topic_partitions(
             response.next_cursor = _cursor(name, 0)
             break
         start = first_partition if name == first_topic else 0
-        answer = _describe(image, name, start, room, context.listener_name)
-        room -= len(answer.partitions)
-        response.topics.append(answer)
+        result = _describe(image, name, start, room, context.listener_name)
+        room -= len(result.partitions)
+        response.topics.append(result)
         topic = image.topic(name)
-        following = start + len(answer.partitions)
+        following = start + len(result.partitions)
         if topic is not None and following < len(topic.partitions):
             response.next_cursor = _cursor(name, following)
             break
@@ -70,16 +70,16 @@ def _cursor(name: str, partition: int) -> m.DescribeTopicPartitionsResponse.Next
 
 
 def _describe(image: MetadataImage, name: str, start: int, room: int, listener_name: str) -> _Topic:
-    answer = _Topic(name=name, is_internal=is_internal(name), topic_authorized_operations=authorized_operations.TOPIC)
+    result = _Topic(name=name, is_internal=is_internal(name), topic_authorized_operations=authorized_operations.TOPIC)
     topic = image.topic(name)
     if topic is None:
         invalid = name_problem(name) is not None
-        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return answer
-    answer.topic_id = topic.id
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    result.topic_id = topic.id
     for index in range(start, min(start + room, len(topic.partitions))):
-        answer.partitions.append(_describe_partition(image, index, topic.partitions[index], listener_name))
-    return answer
+        result.partitions.append(_describe_partition(image, index, topic.partitions[index], listener_name))
+    return result
 
 
 def _describe_partition(

@@ -23,7 +23,7 @@ API_KEY: Final = 59
 RESPONSE_BYTES_MAX: Final = 8 << 20
 
 _Topic = m.FetchSnapshotResponse.Topics
-_Answer = _Topic.Partitions
+_PartitionSnapshot = _Topic.Partitions
 _SnapshotPart = m.FetchSnapshotRequest.Topics.Partitions
 
 
@@ -50,12 +50,14 @@ async def fetch_snapshot(
     if request.replica_id in controller.raft.voters:
         await controller.raft.voter_heard(request.replica_id)
     exists = topic.name == CLUSTER_METADATA_TOPIC and requested.partition == 0
-    answer = (
-        await _answer(services, controller.raft, requested, request.max_bytes)
+    result = (
+        await _partition_snapshot(services, controller.raft, requested, request.max_bytes)
         if exists
-        else _Answer(index=requested.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unaligned_records=b"")
+        else _PartitionSnapshot(
+            index=requested.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unaligned_records=b""
+        )
     )
-    response = m.FetchSnapshotResponse(topics=[_Topic(name=topic.name, partitions=[answer])])
+    response = m.FetchSnapshotResponse(topics=[_Topic(name=topic.name, partitions=[result])])
     if context.api_version >= 1:
         host, port = controller.leader_address(context.listener_name)
         node = m.FetchSnapshotResponse.NodeEndpoints
@@ -73,38 +75,40 @@ def _refusal(services: FetchSnapshotServices, request: m.FetchSnapshotRequest) -
     return None
 
 
-async def _answer(services: FetchSnapshotServices, raft: RaftNode, requested: _SnapshotPart, max_bytes: int) -> _Answer:
+async def _partition_snapshot(
+    services: FetchSnapshotServices, raft: RaftNode, requested: _SnapshotPart, max_bytes: int
+) -> _PartitionSnapshot:
     snapshot_id = SnapshotId(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
-    answer = _Answer(
+    result = _PartitionSnapshot(
         index=0,
-        snapshot_id=_Answer.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
-        current_leader=_Answer.CurrentLeader(leader_id=raft.leader_id, leader_epoch=raft.epoch),
+        snapshot_id=_PartitionSnapshot.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
+        current_leader=_PartitionSnapshot.CurrentLeader(leader_id=raft.leader_id, leader_epoch=raft.epoch),
         unaligned_records=b"",
     )
     if requested.current_leader_epoch != raft.epoch:
         older = requested.current_leader_epoch < raft.epoch
-        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return answer
+        result.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return result
     if not raft.is_leader:
-        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return answer
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return result
     files = raft.log.snapshots
     if (snapshot_id.end_offset, snapshot_id.epoch) == BOOTSTRAP_ID or snapshot_id not in files.ids:
-        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
-        return answer
+        result.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return result
     position, limit = requested.position, min(max_bytes, RESPONSE_BYTES_MAX)
     try:
         size = files.size(snapshot_id)
         if not 0 <= position < size:
-            answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
-            return answer
+            result.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+            return result
         piece = await services.ports.workers.run(lambda: files.read_part(snapshot_id, position, limit))
     except FileNotFoundError:
         # Retention took it between the look and the read.
-        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
-        return answer
-    answer.size, answer.position, answer.unaligned_records = size, position, piece
-    return answer
+        result.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return result
+    result.size, result.position, result.unaligned_records = size, position, piece
+    return result
 
 
 APIS: Final = (Api(API_KEY, 0, 1, fetch_snapshot, CONTROLLER),)

@@ -71,13 +71,13 @@ def _describe(services: GroupsAdminServices, context: RequestContext, group_id: 
     except KafkaError as refused:
         return _Described(group_id=group_id, error_code=refused.code)
     if group is None:
-        answer = _Described(group_id=group_id, group_state=GroupState.DEAD.value)
+        result = _Described(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.api_version >= FIRST_NOT_FOUND:
-            answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            result.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             consumers = services.group_coordinator.describe_consumers(group_id) is not None
             what = "is not a classic group" if consumers else "not found"
-            answer.error_message = f"Group {group_id} {what}."
-        return answer
+            result.error_message = f"Group {group_id} {what}."
+        return result
     return _described(group)
 
 
@@ -165,12 +165,12 @@ async def offset_delete(
         return m.OffsetDeleteResponse(error_code=refused.code)
     response = m.OffsetDeleteResponse()
     for topic in request.topics:
-        answer = _Deleted(name=topic.name)
-        response.topics.append(answer)
+        result = _Deleted(name=topic.name)
+        response.topics.append(result)
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             code = codes.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            answer.partitions.append(_Deleted.Partitions(partition_index=partition.partition_index, error_code=code))
+            result.partitions.append(_Deleted.Partitions(partition_index=partition.partition_index, error_code=code))
             await time_slice.step()
     return response
 

@@ -58,10 +58,10 @@ def join_group(
     if waiting.done():
         return _response(waiting.result(), version)
 
-    async def answer() -> m.JoinGroupResponse:
+    async def respond() -> m.JoinGroupResponse:
         return _response(await waiting, version)
 
-    return answer()
+    return respond()
 
 
 def _response(result: JoinResult, version: int) -> m.JoinGroupResponse:

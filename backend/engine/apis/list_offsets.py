@@ -68,14 +68,14 @@ def list_offsets(
             if index in twice:
                 row.error_code = ErrorCode.INVALID_REQUEST
             else:
-                search = _answer(services, context, query_of(part), topic.name, row)
+                search = _response(services, context, query_of(part), topic.name, row)
                 if search is not None:
                     searches.append(search)
     if not searches:
         return response
     answered: tasks.Future[m.ListOffsetsResponse] = tasks.future()
 
-    def answer(outcomes: list[OffsetResult | KafkaError]) -> None:
+    def respond(outcomes: list[OffsetResult | KafkaError]) -> None:
         for (row, _, _), outcome in zip(searches, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
                 _refuse(row, outcome, context.api_version)
@@ -86,7 +86,7 @@ def list_offsets(
 
     timeout_ms = request.timeout_ms if request.timeout_ms > 0 else None
     queries = [(partition, query) for _, partition, query in searches]
-    services.replica_manager.search_offsets(queries, timeout_ms, answer)
+    services.replica_manager.search_offsets(queries, timeout_ms, respond)
     return answered
 
 
@@ -117,7 +117,7 @@ class _Queries:
         return last
 
 
-def _answer(
+def _response(
     services: ListOffsetsServices, context: RequestContext, query: OffsetQuery, topic: str, row: _Row
 ) -> _Search | None:
     """Fills the row, or says what has to be searched for it."""

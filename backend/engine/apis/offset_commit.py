@@ -54,14 +54,14 @@ async def offset_commit(
         BY_BROKER if request.retention_time_ms == BY_BROKER else min(now_ms + request.retention_time_ms, FOR_EVER)
     )
     for topic_request in request.topics:
-        answer = _Topic(topic_id=bytes(topic_request.topic_id), name=topic_request.name)
-        response.topics.append(answer)
+        result = _Topic(topic_id=bytes(topic_request.topic_id), name=topic_request.name)
+        response.topics.append(result)
         topic, error = _topic(services, context, topic_request)
         await time_slice.step()
         for partition in topic_request.partitions:
             await time_slice.step()
             row = _Topic.Partitions(partition_index=partition.partition_index, error_code=error)
-            answer.partitions.append(row)
+            result.partitions.append(row)
             if topic is None:
                 continue
             if partition.partition_index not in topic.partitions:

@@ -81,16 +81,16 @@ def _single(
     response = m.OffsetFetchResponse()
     room = ResponseBudget()
     for name, each in _all(offsets) if request.topics is None else topics:
-        answer = _Topic(name=name)
-        response.topics.append(answer)
+        result = _Topic(name=name)
+        response.topics.append(result)
         for at in each:
             yield
-            answer.partitions.append(
+            result.partitions.append(
                 _unstable(_Topic.Partitions, at)
                 if TopicPartition(name, at) in unstable
                 else _row(_Topic.Partitions, _committed_row(offsets, name, at, ids), at, error)
             )
-            room.reserve(_size(answer.partitions[-1]))
+            room.reserve(_size(result.partitions[-1]))
     return response
 
 
@@ -147,7 +147,7 @@ def _group(
     except KafkaError as refused:
         return _Group(group_id=group_request.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID
-    answer = _Group(group_id=group_request.group_id)
+    result = _Group(group_id=group_request.group_id)
     for topic_id, name, indexes in _topics_of_group(services, group_request, offsets, by_id):
         error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         rows = []
@@ -160,8 +160,8 @@ def _group(
             )
             room.reserve(_size(rows[-1]))
         shown = "" if by_id or name is None else name
-        answer.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
-    return answer
+        result.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
+    return result
 
 
 def _topics_of_group(

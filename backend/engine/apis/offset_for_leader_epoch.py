@@ -35,12 +35,12 @@ def offset_for_leader_epoch(
         answers = _Answers(topic=topic.topic)
         response.topics.append(answers)
         for part in topic.partitions:
-            answers.partitions.append(_answer(services, topic.topic, part))
+            answers.partitions.append(_response(services, topic.topic, part))
             yield
     return response
 
 
-def _answer(
+def _response(
     services: OffsetForLeaderEpochServices, topic: str, part: m.OffsetForLeaderEpochRequest.Topics.Partitions
 ) -> _Answers.Partitions:
     row = _Answers.Partitions(partition=part.partition)

@@ -60,7 +60,7 @@ async def _stepped(raft: RaftNode, change: Callable[[RaftState, Now], tuple[Raft
     return outcome[0]
 
 
-def _answer(response: type[R], controller: Controller, context: RequestContext, code: int, **more: object) -> R:
+def _response(response: type[R], controller: Controller, context: RequestContext, code: int, **more: object) -> R:
     """The answer with the leader as this node knows it; its address goes along in the versions that have it."""
     raft, kind = controller.raft, response
     topic: Any = kind.Topics  # type: ignore[attr-defined]  # all three have it
@@ -84,10 +84,10 @@ async def vote(services: QuorumVotesServices, context: RequestContext, request: 
     controller, requested = target
     raft, voter_id = controller.raft, request.voter_id
     if context.api_version >= 1 and voter_id not in (-1, services.node_id):
-        return _answer(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
+        return _response(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
     if min(requested.last_offset, requested.last_offset_epoch, requested.replica_epoch) < 0:
         return m.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
-    question = ReceivedVote(
+    received = ReceivedVote(
         requested.replica_id,
         requested.replica_epoch,
         LogEnd(requested.last_offset_epoch, requested.last_offset),
@@ -97,12 +97,12 @@ async def vote(services: QuorumVotesServices, context: RequestContext, request: 
     granted: list[bool] = []
 
     def change(state: RaftState, now: Now) -> tuple[RaftState, ErrorCode]:
-        state, code, yes = q.handle_vote(state, question, raft.log.end, now)
+        state, code, yes = q.handle_vote(state, received, raft.log.end, now)
         granted.append(yes)
         return state, code
 
     code = await _stepped(raft, change)
-    return _answer(m.VoteResponse, controller, context, code, vote_granted=granted[0])
+    return _response(m.VoteResponse, controller, context, code, vote_granted=granted[0])
 
 
 async def begin(
@@ -114,12 +114,12 @@ async def begin(
         return m.BeginQuorumEpochResponse(error_code=target)
     controller, requested = target
     if context.api_version >= 1 and request.voter_id not in (-1, services.node_id):
-        return _answer(m.BeginQuorumEpochResponse, controller, context, ErrorCode.INVALID_VOTER_KEY)
+        return _response(m.BeginQuorumEpochResponse, controller, context, ErrorCode.INVALID_VOTER_KEY)
     code = await _stepped(
         controller.raft,
         lambda state, now: q.handle_begin_quorum_epoch(state, requested.leader_id, requested.leader_epoch, now),
     )
-    return _answer(m.BeginQuorumEpochResponse, controller, context, code)
+    return _response(m.BeginQuorumEpochResponse, controller, context, code)
 
 
 async def end(
@@ -141,7 +141,7 @@ async def end(
             state, requested.leader_id, requested.leader_epoch, preferred, now
         ),
     )
-    return _answer(m.EndQuorumEpochResponse, controller, context, code)
+    return _response(m.EndQuorumEpochResponse, controller, context, code)
 
 
 APIS: Final = (

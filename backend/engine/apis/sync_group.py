@@ -48,10 +48,10 @@ def sync_group(
     if waiting.done():
         return _response(waiting.result())
 
-    async def answer() -> m.SyncGroupResponse:
+    async def respond() -> m.SyncGroupResponse:
         return _response(await waiting)
 
-    return answer()
+    return respond()
 
 
 def _error_for_clients(code: ErrorCode) -> ErrorCode:

@@ -45,8 +45,8 @@ TRANSACTIONS_AT_A_TIME: Final = 100
 INDEXES_PER_STEP: Final = 2_000
 
 _TransactionRequest = m.AddPartitionsToTxnRequest.Transactions
-_Answer = m.AddPartitionsToTxnResponse.ResultsByTransaction
-_OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
+_TransactionResult = m.AddPartitionsToTxnResponse.ResultsByTransaction
+_TopicResult = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
 ErrorCodes = dict[TopicPartition, ErrorCode]
 
 
@@ -66,7 +66,7 @@ async def add_partitions_to_txn(
 ) -> m.AddPartitionsToTxnResponse:
     """One code for each partition."""
     if context.api_version >= FIRST_BATCHED:
-        answers: list[_Answer] = []
+        answers: list[_TransactionResult] = []
         time_slice = services.time_slicer.time_slice()
         for some in in_parts(request.transactions, TRANSACTIONS_AT_A_TIME):
             answers += await tasks.gather(_add_or_verify(services, transaction) for transaction in some)
@@ -81,10 +81,10 @@ async def add_partitions_to_txn(
         transactional_id = request.v3_and_below_transactional_id
         codes = await _add(services, transactional_id, producer, partitions, OLD_VERSION, context.api_version)
     results = [
-        _OldAnswer(
+        _TopicResult(
             name=topic.name,
             results_by_partition=[
-                _OldAnswer.ResultsByPartition(
+                _TopicResult.ResultsByPartition(
                     partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
                 )
                 for index in topic.partitions
@@ -95,7 +95,7 @@ async def add_partitions_to_txn(
     return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _add_or_verify(services: TransactionsServices, transaction: _TransactionRequest) -> _Answer:
+async def _add_or_verify(services: TransactionsServices, transaction: _TransactionRequest) -> _TransactionResult:
     time_slice = services.time_slicer.time_slice()
     partitions: list[TopicPartition] = []
     for topic in transaction.topics:
@@ -109,18 +109,18 @@ async def _add_or_verify(services: TransactionsServices, transaction: _Transacti
         codes = _verify(services, transaction.transactional_id, producer, partitions)
     elif not codes:
         codes = await _add(services, transaction.transactional_id, producer, partitions, BUMPING_VERSION, FIRST_BATCHED)
-    answer = _Answer(transactional_id=transaction.transactional_id)
-    row = _Answer.TopicResults.ResultsByPartition
+    result = _TransactionResult(transactional_id=transaction.transactional_id)
+    row = _TransactionResult.TopicResults.ResultsByPartition
     for topic in transaction.topics:
-        topic_result = _Answer.TopicResults(name=topic.name)
-        answer.topic_results.append(topic_result)
+        topic_result = _TransactionResult.TopicResults(name=topic.name)
+        result.topic_results.append(topic_result)
         for some in in_parts(topic.partitions, INDEXES_PER_STEP):
             topic_result.results_by_partition += [
                 row(partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)])
                 for index in some
             ]
             await time_slice.step()
-    return answer
+    return result
 
 
 def _unknown(services: TransactionsServices, partitions: list[TopicPartition]) -> ErrorCodes:

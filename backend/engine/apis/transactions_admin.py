@@ -154,10 +154,10 @@ def describe_producers(
         yield
     response = m.DescribeProducersResponse()
     for name, indexes in indexes_by_topic.items():
-        answer = _Producers(name=name)
-        response.topics.append(answer)
+        result = _Producers(name=name)
+        response.topics.append(result)
         for index in indexes:
-            answer.partitions.append(_producers(services, name, index))
+            result.partitions.append(_producers(services, name, index))
             yield
     return response
 

@@ -48,14 +48,14 @@ async def txn_offset_commit(
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
     for topic_request in request.topics:
-        answer = _Topic(name=topic_request.name)
-        response.topics.append(answer)
+        result = _Topic(name=topic_request.name)
+        response.topics.append(result)
         topic = services.metadata.image.topic(topic_request.name)
         await time_slice.step()
         for partition in topic_request.partitions:
             await time_slice.step()
             row = _Topic.Partitions(partition_index=partition.partition_index)
-            answer.partitions.append(row)
+            result.partitions.append(row)
             if topic is None or partition.partition_index not in topic.partitions:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue

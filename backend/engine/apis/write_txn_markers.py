@@ -31,8 +31,8 @@ NOBODY: Final = -1
 MARKERS_AT_A_TIME: Final = 500
 
 _Marker = m.WriteTxnMarkersRequest.Markers
-_Answer = m.WriteTxnMarkersResponse.Markers
-_Row = _Answer.Topics.Partitions
+_MarkerResult = m.WriteTxnMarkersResponse.Markers
+_Row = _MarkerResult.Topics.Partitions
 
 
 class WriteTxnMarkersServices(Protocol):
@@ -64,16 +64,16 @@ async def write_txn_markers(
             await time_slice.step()
     markers = []
     for producer_id, topics in results.items():
-        markers.append(_answer(producer_id, topics))
+        markers.append(_response(producer_id, topics))
         await time_slice.step()
     return m.WriteTxnMarkersResponse(markers=markers)
 
 
-def _answer(producer_id: int, topics: dict[str, dict[int, int]]) -> _Answer:
-    return _Answer(
+def _response(producer_id: int, topics: dict[str, dict[int, int]]) -> _MarkerResult:
+    return _MarkerResult(
         producer_id=producer_id,
         topics=[
-            _Answer.Topics(
+            _MarkerResult.Topics(
                 name=name, partitions=[_Row(partition_index=index, error_code=code) for index, code in codes.items()]
             )
             for name, codes in topics.items()

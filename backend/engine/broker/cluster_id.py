@@ -55,7 +55,7 @@ async def _asked(ports: Ports, config: BrokerConfig) -> str:
     try:
         while True:
             try:
-                answer = cast(
+                response = cast(
                     m.DescribeClusterResponse,
                     await channel.send(
                         m.DescribeClusterRequest(endpoint_type=CONTROLLERS),
@@ -68,6 +68,6 @@ async def _asked(ports: Ports, config: BrokerConfig) -> str:
                     raise no_controller(config, "to be told its cluster's id", error) from error
                 await tasks.sleep_ms(ASK_PAUSE_MS)
                 continue
-            return answer.cluster_id
+            return response.cluster_id
     finally:
         channel.close()

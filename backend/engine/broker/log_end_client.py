@@ -49,12 +49,12 @@ class LogEndClient:
         for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
             some = partitions[start : start + PARTITIONS_PER_REQUEST]
             try:
-                answer = await self._client.send_to_broker(broker, _request(some), VERSION, timeout_ms=TIMEOUT_MS)
+                response = await self._client.send_to_broker(broker, _request(some), VERSION, timeout_ms=TIMEOUT_MS)
             except (KafkaError, DecodeError, OSError) as error:
                 _log.debug("Broker %d has not said how far its logs reach: %s", broker, error)
                 break
-            if isinstance(answer, m.ListOffsetsResponse):
-                ends.update(_log_ends(some, answer))
+            if isinstance(response, m.ListOffsetsResponse):
+                ends.update(_log_ends(some, response))
         return broker, ends
 
 
@@ -69,10 +69,10 @@ def _request(partitions: Sequence[LocatedPartition]) -> m.ListOffsetsRequest:
 
 
 def _log_ends(
-    partitions: Sequence[LocatedPartition], answer: m.ListOffsetsResponse
+    partitions: Sequence[LocatedPartition], response: m.ListOffsetsResponse
 ) -> Iterator[tuple[tuple[bytes, int], tuple[int, int]]]:
     rows: Mapping[tuple[str, int], m.ListOffsetsResponse.Topics.Partitions] = {
-        (topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions
+        (topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions
     }
     for topic, index, _ in partitions:
         row = rows.get((topic.name, index))

@@ -17,11 +17,11 @@ _NOT_LEADER: Final[frozenset[int]] = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER
 _STANDBY: Final[frozenset[int]] = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 
-def is_from_standby(answer: Message) -> bool:
+def is_from_standby(response: Message) -> bool:
     """Whether a controller answered that it is not the active one: nothing was carried out, another may be asked."""
-    if getattr(answer, "error_code", 0) in _STANDBY:
+    if getattr(response, "error_code", 0) in _STANDBY:
         return True
-    first = next((parts[0] for name in _PARTS if (parts := getattr(answer, name, None))), None)
+    first = next((parts[0] for name in _PARTS if (parts := getattr(response, name, None))), None)
     if getattr(first, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
         return True
     # The metadata log's own requests (Fetch, FetchSnapshot, DescribeQuorum) have one partition.

@@ -354,20 +354,20 @@ class Controller:
                 self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         except OSError as error:
             for waiting in taken:
-                _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log failed: {error}"))
+                _respond(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log failed: {error}"))
             raise
         except KafkaError as error:
             # Leadership ended: whether the records are committed, the next leader knows.
             for waiting in taken:
-                _answer(waiting, None, error)
+                _respond(waiting, None, error)
             return
         except tasks.Cancelled:
             # Appended records may or may not be committed: the next start will know.
             for waiting in taken:
-                _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down"))
+                _respond(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down"))
             raise
         for waiting, (response, refusal) in zip(taken, answers, strict=True):
-            _answer(waiting, response, refusal)
+            _respond(waiting, response, refusal)
 
     async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
         work = partial(_evaluate, waiting.command, self._newest, self.log.end_offset, epoch)
@@ -399,7 +399,7 @@ class Controller:
 
     def _refuse_all(self, message: str) -> None:
         while self._queue:
-            _answer(self._queue.popleft(), None, KafkaError(ErrorCode.NOT_CONTROLLER, message))
+            _respond(self._queue.popleft(), None, KafkaError(ErrorCode.NOT_CONTROLLER, message))
 
 
 def _may_leave_leaderless(record: object) -> bool:
@@ -421,7 +421,7 @@ def _evaluate(
     return result, apply_records(newest, result.records, last_offset, epoch), last_offset
 
 
-def _answer(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:
+def _respond(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:
     if waiting.answer.done():
         return
     if refusal is not None:

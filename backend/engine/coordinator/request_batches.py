@@ -20,23 +20,23 @@ GATHERED_MAX: Final = 500
 
 
 class RequestBatches(Generic[RequestT, ResponseT]):
-    """`send(broker_id, questions)` returns one answer for each question, in their order, or raises KafkaError."""
+    """`send(broker_id, requests)` returns one answer for each question, in their order, or raises KafkaError."""
 
     def __init__(self, send: Callable[[int, Sequence[RequestT]], Awaitable[Sequence[ResponseT]]], *, name: str) -> None:
         self._send = send
         self._name = name
         self._waiting: dict[int, list[tuple[RequestT, tasks.Future[ResponseT]]]] = {}
 
-    async def ask(self, broker_id: int, question: RequestT) -> ResponseT:
+    async def ask(self, broker_id: int, request: RequestT) -> ResponseT:
         """The broker's answer. Raises KafkaError, DecodeError as `send` does."""
-        answer: tasks.Future[ResponseT] = tasks.future()
+        response: tasks.Future[ResponseT] = tasks.future()
         queue = self._waiting.get(broker_id)
         if queue is None:
-            self._waiting[broker_id] = [(question, answer)]
+            self._waiting[broker_id] = [(request, response)]
             tasks.spawn(self._work_off(broker_id), name=f"{self._name} to broker {broker_id}")
         else:
-            queue.append((question, answer))
-        return await answer
+            queue.append((request, response))
+        return await response
 
     async def _work_off(self, broker_id: int) -> None:
         queue = self._waiting[broker_id]
@@ -50,7 +50,7 @@ class RequestBatches(Generic[RequestT, ResponseT]):
 
     async def _send_together(self, broker_id: int, gathered: list[tuple[RequestT, tasks.Future[ResponseT]]]) -> None:
         try:
-            answers = await self._send(broker_id, [question for question, _ in gathered])
+            answers = await self._send(broker_id, [request for request, _ in gathered])
             if len(answers) != len(gathered):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -62,6 +62,6 @@ class RequestBatches(Generic[RequestT, ResponseT]):
                 if not waiting.done():
                     waiting.set_exception(error)
             return
-        for (_, waiting), answer in zip(gathered, answers, strict=True):
+        for (_, waiting), response in zip(gathered, answers, strict=True):
             if not waiting.done():
-                waiting.set_result(answer)
+                waiting.set_result(response)

@@ -54,12 +54,12 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Raises `MalformedCheckpoint`."""
     offsets: dict[TopicPartition, int] = {}
-    for words in _decode(data, "offset"):
+    for fields in _decode(data, "offset"):
         try:
-            topic, partition, offset = words
+            topic, partition, offset = fields
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError:
-            raise MalformedCheckpoint(f"the offset checkpoint has the malformed line {' '.join(words)!r}") from None
+            raise MalformedCheckpoint(f"the offset checkpoint has the malformed line {' '.join(fields)!r}") from None
     return offsets
 
 
@@ -74,12 +74,12 @@ def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     """Raises `MalformedCheckpoint`."""
     epochs: list[tuple[int, int]] = []
-    for words in _decode(data, "leader epoch"):
+    for fields in _decode(data, "leader epoch"):
         try:
-            epoch, start = words
+            epoch, start = fields
             epochs.append((int(epoch), int(start)))
         except ValueError:
-            raise MalformedCheckpoint(f"the leader epoch checkpoint has the line {' '.join(words)!r}") from None
+            raise MalformedCheckpoint(f"the leader epoch checkpoint has the line {' '.join(fields)!r}") from None
     return epochs
 
 

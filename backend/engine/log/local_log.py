@@ -87,13 +87,13 @@ class LocalLog:
         self.config = config
         self.end_offset = segments.active.next_offset
         self._random = random
-        self._roll_jitter_ms = self._draw_jitter()
+        self._roll_jitter_ms = self._random_jitter()
         self._open_sealed: dict[int, LogSegment] = {}
         self._deleted_paths: list[str] = []
         self._on_work = on_work
         self._on_unreadable = on_unreadable
 
-    def _draw_jitter(self) -> int:
+    def _random_jitter(self) -> int:
         spread = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
         return self._random.randrange(spread) if spread > 0 else 0
 
@@ -138,7 +138,7 @@ class LocalLog:
         self.segments.add(segment)
         self.end_offset = base_offset
         self._on_work()
-        self._roll_jitter_ms = self._draw_jitter()
+        self._roll_jitter_ms = self._random_jitter()
         return segment
 
     # --- read

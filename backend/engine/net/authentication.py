@@ -38,10 +38,10 @@ Credentials = Callable[[str, str], ScramCredential | None]
 class AuthenticationFailed(Exception):
     """The connection must be closed, after a pause, with this answer; the text is for the log."""
 
-    def __init__(self, reason: str, answer: Message | None = None, *, illegal_state: bool = False) -> None:
+    def __init__(self, reason: str, response: Message | None = None, *, illegal_state: bool = False) -> None:
         """`illegal_state` asks the caller, which alone knows the answer's form, for ILLEGAL_SASL_STATE."""
         super().__init__(reason)
-        self.answer = answer
+        self.response = response
         self.illegal_state = illegal_state
 
 
@@ -121,11 +121,11 @@ class Authentication:
                 raise AuthenticationFailed(str(failed)) from None
             return [len(token).to_bytes(4, "big"), token]
         header, position = frames.decode_request_header(frame)
-        answer = self._answer(header, frame, position, serve)
+        response = self._respond(header, frame, position, serve)
         version = 0 if _unsupported_api_versions(header) else header.api_version
-        return list(frames.encode_response(answer, version, header.correlation_id))
+        return list(frames.encode_response(response, version, header.correlation_id))
 
-    def _answer(
+    def _respond(
         self, header: RequestHeader, frame: bytearray, position: int, serve: Callable[[RequestHeader, Message], Message]
     ) -> Message:
         if header.api_key == HANDSHAKE_KEY and self._state is not _State.TOKENS:
@@ -138,10 +138,10 @@ class Authentication:
         if header.api_key == api_versions.API_KEY and self._state is _State.REQUEST:
             if _unsupported_api_versions(header):
                 return api_versions.unsupported_version()
-            answer = serve(header, _request(m.ApiVersionsRequest, header, header.api_version, frame, position))
-            if isinstance(answer, m.ApiVersionsResponse) and not answer.error_code:
+            response = serve(header, _request(m.ApiVersionsRequest, header, header.api_version, frame, position))
+            if isinstance(response, m.ApiVersionsResponse) and not response.error_code:
                 self._state = _State.HANDSHAKE
-            return answer
+            return response
         exchanging = self._state is _State.TOKENS
         during = "authentication" if exchanging else "handshake"
         raise AuthenticationFailed(f"API key {header.api_key} came during the SASL {during}", illegal_state=exchanging)
@@ -163,10 +163,10 @@ class Authentication:
         """The mechanism is chosen. AuthenticationFailed for one that is not enabled."""
         mechanisms = list(self._settings.mechanisms)
         if request.mechanism not in mechanisms:
-            answer = m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+            response = m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
             # A client that authenticates again gets no answer, as in Kafka.
             raise AuthenticationFailed(
-                "the client asked for a SASL mechanism that is not enabled", answer if self._user is None else None
+                "the client asked for a SASL mechanism that is not enabled", response if self._user is None else None
             )
         # A change of the mechanism is refused with the next request, as in Kafka.
         changed = self._user is not None and request.mechanism != self._mechanism_name
@@ -198,7 +198,7 @@ class Authentication:
         again = "re-authentication" if self._user is not None else "authentication"
         generic = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {name}"
         try:
-            answer = mechanism.evaluate(token)
+            response = mechanism.evaluate(token)
             if mechanism.user is not None and self._user not in (None, mechanism.user):
                 client_text = (
                     f"Cannot change principals during re-authentication from User.{self._user}: User.{mechanism.user}"
@@ -212,7 +212,7 @@ class Authentication:
             ) from None
         if mechanism.user is not None:
             self._succeed(mechanism.user)
-        return answer
+        return response
 
     def _succeed(self, user: str) -> None:
         self._user = user

@@ -30,7 +30,8 @@ class Request:
     """One request on its way."""
 
     __slots__ = (
-        "answer", "answered", "api", "frame", "frame_bytes", "header", "is_large", "message", "spent_ms", "started_ms",
+        "answered", "api", "frame", "frame_bytes", "header", "is_large", "message", "response", "spent_ms",
+        "started_ms",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +47,7 @@ class Request:
         self.answered = False
         # With so many elements that a worker encodes the answer.
         self.is_large = False
-        self.answer: Message | None = None
+        self.response: Message | None = None
         # The frame of the answer, where it was made without a message (`Api.fast_path`).
         self.frame: Sequence[Chunk] | None = None
 
@@ -74,7 +75,7 @@ def decode(
             # Answered in the format of version 0, which every client reads (KIP-511).
             header = header._replace(api_version=0)
             request = Request(api, header, messages.ApiVersionsRequest(), len(frame), now_ms)
-            request.answer, request.answered = api_versions.unsupported_version(), True
+            request.response, request.answered = api_versions.unsupported_version(), True
             return request
         raise _not_served(api, header)
     cls = frames.request_class(header.api_key)
@@ -111,20 +112,20 @@ def _not_served(api: Api[Any], header: RequestHeader) -> DecodeError:
     )
 
 
-def encode_answer(answer: Message, header: RequestHeader) -> list[Chunk]:
+def response_chunks(response: Message, header: RequestHeader) -> list[Chunk]:
     """The frame of an answer. Raises KafkaError for one that is too large for clients, if no handler found that before.
 
     The records of a Fetch are limited elsewhere (`fetch.max.bytes`). EncodeError as `encode_response`.
     """
-    chunks = frames.encode_response(answer, header.api_version, header.correlation_id)
-    if not answer.HAS_RECORDS and sum(map(len, chunks)) > RESPONSE_BYTES_MAX:
+    chunks = frames.encode_response(response, header.api_version, header.correlation_id)
+    if not response.HAS_RECORDS and sum(map(len, chunks)) > RESPONSE_BYTES_MAX:
         raise too_large()
     return chunks
 
 
 def illegal_state(request: Request) -> Message | None:
     text = f"Unexpected Kafka request of type {api_name(request.api.key)} during SASL authentication."
-    return error_answer(request.api, request.message, request.header.api_version, ErrorCode.ILLEGAL_SASL_STATE, text)
+    return error_response(request.api, request.message, request.header.api_version, ErrorCode.ILLEGAL_SASL_STATE, text)
 
 
 _API_NAMES: Final[dict[int, str]] = {}
@@ -137,7 +138,7 @@ def api_name(api_key: int) -> str:
     return name
 
 
-def error_answer(api: Api[Any], message: Any, api_version: int, code: int, text: str) -> Message | None:
+def error_response(api: Api[Any], message: Any, api_version: int, code: int, text: str) -> Message | None:
     """The response with an error of the whole request; None when this API has no place for one."""
     if api.on_error is not None:
         return api.on_error(message, api_version, code, text)
@@ -147,5 +148,5 @@ def error_answer(api: Api[Any], message: Any, api_version: int, code: int, text:
     made.error_code = code
     if hasattr(made, "error_message"):
         made.error_message = text
-    answer: Message = made
-    return answer
+    response: Message = made
+    return response

@@ -46,10 +46,10 @@ async def ensure_topic(
         ],
         timeout_ms=timeout_ms,
     )
-    answer = cast(
+    response = cast(
         m.CreateTopicsResponse, await channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=timeout_ms + 1000)
     )
-    result = answer.topics[0]
+    result = response.topics[0]
     if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         raise KafkaError(error_code(result.error_code), f"Creating topic {name} was refused: {result.error_message}")
     if not await metadata.wait_for(lambda image: image.topic(name) is not None, timeout_ms):

@@ -126,13 +126,13 @@ class MetadataTopicClient:
             for leader, partitions in by_leader.items()
         ]
         offsets: dict[int, int] = {}
-        for answer in await tasks.gather_settled(requests):
-            if isinstance(answer, (KafkaError, DecodeError)):
-                _log.info("A broker did not tell offsets of %s: %s", METADATA_TOPIC, answer)
-            elif isinstance(answer, BaseException):
-                raise answer
+        for response in await tasks.gather_settled(requests):
+            if isinstance(response, (KafkaError, DecodeError)):
+                _log.info("A broker did not tell offsets of %s: %s", METADATA_TOPIC, response)
+            elif isinstance(response, BaseException):
+                raise response
             else:
-                for topic in cast(m.ListOffsetsResponse, answer).topics:
+                for topic in cast(m.ListOffsetsResponse, response).topics:
                     offsets.update((row.partition_index, row.offset) for row in topic.partitions if not row.error_code)
         return offsets
 
@@ -169,7 +169,7 @@ class MetadataTopicClient:
         pause: the next call asks again.
         """
         try:
-            answer = await self._fetch_client.send_to_broker(
+            response = await self._fetch_client.send_to_broker(
                 leader,
                 fetch_request(positions, max_wait_ms, self._settings),
                 FETCH_VERSION,
@@ -179,7 +179,7 @@ class MetadataTopicClient:
             _log.info("Broker %d did not answer a fetch of %s: %s", leader, METADATA_TOPIC, error)
             await tasks.sleep_ms(max_wait_ms)
             return []
-        work = partial(fetched_partitions, cast(m.FetchResponse, answer), dict(positions))
+        work = partial(fetched_partitions, cast(m.FetchResponse, response), dict(positions))
         fetched = await self._ports.workers.run(work)
         for partition in fetched:
             for batch in partition.unreadable:
@@ -230,14 +230,14 @@ def fetch_request(
     )
 
 
-def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) -> list[FetchedPartition]:
+def fetched_partitions(response: m.FetchResponse, positions: Mapping[int, int]) -> list[FetchedPartition]:
     """Partitions of an answer that hold something new: records, or an error. Runs on a worker thread."""
     from backend.engine.remote.metadata.record_runs import (
         read_canonical,  # with numpy: only once there is something to read
     )
 
     partitions = []
-    for topic in answer.responses:
+    for topic in response.responses:
         for row in topic.partitions:
             position = positions.get(row.partition_index)
             if position is None:

@@ -227,11 +227,11 @@ class PeerClient:
     def _handler(self, connection: Connection) -> _Answers:
         return _Answers(self, connection)
 
-    def on_answer(self, answer: LocalFetchResponse) -> None:
+    def on_response(self, response: LocalFetchResponse) -> None:
         """A response of a node of the same process, maybe within its own work; the caller goes on afterwards."""
-        pending = self._pending_request(answer.correlation_id)
+        pending = self._pending_request(response.correlation_id)
         if pending is not None and not pending.future.done():
-            pending.future.set_result(answer.message)
+            pending.future.set_result(response.message)
 
     def _pending_request(self, correlation_id: int) -> _Pending | None:
         pending = self._pending.get(correlation_id)
@@ -296,7 +296,7 @@ class _Answers:
 
     def on_message(self, message: LocalMessage) -> None:
         assert isinstance(message, LocalFetchResponse)
-        self._client.on_answer(message)
+        self._client.on_response(message)
 
     def on_closed(self, error: BaseException | None) -> None:
         self._client.on_connection_closed(self._connection, error)

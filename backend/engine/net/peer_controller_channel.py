@@ -43,17 +43,17 @@ class PeerControllerChannel:
 
         While there is no active controller the answer of a standby comes back.
         """
-        answer = await self._ask(request, version, timeout_ms)
+        response = await self._ask(request, version, timeout_ms)
         for _ in self._peers[1:]:
-            if not is_from_standby(answer):
+            if not is_from_standby(response):
                 break
-            answer = await self._ask(request, version, timeout_ms)
-        return answer
+            response = await self._ask(request, version, timeout_ms)
+        return response
 
     async def _ask(self, request: Message, version: int, timeout_ms: float) -> Message:
         peer = self._peers[self._current]
         try:
-            answer = await peer.send(request, version, timeout_ms=timeout_ms)
+            response = await peer.send(request, version, timeout_ms=timeout_ms)
         except DecodeError as error:
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION, f"The controller at {peer.address} sent an answer that cannot be read"
@@ -62,9 +62,9 @@ class PeerControllerChannel:
             if error.code in _MOVE_ON:
                 self._leave(peer)
             raise
-        if is_from_standby(answer):
+        if is_from_standby(response):
             self._leave(peer)
-        return answer
+        return response
 
     def _leave(self, peer: PeerClient) -> None:
         if peer is self._peers[self._current]:

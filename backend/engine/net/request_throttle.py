@@ -21,7 +21,7 @@ def charge(
     services: Services,
     context: RequestContext,
     request: Message,
-    answer: Message | None,
+    message: Message | None,
     *,
     frame_bytes: int,
     spent_ms: float,
@@ -39,8 +39,8 @@ def charge(
     if request.API_KEY == PRODUCE:
         throttle_ms = quotas.record_bytes(image, "producer_byte_rate", user, client_id, frame_bytes, now_ms)
     # Without an answer (acks=0) the client would not know.
-    if answer is not None:
-        response: Any = answer
+    if message is not None:
+        response: Any = message
         spent = quotas.record_time(image, user, client_id, spent_ms, now_ms)
         throttle_ms = max(throttle_ms, spent, getattr(response, "throttle_time_ms", 0))
         if hasattr(response, "throttle_time_ms"):

@@ -28,10 +28,10 @@ async def authenticate(settings: SaslClientSettings, nonce: str, exchange: Excha
         )
 
     async def send(token: bytes) -> m.SaslAuthenticateResponse:
-        answer: Any = await exchange(m.SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "the other side gave no reason")
-        response: m.SaslAuthenticateResponse = answer
+        reply: Any = await exchange(m.SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
+        if reply.error_code:
+            raise KafkaError(ErrorCode(reply.error_code), reply.error_message or "the other side gave no reason")
+        response: m.SaslAuthenticateResponse = reply
         return response
 
     if settings.mechanism == PLAIN:

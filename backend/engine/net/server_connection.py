@@ -31,10 +31,10 @@ from backend.engine.net.client_request import (
     Request,
     api_name,
     decode,
-    encode_answer,
-    error_answer,
+    error_response,
     illegal_state,
     local_request,
+    response_chunks,
 )
 from backend.engine.net.request_throttle import charge
 from backend.engine.ports import tasks
@@ -175,20 +175,20 @@ class ServerConnection:
         if authentication is not None and not authentication.done:
             return False
         try:
-            answer = api.fast_path(self._services, self._context, frame)
+            response = api.fast_path(self._services, self._context, frame)
         except Exception as error:  # answered by its code, and logged unless it is Kafka's
             self._failed(decode(self._apis, self._listener_kind, frame, now_ms), error)
             return True
-        if answer is None:
+        if response is None:
             return False
-        if isinstance(answer, Deferred):
-            request = Request(api, answer.header, frames.request_class(api.key)(), len(frame), now_ms)
+        if isinstance(response, Deferred):
+            request = Request(api, response.header, frames.request_class(api.key)(), len(frame), now_ms)
             self._running.append(request)
             self._running_bytes += request.frame_bytes
-            answer.frame.add_callback(partial(self._on_eager_outcome, request))
+            response.frame.add_callback(partial(self._on_eager_outcome, request))
             return True
         self._measure(api.key, now_ms)
-        self._connection.send(answer)
+        self._connection.send(response)
         return True
 
     def on_closed(self, error: BaseException | None) -> None:
@@ -236,8 +236,8 @@ class ServerConnection:
         except AuthenticationFailed as failed:
             if failed.illegal_state:
                 request = decode(self._apis, self._listener_kind, frame, self._last_active_ms)
-                failed.answer = illegal_state(request)
-            header = None if failed.answer is None else frames.decode_request_header(frame)[0]
+                failed.response = illegal_state(request)
+            header = None if failed.response is None else frames.decode_request_header(frame)[0]
             self._fail_login(failed, header)
             return
         self._connection.send(chunks)
@@ -245,9 +245,9 @@ class ServerConnection:
             self._logged_in(authentication.user)
 
     def _serve_api_versions(self, header: RequestHeader, request: Message) -> Message:
-        answer = self._apis[header.api_key].handler(self._services, self._context(header), request)
-        assert isinstance(answer, Message), "ApiVersions is answered at once"
-        return answer
+        response = self._apis[header.api_key].handler(self._services, self._context(header), request)
+        assert isinstance(response, Message), "ApiVersions is answered at once"
+        return response
 
     def _logged_in(self, user: str) -> None:
         self._user = user
@@ -279,8 +279,8 @@ class ServerConnection:
         # Nothing resumes it.
         self._reading_paused = False
         chunks: list[Chunk] = []
-        if failed.answer is not None and header is not None:
-            chunks = frames.encode_response(failed.answer, header.api_version, header.correlation_id)
+        if failed.response is not None and header is not None:
+            chunks = frames.encode_response(failed.response, header.api_version, header.correlation_id)
 
         def end() -> None:
             self._connection.send(chunks)
@@ -304,10 +304,10 @@ class ServerConnection:
         if isinstance(message, messages.SaslHandshakeRequest):
             return authentication.handshake(message, request.header.api_version)
         if isinstance(message, messages.SaslAuthenticateRequest):
-            answer = authentication.authenticate(message)
+            response = authentication.authenticate(message)
             if authentication.done:
                 self._services.metrics.successful_authentications += 1
-            return answer
+            return response
         raise AuthenticationFailed("another request came during the SASL authentication", illegal_state(request))
 
     def _context(self, header: RequestHeader) -> RequestContext:
@@ -367,8 +367,8 @@ class ServerConnection:
         limited = self._services.metadata.image.client_quotas
         began_ms = self._clock.monotonic_ms() if limited else 0.0
         try:
-            if self._authentication is not None and (answer := self._reauthenticate(request)) is not None:
-                self._answered(request, answer)
+            if self._authentication is not None and (response := self._reauthenticate(request)) is not None:
+                self._answered(request, response)
                 return
             outcome: Any = request.api.handler(self._services, context, request.message)
             if outcome.__class__ is GeneratorType:
@@ -400,11 +400,11 @@ class ServerConnection:
 
     async def _finished(self, request: Request, unfinished: Unfinished[Any]) -> Message | None:
         """The answer to a request that took more than its first time slice."""
-        answer: Any = await self._services.time_slicer.finish(unfinished)
-        if isinstance(answer, tasks.Future):
-            answer = await answer
+        response: Any = await self._services.time_slicer.finish(unfinished)
+        if isinstance(response, tasks.Future):
+            response = await response
         request.is_large = True
-        message: Message | None = answer
+        message: Message | None = response
         return message
 
     def _on_eager_outcome(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
@@ -435,34 +435,34 @@ class ServerConnection:
             code, text = int(ErrorCode.UNKNOWN_SERVER_ERROR), "The server experienced an unexpected error."
             _log.error("%s of %s on node %d failed: %r", name, self._connection.peer, self._services.node_id, error,
                        exc_info=error)  # fmt: skip
-        answer = error_answer(request.api, request.message, request.header.api_version, code, text)
-        if answer is None:
+        response = error_response(request.api, request.message, request.header.api_version, code, text)
+        if response is None:
             if isinstance(error, KafkaError):
                 self._log_closed(f"{api_name(request.api.key)}: {text}")
             self._connection.close()
             return
-        self._answered(request, answer)
+        self._answered(request, response)
 
     # Answers
 
-    def _answered(self, request: Request, answer: Message | Sequence[Chunk] | None) -> None:
-        if request.is_large and isinstance(answer, Message):
+    def _answered(self, request: Request, response: Message | Sequence[Chunk] | None) -> None:
+        if request.is_large and isinstance(response, Message):
             request.is_large = False
             # A quota is charged when the answer is sent, and the throttle time stands in it.
             if not self._services.metadata.image.client_quotas:
-                self._encode_elsewhere(request, answer)
+                self._encode_elsewhere(request, response)
                 return
-        if answer is None or isinstance(answer, Message):
-            request.answer = answer
+        if response is None or isinstance(response, Message):
+            request.response = response
         else:
-            request.frame = answer
+            request.frame = response
         request.answered = True
         if self._running and self._running[0].answered:
             self._send_answered()
 
-    def _encode_elsewhere(self, request: Request, answer: Message) -> None:
+    def _encode_elsewhere(self, request: Request, response: Message) -> None:
         """A worker encodes the answer of a request with many elements, which has about as many."""
-        work = partial(encode_answer, answer, request.header)
+        work = partial(response_chunks, response, request.header)
         self._services.ports.workers.run(work).add_done_callback(partial(self._on_outcome, request))
 
     def _send_answered(self) -> None:
@@ -472,7 +472,7 @@ class ServerConnection:
             self._measure(request.api.key, request.started_ms)
             throttle_ms = 0
             if self._services.metadata.image.client_quotas and self._listener_kind == "broker":
-                throttle_ms = charge(self._services, self._context(request.header), request.message, request.answer,
+                throttle_ms = charge(self._services, self._context(request.header), request.message, request.response,
                                      frame_bytes=request.frame_bytes, spent_ms=request.spent_ms)  # fmt: skip
             if throttle_ms:
                 self._mute(throttle_ms)
@@ -481,15 +481,15 @@ class ServerConnection:
             if request.frame is not None:
                 self._connection.send(request.frame)
                 continue
-            if request.answer is None:
+            if request.response is None:
                 continue
             header = request.header
-            in_process, answer = self._in_process, request.answer
-            if in_process is not None and isinstance(answer, messages.FetchResponse) and in_process.accepts_messages:
-                in_process.send_message(LocalFetchResponse(header.correlation_id, answer))
+            in_process, response = self._in_process, request.response
+            if in_process is not None and isinstance(response, messages.FetchResponse) and in_process.accepts_messages:
+                in_process.send_message(LocalFetchResponse(header.correlation_id, response))
                 continue
             try:
-                chunks = encode_answer(answer, header)
+                chunks = response_chunks(response, header)
             except EncodeError as error:
                 _log.error("Node %d could not encode an answer for %s: %s", self._services.node_id,
                            self._connection.peer, error)  # fmt: skip
@@ -506,11 +506,11 @@ class ServerConnection:
     def _send_error(self, request: Request, error: KafkaError) -> bool:
         """In the place of an answer that could not be sent; False, and the connection is closed, where none can be."""
         version = request.header.api_version
-        answer = error_answer(request.api, request.message, version, int(error.code), error.message)
+        response = error_response(request.api, request.message, version, int(error.code), error.message)
         chunks = None
-        if answer is not None:
+        if response is not None:
             with suppress(KafkaError):
-                chunks = encode_answer(answer, request.header)
+                chunks = response_chunks(response, request.header)
         if chunks is None:
             self._log_closed(f"{api_name(request.api.key)}: {error.message}")
             self._connection.close()

@@ -110,13 +110,13 @@ class TopicProducer:
                 topic_data(name=self._topic, partition_data=[topic_data.PartitionData(index=partition, records=batch)])
             ],
         )
-        answer = cast(
+        response = cast(
             m.ProduceResponse,
             await self._client.send_to_leader(
                 self._topic, partition, request, PRODUCE_VERSION, timeout_ms=self._request_timeout_ms + 1000
             ),
         )
-        row = answer.responses[0].partition_responses[0]
+        row = response.responses[0].partition_responses[0]
         if row.error_code != ErrorCode.NONE:
             code = error_code(row.error_code)
             raise KafkaError(code, f"Appending to {self._topic}-{partition} failed: {row.error_message or code.text}")

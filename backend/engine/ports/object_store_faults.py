@@ -23,8 +23,8 @@ class ObjectStoreFaults:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._trouble: StoreFault = "none"
-        self._turn = 0
+        self._fault: StoreFault = "none"
+        self._generation = 0
         self._held = 0
 
     @property
@@ -32,17 +32,17 @@ class ObjectStoreFaults:
         """Uploads that wait now."""
         return self._held
 
-    def set(self, trouble: StoreFault) -> None:
+    def set(self, fault: StoreFault) -> None:
         """From now on; what waits goes on when it may."""
         with self._changed:
-            self._trouble = trouble
+            self._fault = fault
             self._changed.notify_all()
 
     def break_off(self) -> None:
         """Uploads that wait fail, as they do when a broker crashes; the fault is over."""
         with self._changed:
-            self._trouble = "none"
-            self._turn += 1
+            self._fault = "none"
+            self._generation += 1
             self._changed.notify_all()
 
     def opener(self, inner: Callable[..., ObjectStore] = open_object_store) -> Callable[..., ObjectStore]:
@@ -55,23 +55,23 @@ class ObjectStoreFaults:
 
     def enter(self, *, upload: bool) -> None:
         """Applies the fault to one call. Raises OSError."""
-        if self._trouble == "unreachable":
+        if self._fault == "unreachable":
             raise OSError("The object store is unreachable: the lab has cut it off.")
-        if self._trouble == "slow":
+        if self._fault == "slow":
             time.sleep(SLOW_S)
-        if upload and self._trouble == "held":
+        if upload and self._fault == "held":
             self._wait()
 
     def _wait(self) -> None:
         with self._changed:
-            turn = self._turn
+            generation = self._generation
             self._held += 1
             try:
-                while self._trouble == "held" and self._turn == turn:
+                while self._fault == "held" and self._generation == generation:
                     self._changed.wait(HELD_LOOK_S)
             finally:
                 self._held -= 1
-            if self._turn != turn:
+            if self._generation != generation:
                 raise OSError("The lab broke off this upload, as a crash of the broker does.")
 
 

@@ -328,12 +328,12 @@ def vote_answered(
     role = RaftRole.PROSPECTIVE if pre_vote else RaftRole.CANDIDATE
     if epoch != state.epoch or state.role is not role or voter not in state.voters:
         return state, ()
-    answer = {voter}
+    voters = {voter}
     state = replace(
         state,
-        granted=state.granted | answer if granted else state.granted - answer,
-        refused=state.refused - answer if granted else state.refused | answer,
-        abstaining=state.abstaining | answer if abstains else state.abstaining - answer,
+        granted=state.granted | voters if granted else state.granted - voters,
+        refused=state.refused - voters if granted else state.refused | voters,
+        abstaining=state.abstaining | voters if abstains else state.abstaining - voters,
     )
     # An empty log may be a new disk: only if those of all voters are empty is there no cluster that it would replace.
     needed = len(state.voters) if pre_vote and log_end.offset == 0 else state.majority

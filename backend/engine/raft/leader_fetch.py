@@ -14,7 +14,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
 _Asked = m.FetchRequest.Topics.Partitions
-_Answer = m.FetchResponse.Responses.Partitions
+_PartitionResult = m.FetchResponse.Responses.Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +55,36 @@ def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) 
     return partition
 
 
-def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _Answer:
+def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _PartitionResult:
     """The partition's answer without records: an error, a snapshot to fetch, a diverging epoch, or room for records.
 
     The order of the cases is Kafka's (`KafkaRaftClient.tryCompleteFetchRequest` and `validateOffsetAndEpoch`).
     """
-    answer = _Answer(
+    result = _PartitionResult(
         partition_index=0,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=view.start_offset,
         aborted_transactions=[],
         records=b"",
-        current_leader=_Answer.CurrentLeader(leader_id=view.leader_id, leader_epoch=view.epoch),
+        current_leader=_PartitionResult.CurrentLeader(leader_id=view.leader_id, leader_epoch=view.epoch),
     )
     if request.current_leader_epoch != view.epoch:
         older = request.current_leader_epoch < view.epoch
-        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return answer
+        result.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return result
     if not view.is_leader:
-        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return answer
-    answer.high_watermark = view.high_watermark
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return result
+    result.high_watermark = view.high_watermark
     if _needs_snapshot(request, view):
         assert view.latest_snapshot is not None
-        answer.snapshot_id = _Answer.SnapshotId(
+        result.snapshot_id = _PartitionResult.SnapshotId(
             end_offset=view.latest_snapshot.end_offset, epoch=view.latest_snapshot.epoch
         )
-        return answer
+        return result
     if request.fetch_offset == view.start_offset == 0:
-        return answer
+        return result
     epoch, end = end_offset_for_epoch(request.last_fetched_epoch)
     if epoch < 0:
         # An epoch older or newer than all: nothing of that log is ours.
@@ -92,8 +92,8 @@ def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpo
             (view.epoch, view.end_offset) if request.last_fetched_epoch > view.epoch else (0, view.start_offset)
         )
     if epoch != request.last_fetched_epoch or request.fetch_offset > end:
-        answer.diverging_epoch = _Answer.DivergingEpoch(epoch=epoch, end_offset=end)
-    return answer
+        result.diverging_epoch = _PartitionResult.DivergingEpoch(epoch=epoch, end_offset=end)
+    return result
 
 
 def _needs_snapshot(request: _Asked, view: LogView) -> bool:
@@ -107,14 +107,14 @@ def _needs_snapshot(request: _Asked, view: LogView) -> bool:
     return offset < view.start_offset or at_start or epoch < earliest.epoch
 
 
-def has_records(answer: _Answer) -> bool:
+def has_records(result: _PartitionResult) -> bool:
     """Whether there is room for records: neither an error nor anything else to do first."""
-    return not answer.error_code and not is_diverging(answer) and answer.snapshot_id.end_offset < 0
+    return not result.error_code and not is_diverging(result) and result.snapshot_id.end_offset < 0
 
 
-def is_diverging(answer: _Answer) -> bool:
+def is_diverging(result: _PartitionResult) -> bool:
     """Whether the response makes the follower truncate."""
-    return answer.diverging_epoch.end_offset >= 0
+    return result.diverging_epoch.end_offset >= 0
 
 
 def as_buffer(records: object) -> bytes | bytearray | memoryview:
@@ -122,10 +122,10 @@ def as_buffer(records: object) -> bytes | bytearray | memoryview:
     return records if isinstance(records, (bytes, bytearray, memoryview)) else b""
 
 
-def response_of(answer: _Answer, version: int, endpoint: m.FetchResponse.NodeEndpoints) -> m.FetchResponse:
+def response_of(result: _PartitionResult, version: int, endpoint: m.FetchResponse.NodeEndpoints) -> m.FetchResponse:
     """The whole response; the leader's address goes along with every answer (version 16 and later)."""
     response = m.FetchResponse
-    topic = response.Responses(partitions=[answer])
+    topic = response.Responses(partitions=[result])
     if version >= 13:
         topic.topic_id = CLUSTER_METADATA_TOPIC_ID
     else:

@@ -110,7 +110,7 @@ class RaftNode:
             config.id, self.voters, self._timing, RaftRole.UNATTACHED if votes else RaftRole.OBSERVER
         )
         self._clock = ElectionTimer(ports.clock, lambda: self._state)
-        self._turn = tasks.Lock()
+        self._step_lock = tasks.Lock()
         self._unflushed = tasks.Event()
         # Whether a voter has answered without an error.
         self._accepted = False
@@ -266,7 +266,7 @@ class RaftNode:
         return await tasks.shield(step)
 
     async def _step(self, change: Callable[[RaftState, Now], Transition]) -> RaftState:
-        async with self._turn:
+        async with self._step_lock:
             before, now = self._state, self._now()
             current = q.log_changed(before, self.log.end, self.log.directories, now)
             state, effects = change(current, now)
@@ -311,7 +311,7 @@ class RaftNode:
 
     def exclusive(self) -> tasks.Lock:
         """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
-        return self._turn
+        return self._step_lock
 
     async def vote_answered(self, voter: int, epoch: int, *, pre_vote: bool, granted: bool, abstains: bool) -> None:
         """A voter has answered the Vote that was sent in `epoch`; it `abstains` while it is catching up."""

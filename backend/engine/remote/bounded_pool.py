@@ -46,28 +46,28 @@ class BoundedPool:
 
         Cancelling the caller takes work that waits out of the queue, and cancels work that runs.
         """
-        await self._turn()
+        await self._acquire()
         try:
             return await work()
         finally:
             self.running -= 1
             self._next()
 
-    async def _turn(self) -> None:
+    async def _acquire(self) -> None:
         if self.running >= self._size() or self._waiting:
             if self._pending_max is not None and len(self._waiting) >= self._pending_max:
                 raise PoolFull(f"{len(self._waiting)} pieces of work wait already")
-            turn: tasks.Future[None] = tasks.future()
-            self._waiting.append(turn)
+            waiter: tasks.Future[None] = tasks.future()
+            self._waiting.append(waiter)
             try:
-                await turn
+                await waiter
             except tasks.Cancelled:
-                if turn.done() and not turn.cancelled():
+                if waiter.done() and not waiter.cancelled():
                     # Our turn came together with the cancellation: pass it on.
                     self.running -= 1
                     self._next()
-                elif turn in self._waiting:
-                    self._waiting.remove(turn)
+                elif waiter in self._waiting:
+                    self._waiting.remove(waiter)
                 raise
         else:
             self.running += 1
@@ -78,10 +78,10 @@ class BoundedPool:
 
     def _next(self) -> None:
         while self._waiting and self.running < self._size():
-            turn = self._waiting.popleft()
-            if not turn.done():
+            waiter = self._waiting.popleft()
+            if not waiter.done():
                 self.running += 1
-                turn.set_result(None)
+                waiter.set_result(None)
 
 
 async def to_its_end(running: tasks.Task[T]) -> T:

@@ -79,18 +79,18 @@ class AlterPartitionManager:
     async def _exchange(self, batch: list[IsrProposal]) -> list[IsrProposal]:
         """Sends the proposals and gives their partitions the outcome; returns those to send again."""
         try:
-            answer = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
+            response = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
         except KafkaError as error:
             _log.info("Broker %d could not ask the controller for %d ISR changes: %s", self._node_id, len(batch), error)
             return batch
-        assert isinstance(answer, m.AlterPartitionResponse)
-        if answer.error_code != NONE:
+        assert isinstance(response, m.AlterPartitionResponse)
+        if response.error_code != NONE:
             _log.info(
                 "The controller refused %d ISR changes of broker %d: %s",
-                len(batch), self._node_id, error_code(answer.error_code).name,
+                len(batch), self._node_id, error_code(response.error_code).name,
             )  # fmt: skip
             return batch
-        return self._apply(batch, answer)
+        return self._apply(batch, response)
 
     def _request(self, batch: Iterable[IsrProposal]) -> m.AlterPartitionRequest:
         request = m.AlterPartitionRequest
@@ -111,8 +111,8 @@ class AlterPartitionManager:
             )
         return request(broker_id=self._node_id, broker_epoch=self._metadata.broker_epoch, topics=list(topics.values()))
 
-    def _apply(self, batch: list[IsrProposal], answer: m.AlterPartitionResponse) -> list[IsrProposal]:
-        rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+    def _apply(self, batch: list[IsrProposal], response: m.AlterPartitionResponse) -> list[IsrProposal]:
+        rows = {(topic.topic_id, row.partition_index): row for topic in response.topics for row in topic.partitions}
         retry = []
         for proposal in batch:
             tip = proposal.topic_id_partition

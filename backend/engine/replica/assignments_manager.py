@@ -72,15 +72,15 @@ class AssignmentsManager:
     async def _exchange(self, batch: dict[TopicIdPartition, bytes]) -> dict[TopicIdPartition, bytes]:
         """Sends the batch and returns what has to be sent again."""
         try:
-            answer = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
+            response = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
         except KafkaError as error:
             return self._put_off(batch, str(error))
-        assert isinstance(answer, m.AssignReplicasToDirsResponse)
-        if answer.error_code != NONE:
-            return self._put_off(batch, error_code(answer.error_code).name)
+        assert isinstance(response, m.AssignReplicasToDirsResponse)
+        if response.error_code != NONE:
+            return self._put_off(batch, error_code(response.error_code).name)
         errors = {
             (bytes(topic.topic_id), row.partition_index): error_code(row.error_code)
-            for directory in answer.directories
+            for directory in response.directories
             for topic in directory.topics
             for row in topic.partitions
         }

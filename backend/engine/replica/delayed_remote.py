@@ -34,18 +34,18 @@ _log = logging.getLogger(__name__)
 class DelayedRemoteFetch:
     """A fetch with partitions that are being read from the remote tier. Answers with the reads that have ended."""
 
-    __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued", "_results")
+    __slots__ = ("_due", "_left", "_partitions", "_purgatory", "_queued", "_respond", "_results")
 
     def __init__(
         self,
         purgatory: Purgatory,
         reads: Mapping[int, tuple[Partition, PartitionRead]],
         delay_ms: float,
-        answer: Callable[[Mapping[int, FetchData]], None],
+        respond: Callable[[Mapping[int, FetchData]], None],
     ) -> None:
-        """At least one of `reads`, by index; `answer` gets the results of those that have ended."""
+        """At least one of `reads`, by index; `respond` gets the results of those that have ended."""
         self._purgatory = purgatory
-        self._answer: Callable[[Mapping[int, FetchData]], None] | None = answer
+        self._respond: Callable[[Mapping[int, FetchData]], None] | None = respond
         self._results: dict[int, FetchData] = {}
         self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads.values()))
         self._left = len(reads)
@@ -60,7 +60,7 @@ class DelayedRemoteFetch:
 
     async def _run(self, index: int, read: PartitionRead) -> None:
         result = await read(partial(self._queued.pop, index, None))
-        if self._answer is not None:
+        if self._respond is not None:
             self._results[index] = result
         self._queued.pop(index, None)
         self._left -= 1
@@ -73,13 +73,13 @@ class DelayedRemoteFetch:
             self._end()
 
     def expire(self) -> None:
-        if self._answer is not None:
+        if self._respond is not None:
             self._purgatory.remote.expired_fetches += 1
             self._end()
 
     def _end(self) -> None:
-        answer, self._answer = self._answer, None
-        if answer is None:
+        respond, self._respond = self._respond, None
+        if respond is None:
             return
         self._purgatory.remote.fetches -= 1
         self._purgatory.leave(self, self._due)
@@ -87,7 +87,7 @@ class DelayedRemoteFetch:
             partition.delayed.remote.pop(self, None)
         for read in self._queued.values():
             read.cancel()
-        answer(self._results)
+        respond(self._results)
 
 
 class DelayedRemoteListOffsets:
@@ -101,13 +101,13 @@ class DelayedRemoteListOffsets:
         remote: RemoteLogs,
         queries: Sequence[tuple[Partition, OffsetQuery]],
         delay_ms: float,
-        answer: Callable[[list[OffsetResult | KafkaError]], None],
+        respond: Callable[[list[OffsetResult | KafkaError]], None],
     ) -> None:
-        """`answer` gets one outcome for each of `queries` (at least one), in their order."""
+        """`respond` gets one outcome for each of `queries` (at least one), in their order."""
         self._purgatory = purgatory
         self._remote = remote
         self._queries = queries
-        self._answer: Callable[[list[OffsetResult | KafkaError]], None] | None = answer
+        self._respond: Callable[[list[OffsetResult | KafkaError]], None] | None = respond
         self._outcomes: list[OffsetResult | KafkaError] = [_late(partition, delay_ms) for partition, _ in queries]
         self._pending: dict[int, tasks.Task[None]] = {}
         purgatory.remote.look_ups += 1
@@ -157,15 +157,15 @@ class DelayedRemoteListOffsets:
             self._end()
 
     def expire(self) -> None:
-        if self._answer is None:
+        if self._respond is None:
             return
         for index in self._pending:
             self._purgatory.remote.look_up_expired(self._queries[index][0].topic_partition)
         self._end()
 
     def _end(self) -> None:
-        answer, self._answer = self._answer, None
-        if answer is None:
+        respond, self._respond = self._respond, None
+        if respond is None:
             return
         self._purgatory.remote.look_ups -= 1
         self._purgatory.leave(self, self._due)
@@ -173,7 +173,7 @@ class DelayedRemoteListOffsets:
             partition.delayed.remote.pop(self, None)
         for search in self._pending.values():
             search.cancel()
-        answer(self._outcomes)
+        respond(self._outcomes)
 
 
 def _late(partition: Partition, delay_ms: float) -> KafkaError:

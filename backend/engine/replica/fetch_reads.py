@@ -66,7 +66,7 @@ class FetchReads:
             return respond(reads)
         answered = tasks.eager_future()  # its callbacks run at once: the records have been waited for long enough
         waiting = DelayedFetch(
-            self._purgatory, params, requests, lambda: self._answer(params, requests, respond, answered)
+            self._purgatory, params, requests, lambda: self._respond(params, requests, respond, answered)
         )
         if on_wait is not None:
             on_wait(waiting)
@@ -86,7 +86,7 @@ class FetchReads:
         parts = [(item, spec) for item, spec in requests if isinstance(item, Partition)]
         return size == 0 or not enough_readable(params, parts)
 
-    def _answer(
+    def _respond(
         self,
         params: FetchParams,
         requests: Sequence[PartitionRequest],

@@ -95,21 +95,21 @@ class Purgatory:
 class DelayedFetch:
     """A fetch that found too little; is answered when a second read can find enough, or when its time is up."""
 
-    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory", "_requests")
+    __slots__ = ("_done", "_due", "_params", "_parts", "_purgatory", "_requests", "_respond")
 
     def __init__(
         self,
         purgatory: Purgatory,
         params: FetchParams,
         requests: list[PartitionRequest],
-        answer: Callable[[], None],
+        respond: Callable[[], None],
     ) -> None:
-        """`answer` will read `requests` again; :meth:`join` adds to them."""
+        """`respond` will read `requests` again; :meth:`join` adds to them."""
         self._purgatory = purgatory
         self._params = params
         self._requests = requests
         self._parts: dict[Partition, FetchSpec] = {}
-        self._answer = answer
+        self._respond = respond
         self._done = False
         old_watermarks = False
         for partition, spec in requests:
@@ -133,7 +133,7 @@ class DelayedFetch:
         """The partition has changed."""
         if self._done:
             return
-        if self._may_answer(partition):
+        if self._may_respond(partition):
             self.complete()
         elif partition.has_old_watermarks(self._params, self._parts[partition]):
             self._purgatory.schedule_watermark_update(self)
@@ -145,7 +145,7 @@ class DelayedFetch:
         ):
             self.complete()
 
-    def _may_answer(self, partition: Partition) -> bool:
+    def _may_respond(self, partition: Partition) -> bool:
         spec = self._parts[partition]
         end = partition.fetchable_end(self._params.isolation)
         if end <= spec.fetch_offset:
@@ -166,7 +166,7 @@ class DelayedFetch:
         self._purgatory.leave(self, self._due)
         for partition in self._parts:
             partition.delayed.fetches.pop(self, None)
-        self._answer()
+        self._respond()
 
 
 def enough_readable(params: FetchParams, parts: Iterable[tuple[Partition, FetchSpec]]) -> bool:
@@ -183,18 +183,18 @@ def enough_readable(params: FetchParams, parts: Iterable[tuple[Partition, FetchS
 class DelayedProduce:
     """An acks=all produce whose records are appended; answers when every partition's high watermark has passed them."""
 
-    __slots__ = ("_answer", "_due", "_errors", "_pending", "_purgatory")
+    __slots__ = ("_due", "_errors", "_pending", "_purgatory", "_respond")
 
     def __init__(
         self,
         purgatory: Purgatory,
         required: list[tuple[int, Partition, int]],
         timeout_ms: float,
-        answer: Callable[[dict[int, ErrorCode]], None],
+        respond: Callable[[dict[int, ErrorCode]], None],
     ) -> None:
         """`required`: (index in the request, partition, offset the high watermark must reach)."""
         self._purgatory = purgatory
-        self._answer = answer
+        self._respond = respond
         self._errors: dict[int, ErrorCode] = {}
         self._pending = {index: partition for index, partition, _ in required}
         for index, partition, offset in required:
@@ -209,7 +209,7 @@ class DelayedProduce:
             self._errors[index] = error
         if not self._pending:
             self._purgatory.leave(self, self._due)
-            self._answer(self._errors)
+            self._respond(self._errors)
 
     def expire(self) -> None:
         for index, partition in list(self._pending.items()):
@@ -220,18 +220,18 @@ class DelayedProduce:
 class DelayedDeleteRecords:
     """A DeleteRecords whose partitions' followers have not all raised their log start yet."""
 
-    __slots__ = ("_answer", "_due", "_outcome", "_pending", "_purgatory")
+    __slots__ = ("_due", "_outcome", "_pending", "_purgatory", "_respond")
 
     def __init__(
         self,
         purgatory: Purgatory,
         required: list[tuple[int, Partition, int]],
         timeout_ms: float,
-        answer: Callable[[dict[int, tuple[ErrorCode, int]]], None],
+        respond: Callable[[dict[int, tuple[ErrorCode, int]]], None],
     ) -> None:
         """`required`: (index in the request, partition, offset that the low watermark must reach)."""
         self._purgatory = purgatory
-        self._answer = answer
+        self._respond = respond
         self._outcome: dict[int, tuple[ErrorCode, int]] = {}
         self._pending = {index: (partition, offset) for index, partition, offset in required}
         for _, partition, _ in required:
@@ -261,7 +261,7 @@ class DelayedDeleteRecords:
             return
         due, self._due = self._due, -1
         self._purgatory.leave(self, due)
-        self._answer(self._outcome)
+        self._respond(self._outcome)
 
     def expire(self) -> None:
         for index, (partition, _) in list(self._pending.items()):

@@ -61,9 +61,10 @@ class RemoteFetchReads:
         params: FetchParams,
         requests: Sequence[PartitionRequest],
         planned: Sequence[FetchData],
-        answer: Callable[[list[FetchData]], None],
+        respond: Callable[[list[FetchData]], None],
     ) -> None:
-        """Reads every planned part in parallel and calls `answer` once with the data of all `requests`, in their order.
+        """Reads every planned part in parallel and calls `respond` once with the data of all `requests`, in their
+        order.
 
         A part that is not read in time answers as if there were no records yet.
         """
@@ -76,7 +77,7 @@ class RemoteFetchReads:
             self._purgatory,
             reads,
             self._metadata.config.remote_fetch_max_wait_ms,
-            lambda results: answer([results.get(index, data) for index, data in enumerate(planned)]),
+            lambda results: respond([results.get(index, data) for index, data in enumerate(planned)]),
         )
 
     async def _read(

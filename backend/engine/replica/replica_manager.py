@@ -210,9 +210,9 @@ class ReplicaManager:
         self,
         required: list[tuple[int, Partition, int]],
         timeout_ms: float,
-        answer: Callable[[dict[int, ErrorCode]], None],
+        respond: Callable[[dict[int, ErrorCode]], None],
     ) -> None:
-        """Calls `answer` once, with errors by index, when each (index, partition, offset) is acknowledged or late."""
+        """Calls `respond` once, with errors by index, when each (index, partition, offset) is acknowledged or late."""
         pending = []
         errors: dict[int, ErrorCode] = {}
         for index, partition, offset in required:
@@ -222,9 +222,9 @@ class ReplicaManager:
             elif error is not ErrorCode.NONE:
                 errors[index] = error
         if not pending:
-            answer(errors)
+            respond(errors)
             return
-        DelayedProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
+        DelayedProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: respond(errors | late))
 
     async def append(
         self,
@@ -256,10 +256,10 @@ class ReplicaManager:
         self,
         required: list[tuple[int, Partition, int]],
         timeout_ms: float,
-        answer: Callable[[dict[int, tuple[ErrorCode, int]]], None],
+        respond: Callable[[dict[int, tuple[ErrorCode, int]]], None],
     ) -> None:
-        """Calls `answer` once with (error, low watermark) by index."""
-        delayed = DelayedDeleteRecords(self.purgatory, required, max(0.0, timeout_ms), answer)
+        """Calls `respond` once with (error, low watermark) by index."""
+        delayed = DelayedDeleteRecords(self.purgatory, required, max(0.0, timeout_ms), respond)
         for _, partition, _ in required:
             delayed.try_complete(partition)
 
@@ -267,15 +267,15 @@ class ReplicaManager:
         self,
         queries: Sequence[tuple[Partition, OffsetQuery]],
         timeout_ms: float | None,
-        answer: Callable[[list[OffsetResult | KafkaError]], None],
+        respond: Callable[[list[OffsetResult | KafkaError]], None],
     ) -> None:
-        """Looks for times in both tiers and calls `answer` once with the results until then, in order (KIP-1075).
+        """Looks for times in both tiers and calls `respond` once with the results until then, in order (KIP-1075).
 
         Without a timeout from the client it is ``remote.list.offsets.request.timeout.ms``.
         """
         assert self.remote_logs is not None
         delay_ms = self.config.remote_list_offsets_request_timeout_ms if timeout_ms is None else timeout_ms
-        DelayedRemoteListOffsets(self.purgatory, self.remote_logs, queries, delay_ms, answer)
+        DelayedRemoteListOffsets(self.purgatory, self.remote_logs, queries, delay_ms, respond)
 
 
 def _resolve(done: tasks.Future[dict[int, ErrorCode]], errors: dict[int, ErrorCode]) -> None:

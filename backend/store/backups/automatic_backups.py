@@ -100,7 +100,7 @@ def back_up(database: Path, why: str, now_ms: int) -> Path:
         for old_copy in backups(database)[KEPT:]:
             old_copy.path.unlink(missing_ok=True)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"No backup of {database} is made: {words(error)}.") from error
+        raise StoreError(f"No backup of {database} is made: {describe_error(error)}.") from error
     finally:
         with suppress(OSError):
             half.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def opened(database: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 

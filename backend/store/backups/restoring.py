@@ -20,11 +20,11 @@ from backend.store.backups.automatic_backups import (
     Backup,
     backups,
     copy_content,
+    describe_error,
     irreplaceable_rows,
     opened,
     read_irreplaceable,
     sync,
-    words,
 )
 from backend.store.connection.database import StoreError
 from backend.store.connection.sqlite import log_of
@@ -47,12 +47,12 @@ def damage_of(database: Path, *, thorough: bool = False) -> str | None:
         with opened(database) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if thorough or database.stat().st_size <= WHOLE_BYTES_MAX:
-                answer = connection.execute("PRAGMA quick_check(1)").fetchone()
-                return None if answer[0] == "ok" else str(answer[0]).splitlines()[0]
+                row = connection.execute("PRAGMA quick_check(1)").fetchone()
+                return None if row[0] == "ok" else str(row[0]).splitlines()[0]
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return words(error)
+            return describe_error(error)
         raise
     return None
 
@@ -80,7 +80,7 @@ def restore(database: Path, now_ms: int, *, thorough: bool = False) -> Restored 
         aside = set_aside(database, now_ms)
         put_back(good.path, database)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"The database {database} cannot be restored: {words(error)}.") from error
+        raise StoreError(f"The database {database} cannot be restored: {describe_error(error)}.") from error
     what = "was missing" if damage is None else f"was damaged ({damage})"
     kept = f"; what was there is kept as {aside.name}" if aside is not None else ""
     age = _age(now_ms - good.at_ms)
@@ -104,7 +104,7 @@ def rescue(held: sqlite3.Connection, database: Path, now_ms: int) -> Restored:
         set_aside(database, now_ms)
         put_back(half, database)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"The database {database} cannot be put back: {words(error)}.") from error
+        raise StoreError(f"The database {database} cannot be put back: {describe_error(error)}.") from error
     finally:
         with suppress(OSError):
             half.unlink(missing_ok=True)

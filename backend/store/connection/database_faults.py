@@ -50,23 +50,23 @@ PASSING: Final = frozenset(
 class Diagnosis:
     """`cause`: the database's own words."""
 
-    trouble: DatabaseFault
+    fault: DatabaseFault
     cause: str
 
     @property
     def what(self) -> str:
         """The fault in words that follow the database's name."""
-        return f"{_SAYS[self.trouble]}: {self.cause}"
+        return f"{_SAYS[self.fault]}: {self.cause}"
 
     @property
     def sentence(self) -> str:
         """The fault and the remedy, in words that follow the database's name."""
-        return f"{self.what}: {_NEXT[self.trouble]}"
+        return f"{self.what}: {_NEXT[self.fault]}"
 
     @property
     def renews(self) -> bool:
         """Whether connections are thrown away: what refuses may stick to a session though the server was mended."""
-        return self.trouble not in (DatabaseFault.LOCKED, DatabaseFault.SLOW, DatabaseFault.SCHEMA)
+        return self.fault not in (DatabaseFault.LOCKED, DatabaseFault.SLOW, DatabaseFault.SCHEMA)
 
 
 class DatabaseFileGone(sqlite3.OperationalError):
@@ -158,8 +158,8 @@ def diagnose(error: BaseException) -> Diagnosis | None:
     if isinstance(error, PoolTimeout):
         return Diagnosis(DatabaseFault.LOCKED, "all connections of this process wait for it")
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    trouble = _of_sqlite(origin) if isinstance(origin, sqlite3.Error) else _of_postgresql(origin)
-    return None if trouble is None else Diagnosis(trouble, _cause(trouble, origin))
+    fault = _of_sqlite(origin) if isinstance(origin, sqlite3.Error) else _of_postgresql(origin)
+    return None if fault is None else Diagnosis(fault, _cause(fault, origin))
 
 
 def first_line(error: BaseException) -> str:
@@ -193,16 +193,16 @@ def _of_postgresql(error: BaseException) -> DatabaseFault | None:
     if not names & {"OperationalError", "InterfaceError"}:
         return None
     text = str(error)
-    if any(words in text for words in _CONNECTIONS_TEXT):
+    if any(phrase in text for phrase in _CONNECTIONS_TEXT):
         return DatabaseFault.CONNECTIONS
-    if any(words in text for words in (*_LOGIN_TEXT, *_TLS_TEXT)):
+    if any(phrase in text for phrase in (*_LOGIN_TEXT, *_TLS_TEXT)):
         return DatabaseFault.DENIED
     return DatabaseFault.AWAY
 
 
-def _cause(trouble: DatabaseFault, error: BaseException) -> str:
+def _cause(fault: DatabaseFault, error: BaseException) -> str:
     cause = first_line(error).removeprefix("connection failed: ")
-    if trouble is DatabaseFault.LOCKED and (name := _pointed_at(str(error))) is not None:
+    if fault is DatabaseFault.LOCKED and (name := _pointed_at(str(error))) is not None:
         return f"table {name} is locked"
     return cause
 

@@ -17,7 +17,7 @@ from typing import Final
 
 # SQLite's longest wait between two looks, and half of that for a machine that is busy.
 GIVE_WAY_MAX_S: Final = 0.15
-_LOOK_AGAIN_S: Final = 0.002
+_RETRY_INTERVAL_S: Final = 0.002
 _TRIES: Final = 10
 
 
@@ -42,7 +42,7 @@ def give_way(database: Path, at_most_s: float = GIVE_WAY_MAX_S) -> None:
     until_s = time.monotonic() + at_most_s
     try:
         while not _alone(probe) and time.monotonic() < until_s:
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_RETRY_INTERVAL_S)
     finally:
         os.close(probe)
 
@@ -53,7 +53,7 @@ def _share(held: int) -> None:
         try:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_RETRY_INTERVAL_S)
         except OSError:
             return
         else:

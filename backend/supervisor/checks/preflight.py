@@ -15,7 +15,7 @@ from spark.settings import SettingsError as PipelineSettingsError
 from spark.settings import from_environment as pipeline_settings
 
 # Variables that `ebbline up` gives the pipeline, whatever the environment says.
-PIPELINE_IS_TOLD: Final = {
+PIPELINE_IS_CONFIGURED: Final = {
     "EBBLINE_DATA_DIR": "/",
     "EBBLINE_CLUSTER_ID": "-",
     "EBBLINE_BOOTSTRAP_SERVERS": "-",
@@ -111,12 +111,14 @@ def check_remote_location(settings: Settings, *, first: bool = True) -> str | No
         return None
     from backend.supervisor.checks.store_check import check_store
 
-    trouble = check_store(settings.remote_location)
-    if trouble is None:
+    diagnosis = check_store(settings.remote_location)
+    if diagnosis is None:
         return None
-    if trouble.certain and (first or settings.read_kept(settings.data_dir).moves_remote_tier(settings.remote_location)):
-        raise PreflightError(trouble.sentence)
-    return trouble.sentence
+    if diagnosis.certain and (
+        first or settings.read_kept(settings.data_dir).moves_remote_tier(settings.remote_location)
+    ):
+        raise PreflightError(diagnosis.sentence)
+    return diagnosis.sentence
 
 
 def _check_left_out(settings: Settings) -> None:
@@ -180,7 +182,7 @@ def check_api_listen(settings: Settings) -> None:
 def check_pipeline(settings: Settings, environment: Mapping[str, str]) -> None:
     """Raises PreflightError for an EBBLINE_PIPELINE_* that the pipeline would refuse."""
     try:
-        pipeline_settings({**environment, **PIPELINE_IS_TOLD, "EBBLINE_DATABASE_URL": settings.database})
+        pipeline_settings({**environment, **PIPELINE_IS_CONFIGURED, "EBBLINE_DATABASE_URL": settings.database})
     except PipelineSettingsError as error:
         raise PreflightError(str(error)) from error
 
@@ -216,10 +218,10 @@ def check_database(settings: Settings, *, first: bool, attached: str | None = No
                 " dashboard, stop it first, or give this one another database with --database-url."
             )
     except store_engine.DatabaseAway as error:
-        trouble = None if error.diagnosis is None else error.diagnosis.trouble
+        fault = None if error.diagnosis is None else error.diagnosis.fault
         file = store_engine.sqlite_file_of(url)
-        restorable = trouble is DatabaseFault.DAMAGED and file is not None and backups(file)
-        if first or not (restorable or trouble in PASSING):
+        restorable = fault is DatabaseFault.DAMAGED and file is not None and backups(file)
+        if first or not (restorable or fault in PASSING):
             raise PreflightError(str(error)) from error
     except store_engine.StoreError as error:
         raise PreflightError(str(error)) from error

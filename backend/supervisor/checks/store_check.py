@@ -33,7 +33,7 @@ _IN_HEADERS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_REGION", "A
 
 
 @dataclass(frozen=True, slots=True)
-class StoreTrouble:
+class StoreDiagnosis:
     """Why the store will not do, reason first. `certain`: no copy can work as it is set; otherwise it may pass."""
 
     sentence: str
@@ -47,11 +47,11 @@ class _Meaning:
     reason: str
     remedy: str
     codes: tuple[str, ...] = ()
-    words: re.Pattern[str] | None = None
+    pattern: re.Pattern[str] | None = None
     certain: bool = True
 
-    def fits(self, code: str, words: str) -> bool:
-        return code in self.codes or (self.words is not None and self.words.search(words) is not None)
+    def fits(self, code: str, text: str) -> bool:
+        return code in self.codes or (self.pattern is not None and self.pattern.search(text) is not None)
 
 
 # `{endpoint}` and `{keys}` in remedies: the variables of the location's cloud.
@@ -64,7 +64,7 @@ _MEANINGS: Final = (
         "The bucket or container does not exist",
         "make it, or correct EBBLINE_REMOTE_LOCATION",
         codes=("NoSuchBucket", "ContainerNotFound"),
-        words=re.compile("^the bucket or container does not exist"),
+        pattern=re.compile("^the bucket or container does not exist"),
     ),
     _Meaning("The store does not know the access key", "correct AWS_ACCESS_KEY_ID", codes=("InvalidAccessKeyId",)),
     _Meaning("The secret key is wrong", "correct AWS_SECRET_ACCESS_KEY", codes=("SignatureDoesNotMatch",)),
@@ -84,43 +84,43 @@ _MEANINGS: Final = (
         "The bucket is in another region",
         "set AWS_REGION to the bucket's",
         codes=("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"),
-        words=re.compile("redirect without", re.IGNORECASE),
+        pattern=re.compile("redirect without", re.IGNORECASE),
     ),
     _Meaning(
-        "The endpoint is an http:// address", "take AWS_ALLOW_HTTP=false away", words=re.compile("AWS_ALLOW_HTTP")
+        "The endpoint is an http:// address", "take AWS_ALLOW_HTTP=false away", pattern=re.compile("AWS_ALLOW_HTTP")
     ),
-    _Meaning(_NO_ADDRESS, _GIVE_ADDRESS, words=re.compile("builder error|InvalidUri|RelativeUrlWithoutBase")),
+    _Meaning(_NO_ADDRESS, _GIVE_ADDRESS, pattern=re.compile("builder error|InvalidUri|RelativeUrlWithoutBase")),
     _Meaning(
         "A key or the region has a character that cannot be sent",
         "look for a line end in {keys}",
-        words=re.compile("InvalidHeaderValue"),
+        pattern=re.compile("InvalidHeaderValue"),
     ),
     _Meaning(
         "The endpoint cannot be reached",
         "correct {endpoint}, or start what listens there",
-        words=re.compile(rf"\({NO_CONNECTION}\)$"),
+        pattern=re.compile(rf"\({NO_CONNECTION}\)$"),
         certain=False,
     ),
     _Meaning(
         "The store denies access",
         "look whether the key may read, write and delete there",
         codes=("AccessDenied",),
-        words=re.compile(r"lacked the necessary privileges|lacked valid authentication|status code: 40[13]\b"),
+        pattern=re.compile(r"lacked the necessary privileges|lacked valid authentication|status code: 40[13]\b"),
         certain=False,
     ),
 )
 _UNKNOWN: Final = _Meaning("The store does not answer as it should", "check its address, name and key", certain=False)
 
 
-def trouble_of(text: str, location: str) -> StoreTrouble:
+def diagnose_store(text: str, location: str) -> StoreDiagnosis:
     """The meaning of a client's error text for the remote tier at `location`."""
     error = parse_error(text)
-    words = _ADDRESS.sub("", error.in_full if not error.code else error.reason)
-    meaning = next((meaning for meaning in _MEANINGS if meaning.fits(error.code, words)), _UNKNOWN)
+    pattern = _ADDRESS.sub("", error.in_full if not error.code else error.reason)
+    meaning = next((meaning for meaning in _MEANINGS if meaning.fits(error.code, pattern)), _UNKNOWN)
     if _asks_for_key(error):
         # Without a key in the environment the client asks the cloud's machine for one, which may have it in a moment.
         meaning = _NO_KEY
-    return _trouble(meaning, _cause(error), location)
+    return _diagnosis(meaning, _cause(error), location)
 
 
 def _asks_for_key(error: ClientError) -> bool:
@@ -136,9 +136,9 @@ def _cause(error: ClientError) -> str:
     return error.detail if error.reason.startswith("the bucket or container") and error.detail else error.in_full
 
 
-def _trouble(meaning: _Meaning, cause: str, location: str) -> StoreTrouble:
+def _diagnosis(meaning: _Meaning, cause: str, location: str) -> StoreDiagnosis:
     usable = "cannot be used" if meaning.certain else "may not be usable"
-    return StoreTrouble(
+    return StoreDiagnosis(
         f"{meaning.reason} ({cause}): the remote tier at {redact_url(location)} {usable};"
         f" {_remedy(meaning.remedy, location)}.",
         meaning.certain,
@@ -161,7 +161,7 @@ def _remedy(remedy: str, location: str) -> str:
     return remedy.format(endpoint=endpoint, keys=keys)
 
 
-def _unsendable(location: str) -> StoreTrouble | None:
+def _unsendable(location: str) -> StoreDiagnosis | None:
     """The trouble with a variable at which the client would panic."""
     if not location.startswith(S3_SCHEMES):
         return None
@@ -169,11 +169,11 @@ def _unsendable(location: str) -> StoreTrouble | None:
         if not _is_address(endpoint):
             shown = printable(redact_url(endpoint))
             cause = f"{name} is {shown}" if endpoint else f"{name} is set and empty"
-            return _trouble(_Meaning(_NO_ADDRESS, _GIVE_ADDRESS), cause, location)
+            return _diagnosis(_Meaning(_NO_ADDRESS, _GIVE_ADDRESS), cause, location)
     for name in _IN_HEADERS:
         if any(ord(character) < 0x20 or ord(character) == 0x7F for character in os.environ.get(name, "")):
             meaning = _Meaning("A key or the region has a character that cannot be sent", f"correct {name}")
-            return _trouble(meaning, f"a line end or the like in {name}", location)
+            return _diagnosis(meaning, f"a line end or the like in {name}", location)
     return None
 
 
@@ -195,11 +195,11 @@ def check_store(
     *,
     timeout_s: float = TIMEOUT_S,
     open_store: Callable[[str], ObjectStore] = open_object_store,
-) -> StoreTrouble | None:
+) -> StoreDiagnosis | None:
     """Asks the store once; None when it answers as it should. Blocks for `timeout_s` at most. Writes nothing."""
-    if (trouble := _unsendable(location)) is not None:
-        return trouble
-    answers: list[StoreTrouble | None] = []
+    if (diagnosis := _unsendable(location)) is not None:
+        return diagnosis
+    answers: list[StoreDiagnosis | None] = []
 
     def ask() -> None:
         try:
@@ -207,7 +207,7 @@ def check_store(
         except FileNotFoundError:
             pass
         except BaseException as error:  # obstore has a dozen kinds, and the text is what tells them apart
-            answers.append(trouble_of(str(error) or type(error).__name__, location))
+            answers.append(diagnose_store(str(error) or type(error).__name__, location))
             return
         answers.append(None)
 
@@ -217,7 +217,7 @@ def check_store(
     thread.join(timeout_s)
     if answers:
         return answers[0]
-    return StoreTrouble(
+    return StoreDiagnosis(
         f"The store did not answer within {timeout_s:g} s: the remote tier at {redact_url(location)} may not be usable;"
         f" {_remedy('correct {endpoint}, or look whether a firewall stands between', location)}.",
         certain=False,

@@ -76,21 +76,21 @@ def _status(url: str) -> int | None:
         return None
 
 
-def serves(answer: Any) -> bool:
-    """`answer`: what `/readyz` says. Brokers and API need no database, so a start waits for none that is away."""
-    if not isinstance(answer, dict):
+def serves(body: Any) -> bool:
+    """`body`: what `/readyz` says. Brokers and API need no database, so a start waits for none that is away."""
+    if not isinstance(body, dict):
         return False
-    if answer.get("ready") is True:
+    if body.get("ready") is True:
         return True
-    checks = answer.get("checks")
-    if not isinstance(checks, dict) or answer.get("starting") is not False:
+    checks = body.get("checks")
+    if not isinstance(checks, dict) or body.get("starting") is not False:
         return False
     return all(problem is None for name, problem in checks.items() if name not in OF_OTHERS)
 
 
-def waits_for(answer: Any) -> str | None:
+def waits_for(body: Any) -> str | None:
     """Why the database is not used, in the backend's words; None: it is."""
-    checks = answer.get("checks") if isinstance(answer, dict) else None
+    checks = body.get("checks") if isinstance(body, dict) else None
     problem = checks.get(DATABASE) if isinstance(checks, dict) else None
     return None if problem is None else str(problem)
 

@@ -15,9 +15,9 @@ def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old()
         asked.append(1)
         return len(asked)
 
-    assert [known.answer("q", 7, 0, ask), known.answer("q", 7, AGE_MS_MAX, ask)] == [1, 1]
-    assert known.answer("q", 8, AGE_MS_MAX, ask) == 2
-    assert known.answer("q", 8, 2 * AGE_MS_MAX + 1, ask) == 3
+    assert [known.get("q", 7, 0, ask), known.get("q", 7, AGE_MS_MAX, ask)] == [1, 1]
+    assert known.get("q", 8, AGE_MS_MAX, ask) == 2
+    assert known.get("q", 8, 2 * AGE_MS_MAX + 1, ask) == 3
 
 
 def test_a_question_that_fails_keeps_its_last_answer() -> None:
@@ -28,7 +28,7 @@ def test_a_question_that_fails_keeps_its_last_answer() -> None:
         raise OSError
 
     with pytest.raises(OSError):
-        known.answer("q", 2, 1, fail)
+        known.get("q", 2, 1, fail)
     assert known.last("q") == CachedResult("old", 1, 0)
 
 

@@ -92,4 +92,4 @@ def test_the_steps_of_the_heatmap_are_told_apart_by_lightness_too_and_named(colo
         order = [luminance(colour) for colour in family]
         assert order in (sorted(order), sorted(order, reverse=True))
     legend = partition_heatmap.legend_html(colours)
-    assert all(words in legend for words in partition_heatmap.STEP_WORDS)
+    assert all(words in legend for words in partition_heatmap.STEP_LABELS)

@@ -19,7 +19,7 @@ ALL_COPIED = {
 def read(answers: dict[int, int], *, tiered: bool = True, highest_copied: int | None = None) -> Pending:
     return earliest_pending(
         tiered=tiered,
-        answer=answers[-6],
+        offset=answers[-6],
         log_start=answers[-2],
         local_start=answers[-4],
         latest_tiered=answers[-5],
@@ -73,5 +73,5 @@ def test_everything_deleted_leaves_nothing_to_copy() -> None:
 
 
 def test_an_answer_that_did_not_come_is_not_known() -> None:
-    found = earliest_pending(tiered=True, answer=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
+    found = earliest_pending(tiered=True, offset=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
     assert found == Pending(None, None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from backend.control.gateway.broker_connection import LastAnswer
+from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
 from backend.protocol import messages as m
@@ -81,17 +81,17 @@ async def describe_broker(
     """Settings of one broker as it has them in effect, by name. Raises GatewayError or KafkaError."""
     resource = ConfigResource(BROKER, str(node_id))
     request = _describe_request([resource], names)
-    answer, _ = await gateway.ask_node(node_id, request, m.DescribeConfigsResponse, at_least=1, lane=lane)
-    return _entries_of(answer, resource)
+    response, _ = await gateway.ask_node(node_id, request, m.DescribeConfigsResponse, at_least=1, lane=lane)
+    return _entries_of(response, resource)
 
 
 async def describe_cluster_default(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> Entries:
     """Settings given to all brokers dynamically. Raises GatewayError or KafkaError."""
     resource = ConfigResource(BROKER, CLUSTER_DEFAULT)
-    answer = await gateway.ask_any(
+    response = await gateway.ask_any(
         _describe_request([resource], None), m.DescribeConfigsResponse, at_least=1, lane=lane
     )
-    return _entries_of(answer, resource)
+    return _entries_of(response, resource)
 
 
 class TopicSettings:
@@ -100,18 +100,18 @@ class TopicSettings:
     def __init__(self, names: Sequence[str] | None = None) -> None:
         """`names`: of these settings only."""
         self._names = names
-        self._last: dict[int, LastAnswer[m.DescribeConfigsResponse, dict[str, Entries]]] = {}
+        self._last: dict[int, LastResponse[m.DescribeConfigsResponse, dict[str, Entries]]] = {}
 
     async def ask(self, gateway: Gateway, topics: Sequence[str], *, lane: Lane = Lane.SAMPLE) -> dict[str, Entries]:
         """Settings by topic; a topic that is gone by now is left out. Raises GatewayError."""
         result: dict[str, Entries] = {}
         begins = range(0, len(topics), TOPICS_PER_REQUEST)
-        self._last = {begin: self._last.get(begin) or LastAnswer() for begin in begins}
+        self._last = {begin: self._last.get(begin) or LastResponse() for begin in begins}
         for begin in begins:
             resources = [ConfigResource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
             request, last = _describe_request(resources, self._names), self._last[begin]
-            answer = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane, last=last)
-            result |= last.made(answer, _by_topic)
+            response = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane, last=last)
+            result |= last.made(response, _by_topic)
         return result
 
 
@@ -122,8 +122,8 @@ async def describe_topics(
     return await TopicSettings(names).ask(gateway, topics, lane=lane)
 
 
-def _by_topic(answer: m.DescribeConfigsResponse) -> dict[str, Entries]:
-    return {result.resource_name: _entries(result) for result in answer.results if not result.error_code}
+def _by_topic(response: m.DescribeConfigsResponse) -> dict[str, Entries]:
+    return {result.resource_name: _entries(result) for result in response.results if not result.error_code}
 
 
 def _describe_request(resources: Sequence[ConfigResource], names: Sequence[str] | None) -> m.DescribeConfigsRequest:
@@ -138,8 +138,8 @@ def _describe_request(resources: Sequence[ConfigResource], names: Sequence[str] 
     )
 
 
-def _entries_of(answer: m.DescribeConfigsResponse, resource: ConfigResource) -> Entries:
-    for result in answer.results:
+def _entries_of(response: m.DescribeConfigsResponse, resource: ConfigResource) -> Entries:
+    for result in response.results:
         if result.resource_name == resource.name:
             if result.error_code:
                 raise error_for(result.error_code, result.error_message)
@@ -195,12 +195,12 @@ async def alter_configs(
     async def once() -> None:
         node_id = resource.node_id
         if node_id is None:
-            answer = await gateway.ask_any(request, m.IncrementalAlterConfigsResponse, timeout_s=timeout_s, lane=lane)
+            response = await gateway.ask_any(request, m.IncrementalAlterConfigsResponse, timeout_s=timeout_s, lane=lane)
         else:
-            answer, _ = await gateway.ask_node(
+            response, _ = await gateway.ask_node(
                 node_id, request, m.IncrementalAlterConfigsResponse, timeout_s=timeout_s, lane=lane
             )
-        for result in answer.responses:
+        for result in response.responses:
             if result.error_code:
                 raise error_for(result.error_code, result.error_message)
 

@@ -26,10 +26,10 @@ async def delete_records(
     refused: dict[TopicPartition, KafkaError] = {}
     for leader in sorted(set(leaders.values())):
         own = {tp: offset for tp, offset in before.items() if leaders[tp] == leader}
-        answer, _ = await gateway.ask_node(
+        response, _ = await gateway.ask_node(
             leader, _request(own), m.DeleteRecordsResponse, timeout_s=TIMEOUT_S, lane=Lane.ACT
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
                 if p.error_code:

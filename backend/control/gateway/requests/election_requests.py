@@ -47,12 +47,12 @@ async def _elect(
     )
 
     async def once() -> dict[TopicPartition, KafkaError]:
-        answer = await gateway.ask_any(request, m.ElectLeadersResponse, lane=Lane.ACT)
-        if answer.error_code:
-            raise error_for(answer.error_code, "the election was refused")
+        response = await gateway.ask_any(request, m.ElectLeadersResponse, lane=Lane.ACT)
+        if response.error_code:
+            raise error_for(response.error_code, "the election was refused")
         return {
             TopicPartition(topic.topic, p.partition_id): error_for(p.error_code, p.error_message)
-            for topic in answer.replica_election_results
+            for topic in response.replica_election_results
             for p in topic.partition_result
             if p.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
         }

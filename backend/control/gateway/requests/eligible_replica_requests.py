@@ -27,7 +27,7 @@ class EligibleReplicas:
 
 
 @dataclass(frozen=True, slots=True)
-class EligibleAnswer:
+class EligiblePage:
     """The answers of one round. `complete`: of all partitions; `cause`: why something could not be asked."""
 
     by_partition: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
@@ -45,19 +45,19 @@ class EligibleAnswer:
         return {"seen_ms": at_ms, "complete": complete, "cause": self.cause, "rows": rows[:ROWS_MAX]}
 
 
-async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligibleAnswer:
+async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligiblePage:
     """Of the first PARTITIONS_MAX partitions of these topics. Raises GatewayError."""
     request = m.DescribeTopicPartitionsRequest(
         topics=[m.DescribeTopicPartitionsRequest.Topics(name=name) for name in sorted(set(topics))[:PARTITIONS_MAX]],
         response_partition_limit=PARTITIONS_MAX,
         cursor=None,
     )
-    answer = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
+    response = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
     by_partition = {
         TopicPartition(topic.name or "", partition.partition_index): EligibleReplicas(
             tuple(partition.eligible_leader_replicas or ()), tuple(partition.last_known_elr or ())
         )
-        for topic in answer.topics
+        for topic in response.topics
         for partition in topic.partitions
     }
-    return EligibleAnswer(by_partition, complete=answer.next_cursor is None)
+    return EligiblePage(by_partition, complete=response.next_cursor is None)

@@ -24,7 +24,7 @@ _UNDEFINED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class EpochQuestion:
+class ChainRequest:
     """State before the requests: the leader's current epoch, the log start, and the chain of an earlier answer."""
 
     leader_epoch: int
@@ -43,12 +43,12 @@ class EpochChain:
 
 @dataclass(slots=True)
 class _Walk:
-    question: EpochQuestion
+    request: ChainRequest
     entries: list[EpochEntry]  # descending
     ask: int
     upper: int | None = None  # the epoch whose start the next answer tells
 
-    def record_answer(self, epoch: int, end: int) -> bool:
+    def record_epoch_end(self, epoch: int, end: int) -> bool:
         """Records an answer; True when the walk is over."""
         if epoch == _UNDEFINED or end < 0:
             if self.upper is None and self.ask > 0:
@@ -60,7 +60,7 @@ class _Walk:
             self.upper, self.ask = epoch, epoch - 1
             return self._over(epoch)
         self.entries.append((self.upper, end))
-        if end <= self.question.log_start or (self.upper, end) in self.question.earlier:
+        if end <= self.request.log_start or (self.upper, end) in self.request.earlier:
             return True
         self.upper, self.ask = epoch, epoch - 1
         return self._over(epoch)
@@ -69,16 +69,16 @@ class _Walk:
         if epoch > 0:
             return False
         # There is no epoch below 0 to ask about; its records begin where the log begins.
-        self.entries.append((epoch, self.question.log_start))
+        self.entries.append((epoch, self.request.log_start))
         return True
 
     def chain(self, complete: bool) -> EpochChain:
         """The chain that was read, continued by the earlier one where that still holds above the log start."""
         newest_first = list(self.entries)
-        if newest_first and newest_first[-1] in self.question.earlier:
-            older = [entry for entry in self.question.earlier if entry[0] < newest_first[-1][0]]
+        if newest_first and newest_first[-1] in self.request.earlier:
+            older = [entry for entry in self.request.earlier if entry[0] < newest_first[-1][0]]
             newest_first.extend(reversed(older))
-        return EpochChain(from_log_start(tuple(reversed(newest_first)), self.question.log_start), complete)
+        return EpochChain(from_log_start(tuple(reversed(newest_first)), self.request.log_start), complete)
 
 
 def from_log_start(entries: tuple[EpochEntry, ...], log_start: int) -> tuple[EpochEntry, ...]:
@@ -91,20 +91,20 @@ def from_log_start(entries: tuple[EpochEntry, ...], log_start: int) -> tuple[Epo
 
 
 async def fetch_chains(
-    gateway: Gateway, node_id: int, questions: Mapping[TopicPartition, EpochQuestion]
+    gateway: Gateway, node_id: int, requests: Mapping[TopicPartition, ChainRequest]
 ) -> dict[TopicPartition, EpochChain]:
     """The chains of partitions that `node_id` leads; one whose leader has moved meanwhile is left out."""
-    walks = {tp: _Walk(question, [], question.leader_epoch) for tp, question in questions.items()}
+    walks = {tp: _Walk(request, [], request.leader_epoch) for tp, request in requests.items()}
     chains: dict[TopicPartition, EpochChain] = {}
     for _ in range(ROUNDS_MAX):
         if not walks:
             break
         answers = await _ask(gateway, node_id, {tp: walk.ask for tp, walk in walks.items()})
         for tp, walk in list(walks.items()):
-            answer = answers.get(tp)
-            if answer is None or answer[0] is not ErrorCode.NONE:
+            epoch_end = answers.get(tp)
+            if epoch_end is None or epoch_end[0] is not ErrorCode.NONE:
                 del walks[tp]
-            elif walk.record_answer(answer[1], answer[2]):
+            elif walk.record_epoch_end(epoch_end[1], epoch_end[2]):
                 chains[tp] = walk.chain(complete=True)
                 del walks[tp]
     chains.update((tp, walk.chain(complete=False)) for tp, walk in walks.items())
@@ -131,9 +131,9 @@ async def _ask(
             for topic, partition_epochs in by_topic.items()
         ],
     )
-    answer, _ = await gateway.ask_node(node_id, request, m.OffsetForLeaderEpochResponse, at_least=3)
+    response, _ = await gateway.ask_node(node_id, request, m.OffsetForLeaderEpochResponse, at_least=3)
     return {
         TopicPartition(topic.topic, p.partition): (error_code(p.error_code), p.leader_epoch, p.end_offset)
-        for topic in answer.topics
+        for topic in response.topics
         for p in topic.partitions
     }

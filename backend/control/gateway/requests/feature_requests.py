@@ -26,9 +26,9 @@ class FeatureLevel:
 async def fetch_features(gateway: Gateway) -> Mapping[str, FeatureLevel]:
     """By name: every feature that the broker supports or the cluster has. Raises GatewayError."""
     request = m.ApiVersionsRequest(client_software_name="ebbline", client_software_version="1")
-    answer = await gateway.ask_any(request, m.ApiVersionsResponse)
-    supported = {feature.name: feature.max_version for feature in answer.supported_features}
-    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    response = await gateway.ask_any(request, m.ApiVersionsResponse)
+    supported = {feature.name: feature.max_version for feature in response.supported_features}
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     return {
         name: FeatureLevel(finalized.get(name, 0), supported.get(name, finalized.get(name, 0)))
         for name in sorted({*supported, *finalized})
@@ -39,6 +39,6 @@ async def raise_feature(gateway: Gateway, name: str, level: int) -> None:
     """UpdateFeatures as an upgrade. Raises KafkaError when it is refused, GatewayError."""
     update = m.UpdateFeaturesRequest.FeatureUpdates(feature=name, max_version_level=level, upgrade_type=UPGRADE)
     request = m.UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update])
-    answer = await gateway.ask_any(request, m.UpdateFeaturesResponse, at_least=1, lane=Lane.ACT)
-    if answer.error_code:
-        raise error_for(answer.error_code, answer.error_message)
+    response = await gateway.ask_any(request, m.UpdateFeaturesResponse, at_least=1, lane=Lane.ACT)
+    if response.error_code:
+        raise error_for(response.error_code, response.error_message)

@@ -47,18 +47,18 @@ async def committed_offsets(gateway: Gateway, broker_ids: Iterable[int]) -> list
 
 async def _groups(gateway: Gateway, broker_id: int) -> list[str]:
     request = m.ListGroupsRequest(states_filter=list(STATES))
-    answer, _ = await gateway.ask_node(broker_id, request, m.ListGroupsResponse, at_least=STATES_FILTER_VERSION)
-    if answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+    response, _ = await gateway.ask_node(broker_id, request, m.ListGroupsResponse, at_least=STATES_FILTER_VERSION)
+    if response.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         return []
-    if answer.error_code:
-        raise error_for(answer.error_code, f"broker {broker_id} does not list its groups")
-    return sorted(group.group_id for group in answer.groups)[:GROUPS_MAX]
+    if response.error_code:
+        raise error_for(response.error_code, f"broker {broker_id} does not list its groups")
+    return sorted(group.group_id for group in response.groups)[:GROUPS_MAX]
 
 
 async def _offsets(gateway: Gateway, broker_id: int, groups: Sequence[str]) -> list[Committed]:
     group_type = m.OffsetFetchRequest.Groups
     request = m.OffsetFetchRequest(groups=[group_type(group_id=group, topics=None) for group in groups])
-    answer, _ = await gateway.ask_node(
+    response, _ = await gateway.ask_node(
         broker_id, request, m.OffsetFetchResponse, at_least=SEVERAL_GROUPS_VERSION, at_most=NAMES_VERSION_MAX
     )
     return [
@@ -71,6 +71,6 @@ async def _offsets(gateway: Gateway, broker_id: int, groups: Sequence[str]) -> l
                 if not partition.error_code and partition.committed_offset >= 0
             ),
         )
-        for group in answer.groups
+        for group in response.groups
         if not group.error_code
     ]

@@ -85,12 +85,12 @@ async def describe_log_dirs(
     """
     before = previous.replicas if previous is not None else {}
     request = m.DescribeLogDirsRequest(topics=None if only is None else _topics(only))
-    answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
-    if answer.error_code:
-        raise error_for(answer.error_code, f"broker {node_id} does not describe its log directories")
+    response, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
+    if response.error_code:
+        raise error_for(response.error_code, f"broker {node_id} does not describe its log directories")
     dirs = []
     replicas: dict[TopicPartition, ReplicaSize] = {}
-    for result in answer.results:
+    for result in response.results:
         dirs.append(
             LogDirDescription(
                 result.log_dir,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from backend.control.gateway.broker_connection import BrokerAddress, LastAnswer
+from backend.control.gateway.broker_connection import BrokerAddress, LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
@@ -70,17 +70,17 @@ async def fetch_cluster(
     gateway: Gateway,
     *,
     lane: Lane = Lane.SAMPLE,
-    last: LastAnswer[m.MetadataResponse, ClusterMetadata] | None = None,
+    last: LastResponse[m.MetadataResponse, ClusterMetadata] | None = None,
 ) -> ClusterMetadata:
     """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable.
 
     While nothing changes, the same `last` gives the same view.
     """
-    last = last if last is not None else LastAnswer()
+    last = last if last is not None else LastResponse()
     # v10: topic ids, which tell a topic from a later one of the same name.
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane, last=last)
-    view = last.made(answer, _cluster_view)
+    response = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane, last=last)
+    view = last.made(response, _cluster_view)
     await gateway.learn_brokers({broker.broker_id: broker.address for broker in view.brokers})
     return view
 
@@ -88,20 +88,20 @@ async def fetch_cluster(
 async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE) -> TopicMetadata:
     """One topic. Raises ClusterUnavailable, KafkaError for a topic that is not there."""
     request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)], allow_auto_topic_creation=False)
-    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
-    for described in answer.topics:
+    response = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
+    for described in response.topics:
         if described.error_code:
             raise error_for(described.error_code)
         return _topic_view(described)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
 
 
-def _cluster_view(answer: m.MetadataResponse) -> ClusterMetadata:
-    topics = [_topic_view(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
+def _cluster_view(response: m.MetadataResponse) -> ClusterMetadata:
+    topics = [_topic_view(topic) for topic in response.topics if topic.name is not None and not topic.error_code]
     return ClusterMetadata(
-        cluster_id=answer.cluster_id or "",
-        controller_id=answer.controller_id if answer.controller_id >= 0 else None,
-        brokers=tuple(BrokerMetadata(b.node_id, BrokerAddress(b.host, b.port), b.rack) for b in answer.brokers),
+        cluster_id=response.cluster_id or "",
+        controller_id=response.controller_id if response.controller_id >= 0 else None,
+        brokers=tuple(BrokerMetadata(b.node_id, BrokerAddress(b.host, b.port), b.rack) for b in response.brokers),
         topics=tuple(sorted(topics, key=lambda topic: topic.topic)),
     )
 
@@ -129,12 +129,12 @@ def _topic_view(topic: m.MetadataResponse.Topics) -> TopicMetadata:
 async def fetch_brokers(gateway: Gateway) -> tuple[BrokerMetadata, ...]:
     """All registered brokers, fenced ones too where the cluster can tell (DescribeCluster v2, KIP-1073)."""
     request = m.DescribeClusterRequest(include_fenced_brokers=True)
-    answer = await gateway.ask_any(request, m.DescribeClusterResponse)
-    if answer.error_code:
-        raise error_for(answer.error_code, answer.error_message)
+    response = await gateway.ask_any(request, m.DescribeClusterResponse)
+    if response.error_code:
+        raise error_for(response.error_code, response.error_message)
     return tuple(
         BrokerMetadata(b.broker_id, BrokerAddress(b.host, b.port), b.rack, fenced=b.is_fenced)
-        for b in sorted(answer.brokers, key=lambda b: b.broker_id)
+        for b in sorted(response.brokers, key=lambda b: b.broker_id)
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from backend.control.gateway.broker_connection import LastAnswer
+from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetAnswer:
+class ListedOffset:
     """One partition's answer; `offset` and `epoch` are -1 where Kafka says so, and when `error` is not NONE."""
 
     offset: int
@@ -36,7 +36,7 @@ class OffsetAnswer:
     error: ErrorCode = ErrorCode.NONE
 
 
-Answers = dict[TopicPartition, OffsetAnswer]
+Answers = dict[TopicPartition, ListedOffset]
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class _Chunk:
 
     request: m.ListOffsetsRequest
     answers: Answers
-    last: LastAnswer[m.ListOffsetsResponse, Answers] = field(default_factory=LastAnswer)
+    last: LastResponse[m.ListOffsetsResponse, Answers] = field(default_factory=LastResponse)
 
-    def read(self, answer: m.ListOffsetsResponse) -> None:
+    def read(self, response: m.ListOffsetsResponse) -> None:
         """Takes the answers over; what says the same as before is the same object."""
-        self.answers = self.last.made(answer, partial(_answers, previous=self.answers))
+        self.answers = self.last.made(response, partial(_answers, previous=self.answers))
 
 
-class OffsetQuestion:
+class OffsetListing:
     """One special timestamp, asked of one broker again and again about nearly always the same partitions.
 
     What `ask` gives is the same object until an answer changes.
@@ -78,7 +78,7 @@ class OffsetQuestion:
             ]
         self._partitions = partitions
         for chunk in self._chunks:
-            answer, _ = await gateway.ask_node(
+            response, _ = await gateway.ask_node(
                 self._node_id,
                 chunk.request,
                 m.ListOffsetsResponse,
@@ -87,11 +87,11 @@ class OffsetQuestion:
                 lane=lane,
                 last=chunk.last,
             )
-            chunk.read(answer)
+            chunk.read(response)
         chunk_answers = [chunk.answers for chunk in self._chunks]
         if [id(answers) for answers in chunk_answers] != [id(answers) for answers in self._merged_of]:
             self._merged_of = chunk_answers
-            self._merged_answers = {tp: answer for answers in chunk_answers for tp, answer in answers.items()}
+            self._merged_answers = {tp: response for answers in chunk_answers for tp, response in answers.items()}
         return self._merged_answers
 
 
@@ -105,15 +105,15 @@ async def list_offsets(
     lane: Lane = Lane.SAMPLE,
 ) -> Answers:
     """Answers of broker `node_id`, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
-    return await OffsetQuestion(node_id, timestamp, replica_id).ask(gateway, partitions, lane=lane)
+    return await OffsetListing(node_id, timestamp, replica_id).ask(gateway, partitions, lane=lane)
 
 
-def _answers(answer: m.ListOffsetsResponse, previous: Answers) -> Answers:
+def _answers(response: m.ListOffsetsResponse, previous: Answers) -> Answers:
     result: Answers = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
-            offset = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
+            offset = ListedOffset(p.offset, p.leader_epoch, error_code(p.error_code))
             before = previous.get(tp)
             result[tp] = before if before is not None and before == offset else offset
     return result

@@ -52,10 +52,10 @@ async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
     )
     try:
-        answer = await gateway.ask_any(request, m.DescribeQuorumResponse)
+        response = await gateway.ask_any(request, m.DescribeQuorumResponse)
     except UnsupportedByBroker:
         return None
-    for described in answer.topics:
+    for described in response.topics:
         for partition in described.partitions:
             if not partition.error_code and partition.leader_id >= 0:
                 return _quorum(partition)

@@ -30,14 +30,14 @@ async def list_reassignments(
 ) -> dict[TopicPartition, PartitionReassignment]:
     """All moves in progress. Raises GatewayError or KafkaError."""
     request = m.ListPartitionReassignmentsRequest(timeout_ms=10_000, topics=None)
-    answer = await gateway.ask_any(request, m.ListPartitionReassignmentsResponse, lane=lane)
-    if answer.error_code:
-        raise error_for(answer.error_code, answer.error_message)
+    response = await gateway.ask_any(request, m.ListPartitionReassignmentsResponse, lane=lane)
+    if response.error_code:
+        raise error_for(response.error_code, response.error_message)
     return {
         TopicPartition(topic.name, p.partition_index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
-        for topic in answer.topics
+        for topic in response.topics
         for p in topic.partitions
     }
 
@@ -60,12 +60,12 @@ async def alter_reassignments(
     )
 
     async def once() -> dict[TopicPartition, KafkaError]:
-        answer = await gateway.ask_any(request, m.AlterPartitionReassignmentsResponse, lane=Lane.ACT)
-        if answer.error_code:
-            raise error_for(answer.error_code, answer.error_message)
+        response = await gateway.ask_any(request, m.AlterPartitionReassignmentsResponse, lane=Lane.ACT)
+        if response.error_code:
+            raise error_for(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, p.partition_index): error_for(p.error_code, p.error_message)
-            for topic in answer.responses
+            for topic in response.responses
             for p in topic.partitions
             if p.error_code
         }

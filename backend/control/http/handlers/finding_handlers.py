@@ -60,7 +60,7 @@ class FindingHandlers:
         """One finding as it is now."""
         path: FindingPath = call.path
         cluster_id = self._cluster_id
-        return _answer(path, await self._database.read(lambda c: queries.finding(c, cluster_id, path.finding_id)))
+        return _response(path, await self._database.read(lambda c: queries.finding(c, cluster_id, path.finding_id)))
 
     async def acknowledge(self, call: Call) -> FindingAnswer:
         """Notes who looks after an open finding; a second one does not take the first one's place."""
@@ -117,24 +117,24 @@ class FindingHandlers:
         finding, refusal = await self._database.write(job)
         if refusal is not None:
             raise Problem(409, "conflict", refusal)
-        return _answer(path, finding)
+        return _response(path, finding)
 
 
 def _diff(before: Finding, after: Finding) -> dict[str, Any]:
     """As the audit has it of every change: texts before and after."""
 
-    def words(value: object) -> str | None:
+    def text(value: object) -> str | None:
         return None if value is None else str(value)
 
     changes = [
-        {"object": before.object, "name": name, "before": words(old), "after": words(getattr(after, name))}
+        {"object": before.object, "name": name, "before": text(old), "after": text(getattr(after, name))}
         for name in ("acknowledged_by", "muted_until_ms")
         if (old := getattr(before, name)) != getattr(after, name)
     ]
     return {"finding_id": before.id, "changes": changes}
 
 
-def _answer(path: FindingPath, finding: Finding | None) -> FindingAnswer:
+def _response(path: FindingPath, finding: Finding | None) -> FindingAnswer:
     if finding is None:
         raise Problem(404, "not-found", f"There is no finding {path.finding_id} of this cluster.")
     return FindingAnswer(finding=finding, runbook=runbook(finding.slug))

@@ -68,7 +68,7 @@ class PlanHandlers:
     async def get(self, call: Call) -> HandlerResult:
         """One plan as it is now; its ETag can be given with the execution."""
         path: PlanPath = call.path
-        return _answer(await self._operations.get(path.plan_id))
+        return _response(await self._operations.get(path.plan_id))
 
     async def events(self, call: Call) -> HandlerResult:
         """The plan each time it changes, as server-sent events `plan`, until it has ended or after ten minutes."""
@@ -85,7 +85,7 @@ class PlanHandlers:
         key, seen = call.headers[IDEMPOTENCY_KEY], call.headers.get(IF_MATCH)
         confirmation = Confirmation(key, body.confirm, body.reason, seen)
         row = await self._operations.execute(call.actor, path.plan_id, confirmation, wait_s=body.wait_ms / 1000)
-        return _answer(row, 200 if PlanState(row.state) in FINISHED else 202)
+        return _response(row, 200 if PlanState(row.state) in FINISHED else 202)
 
     async def pause(self, call: Call) -> HandlerResult:
         """Begins no further batch; what moves comes to its end."""
@@ -106,13 +106,13 @@ class PlanHandlers:
         row = await self._operations.send_command(
             call.actor, path.plan_id, PlanCommand.LIMIT, throttle_bytes_per_s=body.throttle_bytes_per_s
         )
-        return _answer(row)
+        return _response(row)
 
     async def _send(self, call: Call, command: PlanCommand) -> HandlerResult:
         path: PlanPath = call.path
         body: EmptyBody = call.body
         del body  # takes nothing
-        return _answer(await self._operations.send_command(call.actor, path.plan_id, command))
+        return _response(await self._operations.send_command(call.actor, path.plan_id, command))
 
     async def revert(self, call: Call) -> HandlerResult:
         """Plans the way back; the new plan is executed like any other."""
@@ -122,9 +122,9 @@ class PlanHandlers:
 
     async def _created(self, call: Call, plan_id: int) -> HandlerResult:
         plan = await self._operations.get(plan_id)
-        answer = _answer(plan, 201)
-        return HandlerResult(answer.body, 201, {**answer.headers, "Location": f"/v1/plans/{plan_id}"})
+        response = _response(plan, 201)
+        return HandlerResult(response.body, 201, {**response.headers, "Location": f"/v1/plans/{plan_id}"})
 
 
-def _answer(plan: OperationRow, status: int = 200) -> HandlerResult:
+def _response(plan: OperationRow, status: int = 200) -> HandlerResult:
     return HandlerResult(PlanAnswer(plan=plan), status, {"ETag": f'"{version_of(plan)}"'})

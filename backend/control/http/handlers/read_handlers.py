@@ -140,10 +140,10 @@ class ReadHandlers:
                 404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet."
             )
         own = [segment for segment in segments if segment.topic_id == row.topic_id]
-        levels = {name: feature.level for name, feature in self._quorum.levels.items()}
+        feature_levels = {name: feature.level for name, feature in self._quorum.feature_levels.items()}
         copies = copies_of(
             None if topic is None else topic.config,
-            levels or None,
+            feature_levels or None,
             replicas=len(row.replicas),
             embedded=settings.cluster_kind == "embedded",
             tiered=row.tiered,

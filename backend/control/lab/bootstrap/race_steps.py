@@ -31,7 +31,7 @@ FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 WAIT_S: Final = 900.0
 SETTLE_S: Final = 60.0
 # A replica with the flag on joins in a few tenths of a second. 4 requests a look: 80 a second.
-LOOK_S: Final = 0.05
+POLL_INTERVAL_S: Final = 0.05
 # 25 s of looks; then every second position is forgotten. 50 bytes each in an answer of the API: 25 kB a race.
 POSITIONS_MAX: Final = 500
 # Of a segment: with less than this not tiered, only the active segment is.
@@ -146,7 +146,7 @@ async def race(
     began_ms, began_s = now_ms(), time.monotonic()
     watch(Racing(flag, began_ms))
     await topic.move([leader, broker])
-    await until(f"broker {broker} is in the ISR of {topic.name}", joined, WAIT_S, LOOK_S)
+    await until(f"broker {broker} is in the ISR of {topic.name}", joined, WAIT_S, POLL_INTERVAL_S)
     seconds, joined_ms = time.monotonic() - began_s, now_ms()
     size_bytes = await topic.size_bytes(broker)
     if not positions or size_bytes is None:

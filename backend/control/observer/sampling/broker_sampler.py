@@ -17,14 +17,14 @@ from backend.control.gateway.gateway_errors import GatewayError, UnsupportedByBr
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.log_dir_requests import BrokerDisk, ReplicaSize, describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
-from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, OffsetAnswer, OffsetQuestion
+from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, ListedOffset, OffsetListing
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import EpochPoint, ReplicaFacts
 from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
-UNKNOWN: Final = OffsetAnswer(-1, -1, ErrorCode.UNKNOWN_SERVER_ERROR)
+UNKNOWN: Final = ListedOffset(-1, -1, ErrorCode.UNKNOWN_SERVER_ERROR)
 _log = logging.getLogger(__name__)
 
 
@@ -68,12 +68,12 @@ class BrokerSampler:
     def __init__(self, gateway: Gateway, broker_id: int) -> None:
         self._gateway = gateway
         self._broker_id = broker_id
-        self._earliest = OffsetQuestion(broker_id, offset_timestamps.EARLIEST)
-        self._earliest_local = OffsetQuestion(broker_id, offset_timestamps.EARLIEST_LOCAL)
-        self._latest_tiered = OffsetQuestion(broker_id, offset_timestamps.LATEST_TIERED)
-        self._pending = OffsetQuestion(broker_id, offset_timestamps.EARLIEST_PENDING_UPLOAD)
-        self._high_watermark = OffsetQuestion(broker_id, offset_timestamps.LATEST, CONSUMER)
-        self._latest = OffsetQuestion(broker_id, offset_timestamps.LATEST)
+        self._earliest = OffsetListing(broker_id, offset_timestamps.EARLIEST)
+        self._earliest_local = OffsetListing(broker_id, offset_timestamps.EARLIEST_LOCAL)
+        self._latest_tiered = OffsetListing(broker_id, offset_timestamps.LATEST_TIERED)
+        self._pending = OffsetListing(broker_id, offset_timestamps.EARLIEST_PENDING_UPLOAD)
+        self._high_watermark = OffsetListing(broker_id, offset_timestamps.LATEST, CONSUMER)
+        self._latest = OffsetListing(broker_id, offset_timestamps.LATEST)
         self._disk: BrokerDisk | None = None
         self._view: tuple[Sequence[PartitionMetadata], frozenset[bytes]] | None = None
         self._selection = _PartitionSelection([], [], [], [])
@@ -119,9 +119,9 @@ class BrokerSampler:
         }
         return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
 
-    async def _offsets(self, question: OffsetQuestion, partitions: Sequence[TopicPartition]) -> Answers:
+    async def _offsets(self, listing: OffsetListing, partitions: Sequence[TopicPartition]) -> Answers:
         try:
-            return await question.ask(self._gateway, partitions)
+            return await listing.ask(self._gateway, partitions)
         except UnsupportedByBroker:
             return {}  # an older broker: the page shows "?"
 
@@ -136,9 +136,9 @@ class BrokerSampler:
 def _replica(
     broker_id: int,
     tp: TopicPartition,
-    earliest: OffsetAnswer,
-    latest: OffsetAnswer,
-    at_tier: tuple[OffsetAnswer | None, OffsetAnswer | None] | None,
+    earliest: ListedOffset,
+    latest: ListedOffset,
+    at_tier: tuple[ListedOffset | None, ListedOffset | None] | None,
     size: ReplicaSize | None,
     offline: str | None,
 ) -> ReplicaFacts:
@@ -153,7 +153,7 @@ def _replica(
             else f"Broker {broker_id} cannot use its log of {tp}: {offline}.",
         )
     # A topic that is not tiered has nothing but local data; Kafka answers -4 as -2 and -5 as -1 there.
-    local, remote = at_tier or (earliest, OffsetAnswer(-1, -1))
+    local, remote = at_tier or (earliest, ListedOffset(-1, -1))
     answered = [a for a in (earliest, local, remote) if a is not None and a.error is ErrorCode.NONE]
     return ReplicaFacts(
         broker_id,
@@ -167,5 +167,5 @@ def _replica(
     )
 
 
-def _offset(answer: OffsetAnswer | None) -> int | None:
-    return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
+def _offset(listed: ListedOffset | None) -> int | None:
+    return listed.offset if listed is not None and listed.error is ErrorCode.NONE else None

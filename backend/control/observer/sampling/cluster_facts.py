@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from backend.control.gateway.requests.eligible_replica_requests import EligibleAnswer
+from backend.control.gateway.requests.eligible_replica_requests import EligiblePage
 from backend.control.gateway.requests.log_dir_requests import LogDirDescription
 from backend.control.gateway.requests.metadata_requests import BrokerMetadata, PartitionMetadata
 from backend.control.gateway.requests.reassignment_requests import PartitionReassignment
@@ -106,7 +106,7 @@ class ClusterFacts:
     topics: tuple[TopicFacts, ...]
     partitions: tuple[PartitionFacts, ...]
     # Of partitions without a leader, and of those whose ISR is below min.insync.replicas, where the cluster tells.
-    eligible: EligibleAnswer = field(default_factory=EligibleAnswer)
+    eligible: EligiblePage = field(default_factory=EligiblePage)
 
     @property
     def offline_logs(self) -> dict[tuple[TopicPartition, int], str]:

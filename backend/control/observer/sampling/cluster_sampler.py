@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from backend.control.gateway.broker_connection import LastAnswer
+from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
-from backend.control.gateway.requests.eligible_replica_requests import EligibleAnswer, EligibleReplicas, fetch_eligible
+from backend.control.gateway.requests.eligible_replica_requests import EligiblePage, EligibleReplicas, fetch_eligible
 from backend.control.gateway.requests.epoch_requests import EpochChain
 from backend.control.gateway.requests.metadata_requests import (
     BrokerMetadata,
@@ -25,7 +25,7 @@ from backend.control.gateway.requests.metadata_requests import (
     fetch_cluster,
     fetch_features,
 )
-from backend.control.gateway.requests.offset_requests import OffsetAnswer
+from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.gateway.requests.quorum_requests import fetch_controller_id
 from backend.control.gateway.requests.reassignment_requests import PartitionReassignment, list_reassignments
 from backend.control.memo import Memo
@@ -58,7 +58,7 @@ class ClusterSampler:
         self._registered: dict[int, BrokerMetadata] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
-        self._cluster: LastAnswer[m.MetadataResponse, ClusterMetadata] = LastAnswer()
+        self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
         self._samplers: dict[int, BrokerSampler] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
 
@@ -119,7 +119,7 @@ class ClusterSampler:
             _log.debug("moves in progress cannot be listed: %s", describe_failure(error))
             return {}
 
-    async def _eligible(self, view: ClusterMetadata, topics: Mapping[str, TopicFacts]) -> EligibleAnswer:
+    async def _eligible(self, view: ClusterMetadata, topics: Mapping[str, TopicFacts]) -> EligiblePage:
         """Of all partitions for which the cluster may keep them; those without a leader first, as answers have a limit.
 
         The others' lists are empty by definition: in a healthy cluster nothing is asked.
@@ -136,8 +136,8 @@ class ClusterSampler:
                     complete &= eligible.complete
         except (GatewayError, KafkaError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %s", describe_failure(error))
-            return EligibleAnswer(lists, complete=False, cause=describe_failure(error))
-        return EligibleAnswer(lists, complete)
+            return EligiblePage(lists, complete=False, cause=describe_failure(error))
+        return EligiblePage(lists, complete)
 
     async def _sample_brokers(self, view: ClusterMetadata, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]
@@ -193,8 +193,8 @@ def _facts(
     tiered: bool,
     compacted: bool,
     replicas: tuple[ReplicaFacts, ...],
-    pending: OffsetAnswer | None,
-    high_watermark: OffsetAnswer | None,
+    pending: ListedOffset | None,
+    high_watermark: ListedOffset | None,
     chain: EpochChain | None,
     move: PartitionReassignment | None,
 ) -> PartitionFacts:
@@ -223,8 +223,8 @@ def _replica(view: PartitionMetadata, broker_id: int, sample: BrokerSample | Non
     return replica
 
 
-def _offset(answer: OffsetAnswer | None) -> int | None:
-    return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
+def _offset(listed: ListedOffset | None) -> int | None:
+    return listed.offset if listed is not None and listed.error is ErrorCode.NONE else None
 
 
 def _error(view: PartitionMetadata) -> str | None:

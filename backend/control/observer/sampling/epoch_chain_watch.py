@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
-from backend.control.gateway.requests.epoch_requests import EpochChain, EpochQuestion, fetch_chains, from_log_start
+from backend.control.gateway.requests.epoch_requests import ChainRequest, EpochChain, fetch_chains, from_log_start
 from backend.control.gateway.requests.metadata_requests import ClusterMetadata, PartitionMetadata
 from backend.control.observer.sampling.broker_sampler import BrokerSample
 from backend.protocol.errors import KafkaError
@@ -42,7 +42,7 @@ class ChainWatch:
         self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]
     ) -> dict[TopicPartition, EpochChain]:
         """Of every partition whose leader answered. Never raises."""
-        questions: dict[int, dict[TopicPartition, EpochQuestion]] = defaultdict(dict)
+        requests: dict[int, dict[TopicPartition, ChainRequest]] = defaultdict(dict)
         chains: dict[TopicPartition, EpochChain] = {}
         for p in view.partitions:
             sample = samples.get(p.leader)
@@ -55,13 +55,13 @@ class ChainWatch:
                 chains[p.topic_partition] = _from_log_start(cached.chain, replica.log_start)
                 continue
             before = cached.chain.entries if cached is not None and same_topic else ()
-            question = EpochQuestion(p.leader_epoch, replica.log_start, replica.log_end, before)
-            questions[p.leader][p.topic_partition] = question
-        answers = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
-        if view is not self._view or questions:
+            request = ChainRequest(p.leader_epoch, replica.log_start, replica.log_end, before)
+            requests[p.leader][p.topic_partition] = request
+        answers = await asyncio.gather(*(self._chains_of(leader, request) for leader, request in requests.items()))
+        if view is not self._view or requests:
             views = {p.topic_partition: p for p in view.partitions}
-            for answer in answers:
-                for tp, chain in answer.items():
+            for leader_chains in answers:
+                for tp, chain in leader_chains.items():
                     p = views[tp]
                     self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
                     chains[tp] = chain
@@ -70,10 +70,10 @@ class ChainWatch:
         return chains
 
     async def _chains_of(
-        self, leader: int, questions: Mapping[TopicPartition, EpochQuestion]
+        self, leader: int, requests: Mapping[TopicPartition, ChainRequest]
     ) -> dict[TopicPartition, EpochChain]:
         try:
-            return await fetch_chains(self._gateway, leader, questions)
+            return await fetch_chains(self._gateway, leader, requests)
         except (GatewayError, KafkaError) as error:
             _log.debug("broker %d tells no leader epochs: %s", leader, describe_failure(error))
             return {}

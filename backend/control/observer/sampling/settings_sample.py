@@ -62,9 +62,9 @@ class SettingsSample:
 
 
 async def sample_settings(
-    gateway: Gateway, broker_ids: Iterable[int], topics: Iterable[str], question: TopicSettings
+    gateway: Gateway, broker_ids: Iterable[int], topics: Iterable[str], topic_settings: TopicSettings
 ) -> SettingsSample:
-    """Asks every broker for its settings, and any for the cluster default and, with `question`, for the topics.
+    """Asks every broker for its settings, and any for the cluster default and, with `topic_settings`, for the topics.
 
     Never raises.
     """
@@ -78,14 +78,16 @@ async def sample_settings(
         sample.cluster_default = await describe_cluster_default(gateway)
     except (GatewayError, KafkaError) as error:
         _log.debug("the brokers' cluster default cannot be described: %s", describe_failure(error))
-    sample.topics = await sample_topic_settings(gateway, topics, question)
+    sample.topics = await sample_topic_settings(gateway, topics, topic_settings)
     return sample
 
 
-async def sample_topic_settings(gateway: Gateway, topics: Iterable[str], question: TopicSettings) -> dict[str, Entries]:
+async def sample_topic_settings(
+    gateway: Gateway, topics: Iterable[str], topic_settings: TopicSettings
+) -> dict[str, Entries]:
     """Settings of these topics; those that did not answer are missing. Never raises."""
     try:
-        return await question.ask(gateway, sorted(topics))
+        return await topic_settings.ask(gateway, sorted(topics))
     except (GatewayError, KafkaError) as error:
         _log.debug("topic settings cannot be described: %s", describe_failure(error))
         return {}

@@ -22,7 +22,7 @@ class SettingsWatch:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._topic_settings = TopicSettings(TOPIC_SETTINGS)
-        self._looked_ms: int | None = None
+        self._read_ms: int | None = None
         self._unstored: SettingsSample | None = None
         # Ids of the topics whose settings are known, by name: one that was made again is asked again.
         self._topic_ids: dict[str, bytes] = {}
@@ -35,7 +35,7 @@ class SettingsWatch:
 
     def refresh(self) -> None:
         """The next round asks for all settings whatever their age: somebody has just changed one."""
-        self._looked_ms = None
+        self._read_ms = None
 
     def forget(self) -> None:
         """Drops all settings: they are of another cluster."""
@@ -44,11 +44,11 @@ class SettingsWatch:
 
     def is_due(self, view: ClusterMetadata, now_ms: int) -> bool:
         """Whether it is time to ask for all of them."""
-        return self._looked_ms is None or now_ms - self._looked_ms >= settings_interval_ms(len(view.topics))
+        return self._read_ms is None or now_ms - self._read_ms >= settings_interval_ms(len(view.topics))
 
     async def sample(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for all of them. A topic that does not answer now has what it had."""
-        self._looked_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
+        self._read_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
         ids = {topic.topic: topic.topic_id for topic in view.topics}
         try:
             settings = await sample_settings(

@@ -160,10 +160,10 @@ class BrokerPages:
 
 
 async def _page(client: httpx.AsyncClient, url: str) -> str:
-    async with client.stream("GET", url) as answer:
-        answer.raise_for_status()
+    async with client.stream("GET", url) as response:
+        response.raise_for_status()
         body = bytearray()
-        async for chunk in answer.aiter_bytes():
+        async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > PAGE_BYTES_MAX:
                 raise ValueError(f"the page has more than {PAGE_BYTES_MAX} bytes")

@@ -151,9 +151,9 @@ class EngineEventReader:
         answers = await list_offsets(
             self._gateway, leader, offset_timestamps.EARLIEST, partitions, replica_id=CONSUMER, lane=Lane.EVENTS
         )
-        for tp, answer in answers.items():
-            if answer.error is ErrorCode.NONE:
-                self._next[tp.partition] = answer.offset
+        for tp, listed in answers.items():
+            if listed.error is ErrorCode.NONE:
+                self._next[tp.partition] = listed.offset
 
     async def _store(self, partition: int, records: Iterable[Record]) -> None:
         rows = [row for record in records if (row := self._row(partition, record)) is not None]

@@ -23,7 +23,7 @@ SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
 SNAPSHOT_LOOK_MS: Final = 15_000
 # Kafka's limits of a quorum are far below; observers are all other nodes. 180 bytes each: 90 kB in a heartbeat.
 REPLICAS_MAX: Final = 500
-NOT_TOLD: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
+NOT_DESCRIBED: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
 NONE_WRITTEN: Final = "The leader has written no snapshot yet."
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class QuorumWatch:
         self._meters = meters
         self._snapshot: dict[str, Any] = {}
         self._snapshot_ms = 0
-        self.levels: Mapping[str, FeatureLevel] = {}
+        self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.replicas: tuple[QuorumReplicaState, ...] = ()
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
@@ -89,20 +89,21 @@ class QuorumWatch:
             self.facts = {**(self.facts or {}), "cause": describe_failure(error)}
             return
         if quorum is None:
-            self.facts = {**(self.facts or {}), "cause": NOT_TOLD}
+            self.facts = {**(self.facts or {}), "cause": NOT_DESCRIBED}
             return
         self.replicas = quorum.replicas
         try:
-            self.levels = await fetch_features(self._gateway)
+            self.feature_levels = await fetch_features(self._gateway)
         except (GatewayError, KafkaError) as error:
             _log.debug("the feature levels are not known again yet: %s", error)
-        snapshot = await self._look_at_snapshot(quorum.leader_id, now_ms)
+        snapshot = await self._read_snapshot(quorum.leader_id, now_ms)
         features = {
-            name: {"level": feature.level, "max_level": feature.max_level} for name, feature in self.levels.items()
+            name: {"level": feature.level, "max_level": feature.max_level}
+            for name, feature in self.feature_levels.items()
         }
         self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
 
-    async def _look_at_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
+    async def _read_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
         if self._meters is None:
             return {"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL}
         if now_ms - self._snapshot_ms >= SNAPSHOT_LOOK_MS or self._snapshot.get("leader_id") != leader_id:

@@ -36,7 +36,7 @@ from backend.tiering.ids import TopicPartition
 # 1,000 groups of 100 partitions; more is neither kept nor shown.
 OFFSETS_MAX: Final = 100_000
 # Groups with the most to read; 120 bytes each: 24 kB in a heartbeat.
-TOLD_MAX: Final = 200
+READS_MAX: Final = 200
 _BROKER: Final = re.compile(r'broker="(\d+)"')
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class ReaderWatch:
         ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
         """
         if self.asked_ms != self._reads["seen_ms"] and partitions:
-            self._reads = reads_told(self.offsets, partitions, self.asked_ms)
+            self._reads = reads_summary(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
         measured = [value for value in fetched if value is not None]
         return {**self._reads, "fetched_bytes": round(sum(measured)) if measured else None, "cause": self.error}
@@ -107,13 +107,13 @@ class ReaderWatch:
         self.offsets, self.asked_ms, self.error = _moved(newest, self.offsets), at_ms, None
 
 
-def reads_told(
+def reads_summary(
     offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], seen_ms: int | None
 ) -> dict[str, Any]:
     """``count`` of what is read from the remote tier, and as ``rows`` the TOLD_MAX with the most left."""
     result = sorted(remote_reads(offsets, partitions), key=lambda read: -read.offsets_left)
     names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved")
-    rows = [{name: getattr(read, name) for name in names} for read in result[:TOLD_MAX]]
+    rows = [{name: getattr(read, name) for name in names} for read in result[:READS_MAX]]
     return {"seen_ms": seen_ms, "count": len(result), "rows": rows}
 
 

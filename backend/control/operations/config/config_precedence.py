@@ -42,15 +42,15 @@ def values_by_source(entry: ConfigEntry) -> dict[str, str | None]:
     return {source.name: entry.at(source) for source in PRECEDENCE}
 
 
-def effective(levels: ValuesBySource) -> EffectiveValue:
+def effective(values: ValuesBySource) -> EffectiveValue:
     """The value that wins; the default when nothing is set."""
     for source in PRECEDENCE:
-        value = levels.get(source.name)
+        value = values.get(source.name)
         if value is not None:
             return EffectiveValue(value, source)
     return EffectiveValue(None, ConfigSource.DEFAULT_CONFIG)
 
 
-def with_change(levels: ValuesBySource, source: ConfigSource, value: str | None) -> dict[str, str | None]:
+def with_change(values: ValuesBySource, source: ConfigSource, value: str | None) -> dict[str, str | None]:
     """The levels after `value` was set at one of them; None: the setting is removed there."""
-    return {**levels, source.name: value}
+    return {**values, source.name: value}

@@ -128,12 +128,13 @@ class ToggleBootstrap(SingleRequestKind[ToggleInputs]):
             )
         )
         shown = {broker_id: broker_settings.get("levels") for broker_id, broker_settings in settings.items()}
-        result = {str(b): None if levels is None else effective(levels).value for b, levels in shown.items()}
-        silent = [b for b, levels in shown.items() if levels is None]
+        result = {str(b): None if by_source is None else effective(by_source).value for b, by_source in shown.items()}
+        silent = [b for b, by_source in shown.items() if by_source is None]
         wrong = [
             b
-            for b, levels in shown.items()
-            if levels is not None and (effective(levels).value != foreseen[b] or not _level_is(inputs, b, levels))
+            for b, by_source in shown.items()
+            if by_source is not None
+            and (effective(by_source).value != foreseen[b] or not _level_is(inputs, b, by_source))
         ]
         if wrong:
             return PlanVerification(False, f"Not yet in effect on broker {_ids(wrong)}.", {"effective": result})
@@ -182,28 +183,28 @@ def level_now(inputs: ToggleInputs, snapshot: JsonObject) -> str | None:
     if inputs.broker_id is None:
         value: str | None = snapshot["cluster_default"]
         return value
-    levels = snapshot["brokers"][str(inputs.broker_id)].get("levels") or {}
-    result: str | None = levels.get(inputs.level.name)
+    by_source = snapshot["brokers"][str(inputs.broker_id)].get("levels") or {}
+    result: str | None = by_source.get(inputs.level.name)
     return result
 
 
-def _level_is(inputs: ToggleInputs, broker_id: int, levels: Mapping[str, str | None]) -> bool:
+def _level_is(inputs: ToggleInputs, broker_id: int, by_source: Mapping[str, str | None]) -> bool:
     concerned = inputs.broker_id is None or inputs.broker_id == broker_id
-    return not concerned or levels.get(inputs.level.name) == inputs.value
+    return not concerned or by_source.get(inputs.level.name) == inputs.value
 
 
 def effective_matrix(inputs: ToggleInputs, snapshot: JsonObject) -> list[JsonObject]:
     """One row per broker: every level, and the value in effect before and after. `before` None: not known."""
     rows = []
     for key, broker_settings in sorted(snapshot["brokers"].items(), key=lambda item: int(item[0])):
-        broker_id, levels = int(key), broker_settings.get("levels")
-        row: dict[str, Any] = {"broker_id": broker_id, "levels": levels, "problem": broker_settings.get("problem")}
-        if levels is None:
+        broker_id, by_source = int(key), broker_settings.get("levels")
+        row: dict[str, Any] = {"broker_id": broker_id, "levels": by_source, "problem": broker_settings.get("problem")}
+        if by_source is None:
             rows.append(row | {"before": None, "before_source": None, "after": None, "after_source": None})
             continue
         concerned = inputs.broker_id is None or inputs.broker_id == broker_id
-        then = with_change(levels, inputs.level, inputs.value) if concerned else levels
-        before, after = effective(levels), effective(then)
+        then = with_change(by_source, inputs.level, inputs.value) if concerned else by_source
+        before, after = effective(by_source), effective(then)
         rows.append(
             row
             | {

@@ -47,8 +47,8 @@ async def fetch_metadata_log(
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     if replica_id == services.node_id and replica_id in raft.voters:
         return m.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    answer = decide(requested, raft.view(), log.end_offset_for_epoch)
-    if has_records(answer):
+    result = decide(requested, raft.view(), log.end_offset_for_epoch)
+    if has_records(result):
         offset, epoch = requested.fetch_offset, raft.epoch
         directory_id = bytes(requested.replica_directory_id)
         fetched = raft.voter_fetch(replica_id, offset, directory_id)
@@ -70,11 +70,11 @@ async def fetch_metadata_log(
             ) or log.high_watermark > offset
 
         await log.wait_until(news, request.max_wait_ms)
-        answer = decide(requested, raft.view(), log.end_offset_for_epoch)
+        result = decide(requested, raft.view(), log.end_offset_for_epoch)
         up_to = log.end_offset if votes else log.high_watermark
-        if has_records(answer) and up_to > offset:
-            answer.records = log.read(offset, min(request.max_bytes, RESPONSE_BYTES_MAX), up_to)
-    return response_of(answer, version, _endpoint(controller, context))
+        if has_records(result) and up_to > offset:
+            result.records = log.read(offset, min(request.max_bytes, RESPONSE_BYTES_MAX), up_to)
+    return response_of(result, version, _endpoint(controller, context))
 
 
 def _endpoint(controller: Controller, context: RequestContext) -> m.FetchResponse.NodeEndpoints:

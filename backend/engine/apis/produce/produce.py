@@ -109,10 +109,10 @@ def produce(
     elif services.replica_manager.config.transaction_partition_verification_enable:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         if queue.is_busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):
-            return queue.append_in_turn(context.connection_id, lambda: _confirm_and_append(services, context, request))
+            return queue.append_in_order(context.connection_id, lambda: _confirm_and_append(services, context, request))
     appending = _Appending(services, context, request, {})
     if queue.is_busy(context.connection_id) or not appending.go_on():
-        return queue.append_in_turn(context.connection_id, appending.finish)
+        return queue.append_in_order(context.connection_id, appending.finish)
     return appending.answer()
 
 
@@ -275,7 +275,7 @@ def _when_acknowledged(
     answered: tasks.Future[m.ProduceResponse] | None = None
     done = False
 
-    def answer(errors: dict[int, ErrorCode]) -> None:
+    def respond(errors: dict[int, ErrorCode]) -> None:
         nonlocal done
         done = True
         for index, error in errors.items():
@@ -283,7 +283,7 @@ def _when_acknowledged(
         if answered is not None and not answered.done():
             answered.set_result(response)
 
-    services.replica_manager.wait_for_acks(required, request.timeout_ms, answer)
+    services.replica_manager.wait_for_acks(required, request.timeout_ms, respond)
     if done:
         return response
     answered = tasks.eager_future()  # its answer waited for followers and is sent at once
@@ -413,8 +413,8 @@ def produce_by_fast_path(
     except KafkaError as error:
         if may_be_large(error, request.records):
             return None
-        answer = _refused_alone(services, context(_header(request)), name, partition, request, error)
-        return frames.encode_response(answer, request.version, request.correlation_id)
+        response = _refused_alone(services, context(_header(request)), name, partition, request, error)
+        return frames.encode_response(response, request.version, request.correlation_id)
     services.metrics.all_topics.totalproducerequests += 1
     _count(services.metrics, name, info)
     if request.acks == ALL:
@@ -433,14 +433,14 @@ def _when_acknowledged_on_fast_path(
     deferred: Deferred | None = None
     made: Sequence[Chunk] | None = None
 
-    def answer(errors: dict[int, ErrorCode]) -> None:
+    def respond(errors: dict[int, ErrorCode]) -> None:
         nonlocal made
         error = errors.get(0, ErrorCode.NONE)
         made = (encode_single_batch(request, info.first_offset, info.log_append_time_ms, info.log_start_offset, error),)
         if deferred is not None and not deferred.frame.done():
             deferred.frame.set_result(made)
 
-    services.replica_manager.wait_for_acks([(0, partition, info.last_offset + 1)], request.timeout_ms, answer)
+    services.replica_manager.wait_for_acks([(0, partition, info.last_offset + 1)], request.timeout_ms, respond)
     if made is not None:
         return made
     deferred = Deferred(_header(request), tasks.eager_future())

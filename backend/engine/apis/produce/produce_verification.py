@@ -167,19 +167,19 @@ class ProduceQueue:
         """Whether a request of this connection has not been appended yet."""
         return connection_id in self._last
 
-    def append_in_turn(
+    def append_in_order(
         self, connection_id: int, append: Callable[[], Awaitable[VerificationResult | tasks.Future[m.ProduceResponse]]]
     ) -> tasks.Task[VerificationResult]:
         """Appends when all earlier ones of the connection have; the answer comes once that is acknowledged."""
-        previous, turn = self._last.get(connection_id), tasks.future()
-        self._last[connection_id] = turn
-        return tasks.start(self._in_turn(connection_id, previous, turn, append), name="records that wait")
+        previous, appended_future = self._last.get(connection_id), tasks.future()
+        self._last[connection_id] = appended_future
+        return tasks.start(self._in_order(connection_id, previous, appended_future, append), name="records that wait")
 
-    async def _in_turn(
+    async def _in_order(
         self,
         connection_id: int,
         previous: tasks.Future[None] | None,
-        turn: tasks.Future[None],
+        appended_future: tasks.Future[None],
         append: Callable[[], Awaitable[VerificationResult | tasks.Future[m.ProduceResponse]]],
     ) -> VerificationResult:
         try:
@@ -187,7 +187,7 @@ class ProduceQueue:
                 await previous
             appended = await append()
         finally:
-            turn.set_result(None)
-            if self._last.get(connection_id) is turn:
+            appended_future.set_result(None)
+            if self._last.get(connection_id) is appended_future:
                 del self._last[connection_id]
         return await appended if isinstance(appended, tasks.Future) else appended

@@ -52,8 +52,8 @@ async def _create(services: AutoTopicCreationServices, names: list[str]) -> None
         topics=[topic_request(name, services.config) for name in names], timeout_ms=FORWARD_TIMEOUT_MS
     )
     try:
-        answer = await services.controller_channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=FORWARD_TIMEOUT_MS)
-        for topic in answer.topics if isinstance(answer, m.CreateTopicsResponse) else ():
+        response = await services.controller_channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=FORWARD_TIMEOUT_MS)
+        for topic in response.topics if isinstance(response, m.CreateTopicsResponse) else ():
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 refused = True
                 _log.warning("Broker %d could not create topic %s automatically: %s%s", services.node_id, topic.name,

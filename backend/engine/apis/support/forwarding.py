@@ -69,13 +69,13 @@ async def forward(services: ForwardServices, context: RequestContext, request: M
         if left_ms <= 0:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No controller answered within {FORWARD_TIMEOUT_MS} ms")
         try:
-            answer = await services.controller_channel.send(request, context.api_version, timeout_ms=left_ms)
+            response = await services.controller_channel.send(request, context.api_version, timeout_ms=left_ms)
         except KafkaError as error:
             if error.code not in _TRY_AGAIN:
                 raise
         else:
-            if not is_from_standby(answer):
-                return cast(R, answer)
+            if not is_from_standby(response):
+                return cast(R, response)
         await tasks.sleep_ms(RETRY_PAUSE_MS)
 
 

@@ -46,14 +46,14 @@ def alter_client_quotas(
     response = m.AlterClientQuotasResponse()
     seen: set[QuotaEntity] = set()
     for entry in request.entries:
-        answer = m.AlterClientQuotasResponse.Entries(
+        result = m.AlterClientQuotasResponse.Entries(
             error_message=None,
             entity=[
                 m.AlterClientQuotasResponse.Entries.Entity(entity_type=part.entity_type, entity_name=part.entity_name)
                 for part in entry.entity
             ],
         )
-        response.entries.append(answer)
+        response.entries.append(result)
         try:
             entity = check_entity(entry)
             if entity in seen:
@@ -61,7 +61,7 @@ def alter_client_quotas(
             seen.add(entity)
             records += _alter(image, entity, entry)
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
     return checked_result([] if request.validate_only else records, response)
 
 

@@ -33,13 +33,13 @@ def bootstrap(image: MetadataImage, config: BrokerConfig) -> ControllerResult[No
     """
     if METADATA_VERSION in image.features:
         return checked_result([], None)
-    levels = (
+    feature_levels = (
         (METADATA_VERSION, METADATA_VERSION_LEVEL),
         (GROUP_VERSION, GROUP_VERSION_LEVEL),
         (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
         (ELIGIBLE_LEADER_REPLICAS, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     )
-    records: list[Message] = [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
+    records: list[Message] = [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in feature_levels]
     return checked_result([*records, cluster_wide(MIN_ISR, str(config.min_insync_replicas))], None)
 
 

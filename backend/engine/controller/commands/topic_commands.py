@@ -52,13 +52,13 @@ def create_topics(
     for topic in candidates:
         try:
             _check_name(image, collisions, topic.name)
-            new, answer = _create(image, topic, config, new_topic_id, choose, shown)
+            new, result = _create(image, topic, config, new_topic_id, choose, shown)
         except KafkaError as error:
             response.topics.append(_refused(topic.name, error.code, error.message))
             continue
         records += new
         check_record_count(len(records))
-        response.topics.append(answer)
+        response.topics.append(result)
     for name in sorted(twice):
         response.topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
     return checked_result([] if request.validate_only else records, response)
@@ -239,16 +239,16 @@ def delete_topics(
     response = m.DeleteTopicsResponse()
     counts = Counter(named)
     for name, topic_id in counts:
-        answer = m.DeleteTopicsResponse.Responses(name=name, topic_id=topic_id, error_message=None)
-        response.responses.append(answer)
+        result = m.DeleteTopicsResponse.Responses(name=name, topic_id=topic_id, error_message=None)
+        response.responses.append(result)
         try:
             if counts[name, topic_id] > 1:
                 what = "topic name" if topic_id == ZERO_UUID else "topic id"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}.")
-            answer.name, answer.topic_id = _existing(image, name, topic_id)
-            records.append(m.RemoveTopicRecord(topic_id=answer.topic_id))
+            result.name, result.topic_id = _existing(image, name, topic_id)
+            records.append(m.RemoveTopicRecord(topic_id=result.topic_id))
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
     # The same topic by name and by id is one deletion.
     unique = {bytes(record.topic_id): record for record in records if isinstance(record, m.RemoveTopicRecord)}
     return checked_result(list(unique.values()), response)

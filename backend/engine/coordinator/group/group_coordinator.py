@@ -88,7 +88,7 @@ class GroupCoordinator:
             settings_of=lambda group_id: self._replicas.image.config(GROUP_RESOURCE, group_id),
             ports=ports,
             shards=self._shards,
-            answer=self._carry_out,
+            carry_out=self._carry_out,
             take_over=self._apply,
             schedule=self._schedule,
         )
@@ -131,9 +131,9 @@ class GroupCoordinator:
             for member in entry.group.members.values():
                 if member.join_token is not None:
                     result = JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id)
-                    _answer(self._joins.pop(member.join_token, None), result)
+                    _respond(self._joins.pop(member.join_token, None), result)
                 if member.sync_token is not None:
-                    _answer(self._syncs.pop(member.sync_token, None), SyncResult(ErrorCode.NOT_COORDINATOR))
+                    _respond(self._syncs.pop(member.sync_token, None), SyncResult(ErrorCode.NOT_COORDINATOR))
         shard.groups.clear()
 
     @property
@@ -209,10 +209,10 @@ class GroupCoordinator:
                 return
             if not limits.session_timeout_ms_min <= event.session_timeout_ms <= limits.session_timeout_ms_max:
                 raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{event.session_timeout_ms} ms is out of range")
-            _answer(done, await self.consumers.join(shard, entry, event))
+            _respond(done, await self.consumers.join(shard, entry, event))
         except KafkaError as refused:
             _log.debug("Group %s refuses the join of %s: %s", entry.group.group_id, event.member_id, refused)
-            _answer(done, JoinResult(refused.code, event.member_id))
+            _respond(done, JoinResult(refused.code, event.member_id))
 
     def sync(
         self,
@@ -243,9 +243,9 @@ class GroupCoordinator:
         self, shard: GroupShard, entry: GroupEntry, event: Sync, done: tasks.Future[SyncResult]
     ) -> None:
         try:
-            _answer(done, await self.consumers.sync(shard, entry, event))
+            _respond(done, await self.consumers.sync(shard, entry, event))
         except KafkaError as refused:
-            _answer(done, SyncResult(refused.code))
+            _respond(done, SyncResult(refused.code))
 
     def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keeps a member. Raises KafkaError."""
@@ -352,9 +352,9 @@ class GroupCoordinator:
     def _effect(self, shard: GroupShard, entry: GroupEntry, effect: GroupEffect) -> None:
         match effect:
             case ReplyJoin(token, join):
-                _answer(self._joins.pop(token, None), join)
+                _respond(self._joins.pop(token, None), join)
             case ReplySync(token, sync):
-                _answer(self._syncs.pop(token, None), sync)
+                _respond(self._syncs.pop(token, None), sync)
             case Reply() | ReplyLeave():
                 # Answered by the caller at once.
                 return
@@ -406,6 +406,6 @@ class GroupCoordinator:
             shard.drop_if_unused(entry)
 
 
-def _answer(waiting: tasks.Future[T] | None, result: T) -> None:
+def _respond(waiting: tasks.Future[T] | None, result: T) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(result)

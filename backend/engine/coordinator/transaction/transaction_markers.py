@@ -113,8 +113,8 @@ class TransactionMarkers:
 
     async def _send(self, broker_id: int, markers: Sequence[TransactionMarker]) -> Sequence[MarkerCodes]:
         request = m.WriteTxnMarkersRequest(markers=[_row(marker) for marker in markers])
-        answer = await self._send_to_broker(broker_id, request, WRITE_VERSION, timeout_ms=SEND_TIMEOUT_MS)
-        if not isinstance(answer, m.WriteTxnMarkersResponse):
+        response = await self._send_to_broker(broker_id, request, WRITE_VERSION, timeout_ms=SEND_TIMEOUT_MS)
+        if not isinstance(response, m.WriteTxnMarkersResponse):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} answered something else")
         return [
             {
@@ -122,7 +122,7 @@ class TransactionMarkers:
                 for topic in row.topics
                 for partition in topic.partitions
             }
-            for row in answer.markers
+            for row in response.markers
         ]
 
 

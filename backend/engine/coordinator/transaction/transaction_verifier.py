@@ -52,25 +52,25 @@ class TransactionVerifier:
             self._send, name="transaction checks"
         )
 
-    async def ask(self, question: VerificationRequest) -> VerificationCodes:
+    async def ask(self, verification: VerificationRequest) -> VerificationCodes:
         """A code for each partition as the coordinator gave it, or as it could not be asked."""
         until_ms = self._clock.monotonic_ms() + RETRY_MS
         while True:
-            codes = await self._ask_once(question)
+            codes = await self._ask_once(verification)
             busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            if not busy or not question.add or self._clock.monotonic_ms() + RETRY_PAUSE_MS > until_ms:
+            if not busy or not verification.add or self._clock.monotonic_ms() + RETRY_PAUSE_MS > until_ms:
                 return codes
             await tasks.sleep_ms(RETRY_PAUSE_MS)
 
-    async def _ask_once(self, question: VerificationRequest) -> VerificationCodes:
-        coordinator = self._coordinator(question.transactional_id)
+    async def _ask_once(self, verification: VerificationRequest) -> VerificationCodes:
+        coordinator = self._coordinator(verification.transactional_id)
         if coordinator is None:
-            return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return dict.fromkeys(verification.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
-            return await self._batches.ask(coordinator, question)
+            return await self._batches.ask(coordinator, verification)
         except (KafkaError, DecodeError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
-            return dict.fromkeys(question.partitions, code)
+            return dict.fromkeys(verification.partitions, code)
 
     def _coordinator(self, transactional_id: str) -> int | None:
         topic = self._image().topic(TRANSACTIONS_TOPIC)
@@ -79,10 +79,10 @@ class TransactionVerifier:
         partition = topic.partitions.get(coordinator_partition(transactional_id, len(topic.partitions)))
         return None if partition is None or partition.leader < 0 else partition.leader
 
-    async def _send(self, broker_id: int, questions: Sequence[VerificationRequest]) -> Sequence[VerificationCodes]:
-        request = m.AddPartitionsToTxnRequest(transactions=[_asked(question) for question in questions])
-        answer = await self._send_to_broker(broker_id, request, ADD_PARTITIONS_VERSION, timeout_ms=SEND_TIMEOUT_MS)
-        if not isinstance(answer, m.AddPartitionsToTxnResponse):
+    async def _send(self, broker_id: int, verifications: Sequence[VerificationRequest]) -> Sequence[VerificationCodes]:
+        request = m.AddPartitionsToTxnRequest(transactions=[_asked(verification) for verification in verifications])
+        response = await self._send_to_broker(broker_id, request, ADD_PARTITIONS_VERSION, timeout_ms=SEND_TIMEOUT_MS)
+        if not isinstance(response, m.AddPartitionsToTxnResponse):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} answered something else")
         return [
             {
@@ -90,17 +90,17 @@ class TransactionVerifier:
                 for topic in row.topic_results
                 for result in topic.results_by_partition
             }
-            for row in answer.results_by_transaction
+            for row in response.results_by_transaction
         ]
 
 
-def _asked(question: VerificationRequest) -> _Asked:
+def _asked(verification: VerificationRequest) -> _Asked:
     return _Asked(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer.producer_id,
-        producer_epoch=question.producer.epoch,
-        verify_only=not question.add,
-        topics=[_Asked.Topics(name=name, partitions=indexes) for name, indexes in by_topic(question.partitions)],
+        transactional_id=verification.transactional_id,
+        producer_id=verification.producer.producer_id,
+        producer_epoch=verification.producer.epoch,
+        verify_only=not verification.add,
+        topics=[_Asked.Topics(name=name, partitions=indexes) for name, indexes in by_topic(verification.partitions)],
     )
 
 

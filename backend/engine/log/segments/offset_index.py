@@ -34,11 +34,11 @@ class OffsetIndex:
         """
         if len(data) % ENTRY_BYTES:
             raise ValueError(f"the offset index has {len(data)} bytes, which is no multiple of {ENTRY_BYTES}")
-        words = array("i")
-        words.frombytes(data)
+        int32s = array("i")
+        int32s.frombytes(data)
         if sys.byteorder == "little":
-            words.byteswap()
-        offsets, positions = words[0::2], words[1::2]
+            int32s.byteswap()
+        offsets, positions = int32s[0::2], int32s[1::2]
         while offsets and offsets[-1] == 0 and positions[-1] == 0:
             offsets.pop()
             positions.pop()
@@ -53,11 +53,11 @@ class OffsetIndex:
 
     def encode(self) -> bytes:
         """Exactly the used entries, as a rolled segment's file holds them."""
-        words = array("i", bytes(ENTRY_BYTES * len(self._offsets)))
-        words[0::2], words[1::2] = self._offsets, self._positions
+        int32s = array("i", bytes(ENTRY_BYTES * len(self._offsets)))
+        int32s[0::2], int32s[1::2] = self._offsets, self._positions
         if sys.byteorder == "little":
-            words.byteswap()
-        return words.tobytes()
+            int32s.byteswap()
+        return int32s.tobytes()
 
     def __len__(self) -> int:
         return len(self._offsets)

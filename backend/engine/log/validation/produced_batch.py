@@ -225,7 +225,7 @@ def _records(records: memoryview) -> list[RecordData]:
 
 def _recompressed(header: BatchHeader, records: memoryview, config: LogConfig) -> memoryview:
     codec = _TARGET_CODECS[config.compression_type]
-    levels = {
+    compression_levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
         Compression.ZSTD: config.compression_zstd_level,
@@ -234,7 +234,7 @@ def _recompressed(header: BatchHeader, records: memoryview, config: LogConfig) -
         build_batch(
             _records(records),
             compression=codec,
-            compression_level=levels.get(codec),
+            compression_level=compression_levels.get(codec),
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,

@@ -147,7 +147,7 @@ class RemoteLogMetadataConformance:
         async def scene(manager: RemoteLogMetadataManager) -> None:
             assert not manager.is_ready(OTHER)
             assert not await manager.wait_ready(OTHER, 1)
-            questions: dict[str, Callable[[], object]] = {
+            calls: dict[str, Callable[[], object]] = {
                 "lookup": lambda: manager.lookup(OTHER, 0, 0),
                 "highest_offset": lambda: manager.highest_offset(OTHER, 0),
                 "segments": lambda: list(manager.segments(OTHER)),
@@ -155,9 +155,9 @@ class RemoteLogMetadataConformance:
                 "size_bytes": lambda: manager.size_bytes(OTHER, 0),
                 "next_with_txn_index": lambda: manager.next_with_txn_index(OTHER, 0, 0),
             }
-            for name, question in questions.items():
+            for name, call in calls.items():
                 try:
-                    result = question()
+                    result = call()
                 except RemoteResourceNotFound:
                     continue
                 raise AssertionError(

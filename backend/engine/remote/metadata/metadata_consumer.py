@@ -312,21 +312,21 @@ class MetadataConsumer:
 
     async def _apply_plan(self, target: int, records: Sequence[MetadataRecord], plan: ApplyPlan) -> None:
         """The same for records that are sorted by partition: whole runs at once."""
-        turn = 0
+        applied = 0
         for span in plan.spans:
             taken = 0
             if span.run is not None:
                 taken = self._apply_run(target, span.partition, span.run)
-                turn += taken // RUN_EVENTS_PER_EVENT
+                applied += taken // RUN_EVENTS_PER_EVENT
             for index in span.indices[taken:]:
                 self._apply(target, records[index])
-                turn += 1
-                if turn % EVENTS_PER_TURN == 0:
+                applied += 1
+                if applied % EVENTS_PER_TURN == 0:
                     await tasks.sleep_ms(0)
                     if target not in self._positions:
                         return
-            if turn >= EVENTS_PER_TURN:
-                turn = 0
+            if applied >= EVENTS_PER_TURN:
+                applied = 0
                 await tasks.sleep_ms(0)
                 if target not in self._positions:
                     return

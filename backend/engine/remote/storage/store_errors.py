@@ -44,9 +44,9 @@ def parse_error(text: str) -> ClientError:
     if reason.startswith(_BUILDER) and url.startswith("http://"):
         reason = _PLAIN_HTTP
     detail, code = "", ""
-    if (answer := _CODE.search(text)) is not None:
-        code = answer[1].strip()
-        detail = f"{answer[1]}{f': {answer[2]}' if answer[2] else ''}"
+    if (match := _CODE.search(text)) is not None:
+        code = match[1].strip()
+        detail = f"{match[1]}{f': {match[2]}' if match[2] else ''}"
     elif "kind: Connect" in text:
         detail = NO_CONNECTION
     if first.startswith(_BUCKET):

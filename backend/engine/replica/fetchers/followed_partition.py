@@ -252,15 +252,15 @@ class FollowedPartition:
         """A plan starts."""
         self._set(fetch_state.planning(self.state))
 
-    def build(self, question: tier_state.ReadAux) -> None:
+    def build(self, request: tier_state.ReadAux) -> None:
         """The plan knows its target and is about to read the remote tier."""
         evidence = (
             f"offset {self.state.fetch_offset} is remote only on broker {self.leader}: reading the remote segment with"
-            f" offset {question.offset} of leader epoch {question.epoch} to start at {question.target_offset}"
+            f" offset {request.offset} of leader epoch {request.epoch} to start at {request.target_offset}"
         )
         wall_ms = self._context.clock.time_ms()
         self._set(
-            fetch_state.building(self.state, target_offset=question.target_offset, evidence=evidence, wall_ms=wall_ms)
+            fetch_state.building(self.state, target_offset=request.target_offset, evidence=evidence, wall_ms=wall_ms)
         )
 
     def built(self, outcome: str, offset: int, error: str | None) -> None:

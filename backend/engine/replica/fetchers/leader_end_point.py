@@ -64,9 +64,9 @@ class LeaderEndPoint:
                 )
             ],
         )
-        answer = await self._endpoint.send(request, self._list_offsets_version, timeout_ms=self._timeout_ms)
-        assert isinstance(answer, m.ListOffsetsResponse)
-        for topic in answer.topics:
+        response = await self._endpoint.send(request, self._list_offsets_version, timeout_ms=self._timeout_ms)
+        assert isinstance(response, m.ListOffsetsResponse)
+        for topic in response.topics:
             for row in topic.partitions:
                 if topic.name == tip.topic and row.partition_index == tip.partition:
                     self._check(row.error_code, tip, f"ListOffsets {timestamp}")
@@ -89,9 +89,9 @@ class LeaderEndPoint:
                 )
             ],
         )
-        answer = await self._endpoint.send(request, EPOCH_VERSION, timeout_ms=self._timeout_ms)
-        assert isinstance(answer, m.OffsetForLeaderEpochResponse)
-        for topic in answer.topics:
+        response = await self._endpoint.send(request, EPOCH_VERSION, timeout_ms=self._timeout_ms)
+        assert isinstance(response, m.OffsetForLeaderEpochResponse)
+        for topic in response.topics:
             for row in topic.partitions:
                 if topic.topic == tip.topic and row.partition == tip.partition:
                     self._check(row.error_code, tip, f"OffsetForLeaderEpoch {epoch}")
@@ -102,11 +102,12 @@ class LeaderEndPoint:
         """Questions in flight fail."""
         self._endpoint.close()
 
-    def _check(self, code: int, tip: TopicIdPartition, question: str) -> None:
+    def _check(self, code: int, tip: TopicIdPartition, request_name: str) -> None:
         if code != NONE:
-            raise error_for(code, f"the leader answered {question} of {tip.topic_partition} with an error")
+            raise error_for(code, f"the leader answered {request_name} of {tip.topic_partition} with an error")
 
-    def _missing(self, tip: TopicIdPartition, question: str) -> KafkaError:
+    def _missing(self, tip: TopicIdPartition, request_name: str) -> KafkaError:
         return KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader's answer to {question} does not mention {tip.topic_partition}"
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the leader's answer to {request_name} does not mention {tip.topic_partition}",
         )

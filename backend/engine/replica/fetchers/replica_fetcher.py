@@ -232,22 +232,22 @@ class ReplicaFetcher:
         timeout_ms = self._context.metadata.config.replica_socket_timeout_ms
         self._in_flight += 1
         try:
-            answer = await self._endpoint.send(self._encoded(request), FETCH_VERSION, timeout_ms=timeout_ms)
+            response = await self._endpoint.send(self._encoded(request), FETCH_VERSION, timeout_ms=timeout_ms)
         except (KafkaError, DecodeError) as error:
             if self._session.is_current(request):
                 self._lost(f"broker {self.leader} cannot be fetched from: {error}")
             return
         finally:
             self._in_flight -= 1
-        assert isinstance(answer, m.FetchResponse)
+        assert isinstance(response, m.FetchResponse)
         if not self._session.is_current(request):
             return
-        error_of_all = error_code(answer.error_code)
-        if not self._session.answered(request, error_of_all, answer.session_id):
+        error_of_all = error_code(response.error_code)
+        if not self._session.answered(request, error_of_all, response.session_id):
             if error_of_all not in _SESSION_ERRORS:
                 self._lost(f"broker {self.leader} refused to be fetched from: {error_of_all.name}")
             return
-        for topic in answer.responses:
+        for topic in response.responses:
             for row in topic.partitions:
                 self._on_row((topic.topic_id, row.partition_index), request, row)
 

@@ -72,7 +72,7 @@ class ReadAux:
     target_offset: int
 
 
-TierStateQuestion = AskOffset | AskEpochEnd | ReadAux
+TierStateRequest = AskOffset | AskEpochEnd | ReadAux
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Rebuild:
 
 
 TierStateOutcome = TruncateTo | ContinueAt | StartAt | Rebuild
-TierStatePlan = Generator[TierStateQuestion, Any, TierStateOutcome]
+TierStatePlan = Generator[TierStateRequest, Any, TierStateOutcome]
 
 
 class CannotBuild(Exception):
@@ -169,7 +169,7 @@ def _start_behind(view: FollowerView, start: LeaderOffset, *, last_tiered: bool)
     )
 
 
-def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[TierStateQuestion, Any, LeaderOffset]:
+def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[TierStateRequest, Any, LeaderOffset]:
     if last_tiered:
         pending: LeaderOffset = yield AskOffset(EARLIEST_PENDING_UPLOAD)
         if pending.offset >= 0:
@@ -183,7 +183,7 @@ def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[TierStateQue
     return local
 
 
-def _epoch_of(target: LeaderOffset, before: int) -> Generator[TierStateQuestion, Any, int]:
+def _epoch_of(target: LeaderOffset, before: int) -> Generator[TierStateRequest, Any, int]:
     """The leader epoch of the record before the target."""
     if target.epoch == 0:
         return 0
@@ -200,7 +200,7 @@ class _Past:
     producer_snapshot: bytes | None
 
 
-def _agreeing_with_leader(aux: AuxState, target: LeaderOffset) -> Generator[TierStateQuestion, Any, _Past]:
+def _agreeing_with_leader(aux: AuxState, target: LeaderOffset) -> Generator[TierStateRequest, Any, _Past]:
     """The aux state, unless its segment runs past the target into records that the leader never had.
 
     Segment boundaries differ between brokers, so a segment may end behind the target. One that a deposed leader copied

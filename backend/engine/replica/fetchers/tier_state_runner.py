@@ -109,28 +109,28 @@ class TierStateRunner:
             follower.delay(error.message)
 
     async def _outcome(self, follower: FollowedPartition, plan: TierStatePlan) -> TierStateOutcome:
-        question = next(plan)
+        request = next(plan)
         while True:
-            answer = await self._answer(follower, question)
+            response = await self._ask(follower, request)
             try:
-                question = plan.send(answer)
+                request = plan.send(response)
             except StopIteration as end:
                 outcome: TierStateOutcome = end.value
                 return outcome
 
-    async def _answer(self, follower: FollowedPartition, question: tier_state.TierStateQuestion) -> Any:
+    async def _ask(self, follower: FollowedPartition, request: tier_state.TierStateRequest) -> Any:
         tip, epoch = follower.partition.topic_id_partition, follower.state.leader_epoch
-        match question:
+        match request:
             case AskOffset(timestamp=timestamp):
-                return await self._questions().offset(tip, epoch, timestamp)
+                return await self._leader_end_point().offset(tip, epoch, timestamp)
             case AskEpochEnd(epoch=asked):
-                return await self._questions().epoch_end(tip, epoch, asked)
+                return await self._leader_end_point().epoch_end(tip, epoch, asked)
             case ReadAux():
-                return await self._read_aux(follower, question)
+                return await self._read_aux(follower, request)
             case _:
-                assert_never(question)
+                assert_never(request)
 
-    def _questions(self) -> LeaderEndPoint:
+    def _leader_end_point(self) -> LeaderEndPoint:
         # Behind a Fetch that waits at the leader an answer could take replica.fetch.wait.max.ms.
         if self._endpoint is None:
             self._endpoint = self._connect(*self._address)
@@ -142,15 +142,15 @@ class TierStateRunner:
             timeout_ms=self._context.metadata.config.request_timeout_ms,
         )
 
-    async def _read_aux(self, follower: FollowedPartition, question: ReadAux) -> AuxState:
+    async def _read_aux(self, follower: FollowedPartition, request: ReadAux) -> AuxState:
         source = self._context.remote_logs
         if source is None:
             raise CannotBuild("this broker runs without remote.log.storage.system.enable")
-        follower.build(question)
+        follower.build(request)
         try:
-            aux = await source.aux_state(follower.partition.topic_id_partition, question.epoch, question.offset)
+            aux = await source.aux_state(follower.partition.topic_id_partition, request.epoch, request.offset)
         except Exception as error:  # the event says that it failed; the caller decides by the kind of the error
-            follower.built("failed", question.target_offset, str(error))
+            follower.built("failed", request.target_offset, str(error))
             raise
         follower.built("finished", aux.next_offset, None)
         return aux

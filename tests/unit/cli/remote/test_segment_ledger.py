@@ -50,7 +50,7 @@ def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
     stray = f"{ROOT}/orders-9-AQIDBAUGBwgJCgsMDQ4PEA/00000000000000000000-AQIDBAUGBwgJCgsMDQ4PEA.log"
     objects[stray] = 5
     objects[f"{ROOT}/notes.txt"] = 1
-    assert [(one.trouble, one.key) for one in compare(known, objects)] == [
+    assert [(one.problem, one.key) for one in compare(known, objects)] == [
         (ObjectProblem.MISSING, object_key(first, "index")),
         (ObjectProblem.ORPHANED, f"{ROOT}/notes.txt"),
         (ObjectProblem.ORPHANED, stray),
@@ -75,7 +75,7 @@ def test_a_removed_partition_and_unreadable_records() -> None:
     )
     assert list(made.segments(tip.topic, tip.partition)) == []
     assert made.unreadable == 1
-    assert {ObjectProblem.ORPHANED} == {one.trouble for one in compare(made.segments(), tree())}
+    assert {ObjectProblem.ORPHANED} == {one.problem for one in compare(made.segments(), tree())}
 
 
 def test_segments_come_by_partition_and_offset_and_may_be_chosen() -> None:

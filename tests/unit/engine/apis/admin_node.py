@@ -16,7 +16,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.client_request import error_answer
+from backend.engine.net.client_request import error_response
 from backend.engine.ports import system_ports
 from backend.protocol.errors import KafkaError
 from backend.protocol.frames import RequestHeader
@@ -81,7 +81,7 @@ class AdminNode:
                 outcome = await self.services.time_slicer.do(outcome)
             return outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
-            return error_answer(api, request, version, error.code, error.message)
+            return error_response(api, request, version, error.code, error.message)
 
     def answer(self, request: Message, version: int) -> Any:
         """`ask` outside of a loop."""

@@ -28,7 +28,7 @@ from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.client_request import error_answer
+from backend.engine.net.client_request import error_response
 from backend.engine.ports import Clock, Ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode
@@ -125,7 +125,7 @@ class HandlerChannel:
                 outcome = await self._node.services.time_slicer.do(outcome)
             answer = outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
-            refused = error_answer(api, received, version, error.code, error.message)
+            refused = error_response(api, received, version, error.code, error.message)
             assert refused is not None
             answer = refused
         made, _ = codec.decode(response_class(request.API_KEY), version, codec.encode(answer, version))

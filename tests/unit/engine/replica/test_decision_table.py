@@ -23,7 +23,7 @@ from backend.engine.replica.fetchers.tier_state import (
     StartAt,
     TierStateOutcome,
     TierStatePlan,
-    TierStateQuestion,
+    TierStateRequest,
     TruncateTo,
     last_tiered_applies,
     moved_to_tiered_storage,
@@ -109,7 +109,7 @@ LEADERS = (
 class Played:
     view: FollowerView
     leader: Leader
-    asked: list[TierStateQuestion]
+    asked: list[TierStateRequest]
     outcome: TierStateOutcome | None = None
     refusal: Exception | None = None
 

@@ -74,7 +74,7 @@ def test_a_sqlstate_has_its_class_whatever_kind_of_error_the_driver_makes_of_it(
 ) -> None:
     kind = errors.lookup(state)
     found = diagnose(wrapped(kind("the server's words\nDETAIL: more")))
-    assert (None if found is None else found.trouble) is trouble
+    assert (None if found is None else found.fault) is trouble
     if found is not None:
         assert "the server's words: " in found.sentence
         assert "\n" not in found.sentence
@@ -85,7 +85,7 @@ def test_a_result_code_has_its_class(code: int, trouble: DatabaseFault | None) -
     error = sqlite3.OperationalError("its words")
     error.sqlite_errorcode = code
     found = diagnose(wrapped(error))
-    assert (None if found is None else found.trouble) is trouble
+    assert (None if found is None else found.fault) is trouble
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_result_code_has_its_class(code: int, trouble: DatabaseFault | None) -
 def test_a_connection_that_is_not_made_has_no_sqlstate_and_a_class(text: str, trouble: DatabaseFault) -> None:
     found = diagnose(wrapped(psycopg.OperationalError(text)))
     assert found is not None
-    assert found.trouble is trouble
+    assert found.fault is trouble
 
 
 def test_a_table_that_another_program_holds_is_named() -> None:
@@ -133,7 +133,7 @@ def test_an_engine_makes_no_file_and_writes_into_none_that_was_moved_or_deleted(
         connection.exec_driver_sql("INSERT INTO x VALUES (1)")
     found = diagnose(gone.value)
     assert found is not None
-    assert found.trouble is DatabaseFault.GONE
+    assert found.fault is DatabaseFault.GONE
     assert not file.exists()
     moved.rename(file)
     with writing(engine) as connection:

@@ -14,7 +14,7 @@ from backend.engine.ports.object_store import ObjectStore, errors_of_a_bucket, o
 from backend.settings.settings import Settings
 from backend.supervisor.checks.preflight import PreflightError, check_remote_location
 from backend.supervisor.checks.preparation import Refused, prepare
-from backend.supervisor.checks.store_check import CHECK_KEY, check_store, trouble_of
+from backend.supervisor.checks.store_check import CHECK_KEY, check_store, diagnose_store
 from spark.remote_folder import RemoteFolder, RemoteFolderError
 from tests.ports import free_ports
 from tests.s3_server import KEY, REGION, S3Server
@@ -166,7 +166,7 @@ def test_an_endpoint_that_is_no_address_or_is_not_allowed(server: S3Server, monk
 
 def test_without_a_key_that_is_said() -> None:
     text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - HTTP error: timeout"
-    assert trouble_of(text, LOCATION).sentence.startswith(
+    assert diagnose_store(text, LOCATION).sentence.startswith(
         "No key is set, and this machine's cloud gives none (timeout)"
     )
 
@@ -209,14 +209,14 @@ NO_KEY_YET = (
 
 @pytest.mark.parametrize("text", NO_KEY_YET)
 def test_a_machine_that_gives_no_key_yet_is_a_warning(text: str) -> None:
-    trouble = trouble_of(text, LOCATION)
+    trouble = diagnose_store(text, LOCATION)
     assert trouble.sentence.startswith("No key is set, and this machine's cloud gives none (")
     assert not trouble.certain
 
 
 def test_each_cloud_has_its_own_variables() -> None:
-    assert trouble_of(NO_KEY_YET[0], "az://c/t").sentence.endswith("and AZURE_STORAGE_ACCOUNT_KEY.")
-    assert trouble_of(NO_KEY_YET[2], "gs://b/t").sentence.endswith("set GOOGLE_APPLICATION_CREDENTIALS.")
+    assert diagnose_store(NO_KEY_YET[0], "az://c/t").sentence.endswith("and AZURE_STORAGE_ACCOUNT_KEY.")
+    assert diagnose_store(NO_KEY_YET[2], "gs://b/t").sentence.endswith("set GOOGLE_APPLICATION_CREDENTIALS.")
 
 
 def test_a_bucket_that_was_made_a_moment_ago_is_a_warning(server: S3Server) -> None:

@@ -51,10 +51,10 @@ def incremental_alter_configs(
     response = m.IncrementalAlterConfigsResponse()
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
-        answer = m.IncrementalAlterConfigsResponse.Responses(
+        result = m.IncrementalAlterConfigsResponse.Responses(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
-        response.responses.append(answer)
+        response.responses.append(result)
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _bad_request("Each resource must appear at most once.")
@@ -63,7 +63,7 @@ def incremental_alter_configs(
             changes = alter_resource(image, config, resource.resource_type, resource.resource_name, changed)
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
     return checked_result([] if request.validate_only else records, response)
 
 
@@ -88,10 +88,10 @@ def alter_configs(
     response = m.AlterConfigsResponse()
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
-        answer = m.AlterConfigsResponse.Responses(
+        result = m.AlterConfigsResponse.Responses(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
-        response.responses.append(answer)
+        response.responses.append(result)
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _bad_request("Each resource must appear at most once.")
@@ -105,7 +105,7 @@ def alter_configs(
             changes = alter_resource(image, config, resource.resource_type, resource.resource_name, operations)
             records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
     return checked_result([] if request.validate_only else records, response)
 
 

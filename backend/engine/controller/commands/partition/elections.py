@@ -49,14 +49,14 @@ def elect_leaders(
     response = m.ElectLeadersResponse()
     everything = request.topic_partitions is None
     for topic, index in _asked_partitions(image, request):
-        record, answer = _elect(image, config, topic, index, request.election_type, log_ends or {})
+        record, result = _elect(image, config, topic, index, request.election_type, log_ends or {})
         if not response.replica_election_results or response.replica_election_results[-1].topic != topic:
             response.replica_election_results.append(_Result(topic=topic))
-        if everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+        if everything and result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
             continue
         if record is not None:
             records.append(record)
-        response.replica_election_results[-1].partition_result.append(answer)
+        response.replica_election_results[-1].partition_result.append(result)
     # All partitions of a large cluster may need one: each election stands by itself.
     return ControllerResult(tuple(records), response)
 

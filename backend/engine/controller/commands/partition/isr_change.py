@@ -22,7 +22,7 @@ from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 
 _Asked = m.AlterPartitionRequest.Topics.Partitions
-_Answer = m.AlterPartitionResponse.Topics.Partitions
+_PartitionResult = m.AlterPartitionResponse.Topics.Partitions
 
 
 def alter_partition(
@@ -40,8 +40,8 @@ def alter_partition(
             if topic is None:
                 answers.partitions.append(_error(request_partition, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            record, answer = _alter(image, topic, request_partition, request.broker_id, config, version)
-            answers.partitions.append(answer)
+            record, result = _alter(image, topic, request_partition, request.broker_id, config, version)
+            answers.partitions.append(result)
             if record is not None:
                 records.append(record)
     return checked_result(records, response)
@@ -49,7 +49,7 @@ def alter_partition(
 
 def _alter(
     image: MetadataImage, topic: TopicImage, request_partition: _Asked, leader: int, config: BrokerConfig, version: int
-) -> tuple[m.PartitionChangeRecord | None, _Answer]:
+) -> tuple[m.PartitionChangeRecord | None, _PartitionResult]:
     partition = topic.partitions.get(request_partition.partition_index)
     if partition is None:
         return None, _error(request_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -73,7 +73,7 @@ def _alter(
         if record.leader not in (NO_LEADER_CHANGE, leader):
             # The change completed a reassignment that took leadership away from who asked.
             return record, _error(request_partition, ErrorCode.NEW_LEADER_ELECTED)
-    return record, _Answer(
+    return record, _PartitionResult(
         partition_index=request_partition.partition_index,
         leader_id=after.leader,
         leader_epoch=after.leader_epoch,
@@ -126,5 +126,5 @@ def _eligible(image: MetadataImage, partition: PartitionRegistration, member: in
     return alive and has_log(image, partition, member)
 
 
-def _error(request_partition: _Asked, code: ErrorCode) -> _Answer:
-    return _Answer(partition_index=request_partition.partition_index, error_code=code)
+def _error(request_partition: _Asked, code: ErrorCode) -> _PartitionResult:
+    return _PartitionResult(partition_index=request_partition.partition_index, error_code=code)

@@ -28,12 +28,12 @@ def create_partitions(
     for topic in request.topics:
         if topic.name in twice:
             continue
-        answer = m.CreatePartitionsResponse.Results(name=topic.name, error_message=None)
-        response.results.append(answer)
+        result = m.CreatePartitionsResponse.Results(name=topic.name, error_message=None)
+        response.results.append(result)
         try:
             records += _grow(image, topic, choose, len(records))
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message
     for name in sorted(twice):
         response.results.append(
             m.CreatePartitionsResponse.Results(

@@ -50,8 +50,8 @@ def alter_partition_reassignments(
         answers = _Responses(name=topic.name)
         response.responses.append(answers)
         for request_partition in topic.partitions:
-            answer = _Responses.Partitions(partition_index=request_partition.partition_index, error_message=None)
-            answers.partitions.append(answer)
+            result = _Responses.Partitions(partition_index=request_partition.partition_index, error_message=None)
+            answers.partitions.append(result)
             try:
                 record = _alter(
                     image,
@@ -62,10 +62,10 @@ def alter_partition_reassignments(
                     config,
                 )
             except KafkaError as error:
-                answer.error_code = error.code
+                result.error_code = error.code
                 # Kafka sends no text for code 85.
                 nothing_to_cancel = error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-                answer.error_message = None if nothing_to_cancel else error.message
+                result.error_message = None if nothing_to_cancel else error.message
                 continue
             if record is not None:
                 records.append(record)

@@ -14,7 +14,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 
-_Answer = m.AssignReplicasToDirsResponse.Directories
+_DirectoryResult = m.AssignReplicasToDirsResponse.Directories
 
 
 def assign_replicas_to_dirs(
@@ -30,16 +30,16 @@ def assign_replicas_to_dirs(
     response = m.AssignReplicasToDirsResponse()
     for request_directory in request.directories:
         directory = bytes(request_directory.id)
-        answer = _Answer(id=directory)
-        response.directories.append(answer)
+        result = _DirectoryResult(id=directory)
+        response.directories.append(result)
         for asked_topic in request_directory.topics:
             topic = image.topics.get(bytes(asked_topic.topic_id))
-            rows = _Answer.Topics(topic_id=bytes(asked_topic.topic_id))
-            answer.topics.append(rows)
+            rows = _DirectoryResult.Topics(topic_id=bytes(asked_topic.topic_id))
+            result.topics.append(rows)
             for partition in asked_topic.partitions:
                 error, record = _assign(image, config, broker, topic, partition.partition_index, directory)
                 rows.partitions.append(
-                    _Answer.Topics.Partitions(partition_index=partition.partition_index, error_code=error)
+                    _DirectoryResult.Topics.Partitions(partition_index=partition.partition_index, error_code=error)
                 )
                 if record is not None:
                     records.append(record)

@@ -64,14 +64,14 @@ class ConsumerGroupCoordinator:
         settings_of: Callable[[str], Mapping[str, str]],
         ports: Ports,
         shards: GroupShards,
-        answer: Callable[[GroupShard, GroupEntry, Sequence[GroupEffect]], None],
+        carry_out: Callable[[GroupShard, GroupEntry, Sequence[GroupEffect]], None],
         take_over: Callable[[GroupShard, GroupEntry, Takeover], object],
         schedule: Callable[[GroupShard, GroupEntry], None],
     ) -> None:
         self._config, self._settings_of = config, settings_of
         self._ports = ports
         self._shards = shards
-        self._answer, self._take_over, self._schedule = answer, take_over, schedule
+        self._carry_out, self._take_over, self._schedule = carry_out, take_over, schedule
         self._image: MetadataImage | None = None
         self._topics: TopicsView | None = None
         self._version = self._names_version = -1
@@ -124,7 +124,7 @@ class ConsumerGroupCoordinator:
                 _log.info("Group %s changes from the classic to the consumer protocol with %d members",
                           entry.group.group_id, len(entry.group.members))  # fmt: skip
             entry.consumer, entry.group = after, Group(entry.group.group_id)
-            self._answer(shard, entry, effects)
+            self._carry_out(shard, entry, effects)
 
         await self._write(shard, entry, records, take)
         return result

@@ -56,7 +56,7 @@ def test_moments_are_leader_changes_failures_and_actions() -> None:
     ]
     found = activity_timeline.ticks([entry(), entry(at_ms=SINCE_MS - 1)], events, SINCE_MS)
     assert [mark.row for mark in found] == ["Leader changes", "Failed on brokers", "Operator actions"]
-    assert found[2].words == "ops-1: execute toggle bootstrap on broker 5, verified"
+    assert found[2].text == "ops-1: execute toggle bootstrap on broker 5, verified"
 
 
 def test_the_figure_has_the_worst_incidents_on_top_and_escapes_their_words() -> None:
@@ -66,7 +66,7 @@ def test_the_figure_has_the_worst_incidents_on_top_and_escapes_their_words() -> 
     refused = activity_timeline.ticks([entry(result="refused")], [], SINCE_MS)
     figure = activity_timeline.figure(bars, refused, SINCE_MS, NOW_MS, LIGHT, None)
     assert list(figure.layout.yaxis.ticktext[:2]) == ["Copy hung", "Slow"]
-    assert all("<b>" not in words for words in figure.data[0].customdata)
+    assert all("<b>" not in text for text in figure.data[0].customdata)
     assert figure.data[-1].marker.line.color == (LIGHT.warning,)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.components.remote import remote_readers
 from backend.control.findings.finding_context import GroupOffset
-from backend.control.observer.watches.reader_watch import TOLD_MAX, reads_told
+from backend.control.observer.watches.reader_watch import READS_MAX, reads_summary
 from tests.unit.app.partition_rows import NOW_MS
 from tests.unit.control.findings.sights import partition
 
@@ -15,7 +15,7 @@ READS = [GroupOffset("backfill", "orders", 0, 100, moved=True), GroupOffset("<b>
 
 
 def test_who_is_below_the_local_log_is_told_the_most_to_read_first() -> None:
-    told = reads_told([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
+    told = reads_summary([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
     found = remote_readers.of({"readers": {**told, "cause": None}}, "orders", 0)
     assert [(one.group, one.offsets_left, one.moved) for one in found.rows] == [
         ("backfill", 400, True),
@@ -29,9 +29,9 @@ def test_who_is_below_the_local_log_is_told_the_most_to_read_first() -> None:
 
 
 def test_a_heartbeat_holds_those_with_the_most_left_and_says_that_there_are_more() -> None:
-    many = [GroupOffset(f"g{number}", "orders", 0, number) for number in range(TOLD_MAX + 5)]
-    told = reads_told(many, [partition()], NOW_MS)
-    assert (told["count"], len(told["rows"])) == (TOLD_MAX + 5, TOLD_MAX)
+    many = [GroupOffset(f"g{number}", "orders", 0, number) for number in range(READS_MAX + 5)]
+    told = reads_summary(many, [partition()], NOW_MS)
+    assert (told["count"], len(told["rows"])) == (READS_MAX + 5, READS_MAX)
     assert told["rows"][0]["group"] == "g0"
     found = remote_readers.of({"readers": told}, "other", 0)
     assert "others may" in remote_readers.html(found)

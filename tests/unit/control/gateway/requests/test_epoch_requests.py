@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.control.gateway.requests.epoch_requests import EpochChain, EpochQuestion, _Walk, from_log_start
+from backend.control.gateway.requests.epoch_requests import ChainRequest, EpochChain, _Walk, from_log_start
 from backend.control.observer.follower_epochs import epoch_at, follower_chain
 from backend.control.observer.sampling.cluster_facts import EpochPoint
 
@@ -26,9 +26,9 @@ def walk(
     cache: Entries, log_end: int, *, leader_epoch: int, log_start: int = 0, known: Entries = ()
 ) -> tuple[Entries, int]:
     """The chain that is found, and with how many questions."""
-    state = _Walk(EpochQuestion(leader_epoch, log_start, log_end, known), [], leader_epoch)
+    state = _Walk(ChainRequest(leader_epoch, log_start, log_end, known), [], leader_epoch)
     for questions in range(1, 1000):
-        if state.record_answer(*answer(cache, log_end, state.ask)):
+        if state.record_epoch_end(*answer(cache, log_end, state.ask)):
             return state.chain(complete=True).entries, questions
     raise AssertionError("the walk does not end")
 

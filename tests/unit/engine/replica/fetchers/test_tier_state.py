@@ -20,7 +20,7 @@ from backend.engine.replica.fetchers.tier_state import (
     StartAt,
     TierStateOutcome,
     TierStatePlan,
-    TierStateQuestion,
+    TierStateRequest,
     TruncateTo,
     last_tiered_applies,
     moved_to_tiered_storage,
@@ -42,10 +42,10 @@ class Playbook:
 
     def __init__(self, plan: TierStatePlan) -> None:
         self._plan = plan
-        self._pending: TierStateQuestion | None = next(plan)
+        self._pending: TierStateRequest | None = next(plan)
         self._outcome: TierStateOutcome | None = None
 
-    def asks(self, question: TierStateQuestion, answer: Any) -> Playbook:
+    def asks(self, question: TierStateRequest, answer: Any) -> Playbook:
         assert self._pending == question
         try:
             self._pending = self._plan.send(answer)
