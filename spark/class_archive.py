@@ -119,7 +119,7 @@ def _run_stream(java: Java, scratch: Path, options: Sequence[str]) -> None:
     try:
         session = start_session(scratch, name="ebbline-prepare", java_options=options)
         session.dataSource.register(_FewRecords)
-        _follow(session, scratch / "checkpoint")
+        _run_few_batches(session, scratch / "checkpoint")
         session.stop()
     finally:
         _end_java()
@@ -140,15 +140,15 @@ def _end_java() -> None:
         raise NotArchived(f"Spark's classes could not be archived: Java ended with code {code}.")
 
 
-def _follow(session: SparkSession, checkpoint: Path) -> None:
+def _run_few_batches(session: SparkSession, checkpoint: Path) -> None:
     enough = threading.Event()
 
-    def take(batch: DataFrame, batch_id: int) -> None:
+    def collect(batch: DataFrame, batch_id: int) -> None:
         batch.select(PACKED).toArrow()
         if batch_id + 1 >= _BATCHES:
             enough.set()
 
-    stream = session.readStream.format(_FewRecords.name()).load().writeStream.foreachBatch(take)
+    stream = session.readStream.format(_FewRecords.name()).load().writeStream.foreachBatch(collect)
     query = stream.option("checkpointLocation", checkpoint.as_uri()).start()
     give_up_s = time.monotonic() + _BATCHES_WAIT_S
     while query.isActive and time.monotonic() < give_up_s and not enough.wait(0.1):

@@ -51,7 +51,7 @@ def to_batch(records: Iterable[RawRecord]) -> pa.RecordBatch:
     partitions, offsets, times, _, values = zip(*rows, strict=True)
     groups, rest = split(values)
     parts = [_one_by_one([rows[at] for at in rest])] if rest or not groups else []
-    parts += [_usual(group) for group in groups]
+    parts += [_canonical(group) for group in groups]
     decoded = pa.Table.from_batches(parts)
     places = np.concatenate([np.asarray(rest, np.int64), *(group.positions for group in groups)])
     columns = decoded.take(pa.array(np.argsort(places))).combine_chunks().columns
@@ -76,7 +76,7 @@ def _one_by_one(records: list[RawRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
 
 
-def _usual(events: CanonicalEvents) -> pa.RecordBatch:
+def _canonical(events: CanonicalEvents) -> pa.RecordBatch:
     rows, count = events.rows, len(events.rows)
     columns: dict[str, pa.Array] = {
         "kind": _all(KIND_SEGMENT if events.is_segment else KIND_UPDATE, pa.int16(), count),

@@ -21,7 +21,7 @@ T = TypeVar("T")
 PATIENCE_S: Final = 20.0
 RECORDS_AT_ONCE: Final = 20_000  # of about 700 bytes: 14 MB
 
-Said = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Called after every part with the records stored so far and the records to store."""
 
 
@@ -58,7 +58,7 @@ class DirectReader:
                 if time.monotonic() > deadline_s or self._stop.wait(0.2):
                     raise
 
-    def copy(self, sink: LedgerSink, until: Mapping[int, int], said: Said | None = None) -> int:
+    def copy(self, sink: LedgerSink, until: Mapping[int, int], report_progress: ReportProgress | None = None) -> int:
         """Store what the topic holds below ``until`` and the sink does not have yet; returns how many records.
 
         Raises MetadataGap, BrokersAway, and Stopped; what was stored until then stays.
@@ -82,11 +82,11 @@ class DirectReader:
             if waiting >= RECORDS_AT_ONCE:
                 stored += _store(sink, parts)
                 waiting = 0
-                if said is not None:
-                    said(stored, total)
+                if report_progress is not None:
+                    report_progress(stored, total)
         stored += _store(sink, parts)
-        if said is not None:
-            said(stored, total)
+        if report_progress is not None:
+            report_progress(stored, total)
         return stored
 
     def close(self) -> None:

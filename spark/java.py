@@ -54,8 +54,8 @@ def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
             seen.append(f"{binary} is Java {version}")
         else:
             # Where the wrapper cannot be run, with these arguments.
-            runs = write_script(wrapper_dir / "bin" / "java", _wrapper(binary, version))
-            home = wrapper_dir if runs else binary.parent.parent
+            executable = write_script(wrapper_dir / "bin" / "java", _wrapper(binary, version))
+            home = wrapper_dir if executable else binary.parent.parent
             return Java(home, binary, version, origin)
     details = f" ({'; '.join(seen)})" if seen else ""
     raise NoUsableJava(

@@ -41,7 +41,7 @@ from spark import class_archive, connector, jvm, reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import Java, NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
-from spark.life import LivingStop
+from spark.liveness import LivingStop
 from spark.lock import Busy, only_one
 from spark.packed import PACKED, unpack
 from spark.session import prepare_environment, start_session
@@ -164,14 +164,14 @@ def wait_for_database(url: str, stop: threading.Event) -> Engine | None:
 
     One that does not answer is waited for, and one that the backend has not brought to the schema yet.
     """
-    said = ""
+    logged = ""
     while not stop.is_set():
         try:
             return migrate.open_current(url, PIPELINE, name="pipeline")
         except (DatabaseAway, migrate.SchemaBehind) as error:
-            if str(error) != said:
-                said = str(error)
-                log.warning("pipeline: waiting, %s", said)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("pipeline: waiting, %s", logged)
         stop.wait(DATABASE_WAIT_S)
     return None
 
@@ -279,15 +279,15 @@ class Pipeline:
             delay_s = min(2 * delay_s, RESTART_MAX_S)
 
     def _wait_for_topic(self) -> None:
-        said = ""
+        logged = ""
         while not self._stop.is_set():
             try:
                 self._offsets.offsets_held()
             except (BrokersAway, TopicMissing) as error:
                 self._progress.state, self._progress.message = "waiting", str(error)
-                if str(error) != said:
-                    said = str(error)
-                    log.info("pipeline: waiting, %s", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.info("pipeline: waiting, %s", logged)
                 self._stop.wait(WAIT_S)
             else:
                 return

@@ -90,20 +90,20 @@ class TopicOffsets:
         self._partitions, self._asked_s = sorted(metadata.partitions), time.monotonic()
         return self._partitions
 
-    def _known(self) -> list[int]:
+    def _current_partitions(self) -> list[int]:
         fresh = time.monotonic() - self._asked_s < PARTITIONS_AGE_S
         return self._partitions if self._partitions and fresh else self.partitions()
 
     def offsets_held(self) -> dict[int, OffsetsHeld]:
         """The offsets every partition holds. Raises TopicMissing or BrokersAway."""
-        partitions = self._known()
+        partitions = self._current_partitions()
         low = self._list(partitions, _EARLIEST)
         high = self._list(partitions, _LATEST)
         return {partition: OffsetsHeld(low[partition], high[partition]) for partition in partitions}
 
     def high(self) -> dict[int, int]:
         """The offset that the next record of every partition will get. Raises TopicMissing or BrokersAway."""
-        return self._list(self._known(), _LATEST)
+        return self._list(self._current_partitions(), _LATEST)
 
     def topic_id(self) -> str | None:
         """The topic's id as Kafka writes it, None where brokers have none (before 2.8). Raises as `partitions`."""

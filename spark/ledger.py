@@ -54,7 +54,11 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentRow:
-    """One row of the ledger; fields are the columns of table ``segment`` after ``cluster_id``."""
+    """One row of the ledger; fields are the columns of table ``segment`` after ``cluster_id``.
+
+    Not the row of the store's queries of that name: here the end offset is inclusive, as an event has it, and the
+    leader epochs are the column's text.
+    """
 
     topic_id: str
     partition: int
@@ -97,8 +101,9 @@ class IntervalRow(NamedTuple):
 
 
 @dataclass(slots=True)
-class PartitionRow:
-    """One partition's summary; fields are the columns of table ``remote_partition`` after ``cluster_id``.
+class PartitionTotals:
+    """The totals of one partition's segments; fields are the columns of table ``remote_partition`` after
+    ``cluster_id``.
 
     Invariant: counts and bytes are those of the partition's segments in the ledger, state by state.
     """
@@ -120,7 +125,7 @@ class PartitionRow:
     delete_state_ms: int | None = None
     last_event_ms: int = 0
 
-    def add(self, other: PartitionRow) -> None:
+    def add(self, other: PartitionTotals) -> None:
         """Count in what ``other`` counted from nothing, about other segments of the partition."""
         self.topic = other.topic
         for name in _COUNTED:
@@ -148,7 +153,7 @@ class PartitionRow:
             self.delete_finished_bytes += size
 
 
-PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
+PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionTotals))
 _COUNTED: Final = tuple(name for name in PARTITION_COLUMNS if name.endswith(("_segments", "_bytes", "_events")))
 
 
@@ -160,7 +165,7 @@ class Ledger:
     """
 
     segments: dict[SegmentKey, SegmentRow] = field(default_factory=dict)
-    partitions: dict[PartitionKey, PartitionRow] = field(default_factory=dict)
+    partitions: dict[PartitionKey, PartitionTotals] = field(default_factory=dict)
     changed_intervals: set[SegmentKey] = field(default_factory=set)
 
     def apply(self, event: Event) -> str | None:
@@ -168,7 +173,7 @@ class Ledger:
         key = (event.topic_id, event.partition)
         partition = self.partitions.get(key)
         if partition is None:
-            partition = self.partitions[key] = PartitionRow(event.topic_id, event.partition, event.topic)
+            partition = self.partitions[key] = PartitionTotals(event.topic_id, event.partition, event.topic)
         partition.topic = event.topic
         if event.event_timestamp_ms > partition.last_event_ms:
             partition.last_event_ms = event.event_timestamp_ms
@@ -180,7 +185,7 @@ class Ledger:
             partition.illegal_events += 1
         return reason
 
-    def _apply_segment(self, partition: PartitionRow, event: Event) -> str | None:
+    def _apply_segment(self, partition: PartitionTotals, event: Event) -> str | None:
         assert event.segment_id is not None
         key, state = (event.topic_id, event.partition, event.segment_id), event.state
         row = self.segments.get(key)
@@ -282,7 +287,7 @@ def _update(row: SegmentRow, event: Event) -> None:
         row.delete_finished_ms = event.event_timestamp_ms
 
 
-def _apply_delete(partition: PartitionRow, event: Event) -> str | None:
+def _apply_delete(partition: PartitionTotals, event: Event) -> str | None:
     before = None if partition.delete_state is None else PartitionDeleteState(partition.delete_state)
     after = PartitionDeleteState(event.state)
     if not is_legal_delete(before, after):

@@ -114,7 +114,7 @@ def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]])
             messages = consumer.consume(min(CONSUME_RECORDS, missing), CONSUME_TIMEOUT_S)
             records = []
             for message in messages:
-                record = _take(message, topic, ends)
+                record = _record_of(message, topic, ends)
                 if record is not None:
                     records.append(record)
                     nexts[record[0]] = record[1] + 1
@@ -154,7 +154,7 @@ def mean_bytes(consumer: Consumer, topic: str, positions: Mapping[int, int]) -> 
     return RECORD_BYTES_MIN + sum(sizes) / len(sizes) if sizes else None
 
 
-def _take(message: Message, topic: str, ends: dict[int, int]) -> RawRecord | None:
+def _record_of(message: Message, topic: str, ends: dict[int, int]) -> RawRecord | None:
     """The record, when it belongs to the batch. Takes a topic partition out of ``ends`` once it is read to its end."""
     error, partition, offset = message.error(), message.partition(), message.offset()
     if error is not None:

@@ -25,7 +25,7 @@ from backend.store.connection.database import reading, writing
 from backend.store.connection.limits import PIPELINE
 from backend.store.queries.pipeline import stored_offsets
 from backend.store.writes.cluster_rows import data_changed
-from spark.direct import DirectReader, Said
+from spark.direct import DirectReader, ReportProgress
 from spark.lock import only_one
 from spark.settings import JOB, PipelineSettings
 from spark.sinks import bulk_for
@@ -52,7 +52,9 @@ class Rebuilt:
     events_after: int
 
 
-def rebuild(settings: PipelineSettings, stop: threading.Event, said: Said | None = None) -> Rebuilt:
+def rebuild(
+    settings: PipelineSettings, stop: threading.Event, report_progress: ReportProgress | None = None
+) -> Rebuilt:
     """Build a ledger from the topic's beginning and put it in the place of the live one.
 
     Raises Busy while another rebuild of the data folder runs, Stopped when asked to stop (the live ledger is as it
@@ -66,7 +68,7 @@ def rebuild(settings: PipelineSettings, stop: threading.Event, said: Said | None
             forget(engine, beside)  # of one that was killed
             try:
                 sink = LedgerSink(engine, cluster_id=beside, job=JOB, source_topic=settings.source_topic, stop=stop)
-                return _build_and_swap(engine, settings, beside, sink, reader, said)
+                return _build_and_swap(engine, settings, beside, sink, reader, report_progress)
             finally:
                 forget(engine, beside)
     finally:
@@ -75,7 +77,12 @@ def rebuild(settings: PipelineSettings, stop: threading.Event, said: Said | None
 
 
 def _build_and_swap(
-    engine: Engine, settings: PipelineSettings, beside: str, sink: LedgerSink, reader: DirectReader, said: Said | None
+    engine: Engine,
+    settings: PipelineSettings,
+    beside: str,
+    sink: LedgerSink,
+    reader: DirectReader,
+    report_progress: ReportProgress | None,
 ) -> Rebuilt:
     records = 0
     live, topic = settings.cluster_id, settings.source_topic
@@ -86,7 +93,7 @@ def _build_and_swap(
             read = stored_offsets(connection, live, JOB, topic)
         high = reader.high()
         gone = {partition for partition, offset in read.items() if offset > high.get(partition, 0)}
-        records += reader.copy(sink, high, said)
+        records += reader.copy(sink, high, report_progress)
         swapped = _swap(engine, live, beside, topic, gone)
         if swapped is not None:
             return Rebuilt(records, *swapped)

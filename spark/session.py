@@ -81,8 +81,8 @@ def _python_script(spark_dir: Path) -> Path:
     of the four that come before the first row would compile pyspark again.
     """
     script = spark_dir / "bin" / "python"
-    runs = write_script(script, _PYTHON_SCRIPT.format(python=shlex.quote(sys.executable)))
-    return script if runs else Path(sys.executable)
+    executable = write_script(script, _PYTHON_SCRIPT.format(python=shlex.quote(sys.executable)))
+    return script if executable else Path(sys.executable)
 
 
 def start_session(

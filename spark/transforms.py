@@ -59,10 +59,10 @@ def followed(events: DataFrame) -> DataFrame:
     """
     # A partition's events are in one topic partition, so that its offset is their order.
     ordered = events.repartition("topic_id", "partition").sortWithinPartitions("metadata_partition", "metadata_offset")
-    return ordered.mapInArrow(_follow, FOLLOWED_SCHEMA)
+    return ordered.mapInArrow(_apply, FOLLOWED_SCHEMA)
 
 
-def _follow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     ledger = Ledger()
     for batch in batches:
         for at in range(0, batch.num_rows, FOLLOW_ROWS):

@@ -25,7 +25,7 @@ from backend.store.connection.database import create_engine, reading
 from backend.store.connection.limits import PIPELINE
 from backend.store.queries.pipeline import stored_offsets
 from backend.tiering.segment_state import SegmentState
-from spark.direct import DirectReader, Said
+from spark.direct import DirectReader, ReportProgress
 from spark.lock import only_one
 from spark.remote_folder import RemoteFile, RemoteFolder
 from spark.settings import JOB, PipelineSettings
@@ -63,7 +63,9 @@ class Report:
             self.findings.append(sentence)
 
 
-def verify(settings: PipelineSettings, remote: str | None, stop: threading.Event, said: Said | None = None) -> Report:
+def verify(
+    settings: PipelineSettings, remote: str | None, stop: threading.Event, report_progress: ReportProgress | None = None
+) -> Report:
     """Compare topic, ledger and, unless ``remote`` is None, the remote tier at that location.
 
     Raises Busy, Stopped, StoreError, BrokersAway, TopicMissing, RemoteFolderError.
@@ -76,7 +78,7 @@ def verify(settings: PipelineSettings, remote: str | None, stop: threading.Event
         with only_one(folder):
             _remove(folder)
             try:
-                again = _read_again(settings, folder, engine, reader, stop, said, report)
+                again = _read_again(settings, folder, engine, reader, stop, report_progress, report)
                 try:
                     with reading(engine) as live, reading(again) as fresh:
                         _compare_ledgers(live, fresh, settings, reader.low(), report)
@@ -103,7 +105,7 @@ def _read_again(
     engine: Engine,
     reader: DirectReader,
     stop: threading.Event,
-    said: Said | None,
+    report_progress: ReportProgress | None,
     report: Report,
 ) -> Engine:
     """The throw-away ledger, read as far as the live one was when this began."""
@@ -121,7 +123,9 @@ def _read_again(
     again = create_engine(url, PIPELINE, name="pipeline")
     sink = LedgerSink(again, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop)
     try:
-        report.records = reader.copy(sink, {p: min(offset, high.get(p, 0)) for p, offset in until.items()}, said)
+        report.records = reader.copy(
+            sink, {p: min(offset, high.get(p, 0)) for p, offset in until.items()}, report_progress
+        )
     finally:
         sink.close()
     return again

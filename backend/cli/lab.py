@@ -45,10 +45,10 @@ def bootstrap(
     with options.connected() as opened:
         run = opened.post(PATH, body)["run"]
         try:
-            run = _follow(opened, run)
+            run = _wait_for_end(opened, run)
         except KeyboardInterrupt:
             opened.post(f"{PATH}/cancel", {})
-            run = _follow(opened, run)
+            run = _wait_for_end(opened, run)
     if options.json_:
         show_json(run)
     else:
@@ -77,7 +77,7 @@ def percent(text: str) -> int:
     return int(digits)
 
 
-def _follow(opened: ApiSession, run: Json) -> Json:
+def _wait_for_end(opened: ApiSession, run: Json) -> Json:
     """Waits for the end; each step, and every tenth of what is produced, is a line on stderr."""
     shown: Json | None = None
     while True:

@@ -110,7 +110,7 @@ class ControlPlane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks:
             await self.parts.observer.stop()
-            await self._say("stopped", "The backend was stopped.")
+            await self._write_heartbeat("stopped", "The backend was stopped.")
         self._tasks = []
         await self.parts.gateway.close()
         await self.parts.database.close()
@@ -118,7 +118,7 @@ class ControlPlane:
     async def _beat(self) -> None:
         while True:
             away = self.parts.observer.state.away_reason
-            await self._say("running", None if away is None else f"The cluster does not answer. {away}")
+            await self._write_heartbeat("running", None if away is None else f"The cluster does not answer. {away}")
             await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
 
     async def _watch_quorum(self) -> None:
@@ -142,7 +142,7 @@ class ControlPlane:
         with contextlib.suppress(DatabaseAway):
             await self.parts.operations.refused(NOBODY, "authenticate", "control API", summary)
 
-    async def _say(self, state: str, message: str | None) -> None:
+    async def _write_heartbeat(self, state: str, message: str | None) -> None:
         try:
             await self.parts.database.write(
                 lambda c: cluster_rows.heartbeat(

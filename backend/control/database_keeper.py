@@ -47,7 +47,7 @@ class DatabaseKeeper:
         self._database = database
         self._prepare = prepare
         self._deferred = deferred
-        self._said = ""
+        self._logged_reason = ""
         self._deleted_file_reader: sqlite3.Connection | None = None  # still reads a file that was deleted
         self._identity: Identity | None = None
         self._log: Identity | None = None
@@ -76,7 +76,7 @@ class DatabaseKeeper:
                         next_backup_s = time.monotonic() + BACKUP_LOOK_S
                 await asyncio.sleep(CHECK_INTERVAL_S)
                 if (closed := self._database.check_file()) is not None:
-                    self._say(closed)
+                    self._log_reason(closed)
                     self._lost_s = time.monotonic()
         finally:
             self._release()
@@ -91,11 +91,11 @@ class DatabaseKeeper:
                 self._database.admit()
             except StoreError as error:
                 self._database.refuse(str(error))
-                self._say(f"{error} Brokers serve without it.")
+                self._log_reason(f"{error} Brokers serve without it.")
             else:
-                if self._said:
+                if self._logged_reason:
                     _log.info("The database answers: what waited for it goes on")
-                self._said, self._lost_s = "", None
+                self._logged_reason, self._lost_s = "", None
                 return
             finally:
                 self.tried = True
@@ -179,10 +179,10 @@ class DatabaseKeeper:
             made = backups.back_up(file, backups.DAILY, now_ms())
             _log.info("The database was backed up to %s", made)
         except StoreError as error:
-            self._say(str(error))
+            self._log_reason(str(error))
 
-    def _say(self, reason: str) -> None:
+    def _log_reason(self, reason: str) -> None:
         """Once for each reason."""
-        if reason != self._said:
+        if reason != self._logged_reason:
             _log.warning("The database: %s", reason)
-        self._said = reason
+        self._logged_reason = reason

@@ -159,7 +159,7 @@ class Cluster:
         """
         stopping = [self.brokers[node_id] for node_id in sorted(self.brokers, reverse=True)]
         for broker in stopping:
-            await broker.keep_isr()
+            await broker.freeze_isr()
         await tasks.gather(broker.leave(hands_over=False) for broker in stopping)
         for broker in stopping:
             await broker.leave_quorum()

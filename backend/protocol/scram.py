@@ -108,7 +108,7 @@ def _escaped(name: str) -> str:
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
-def _plain(name: str) -> str:
+def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -127,7 +127,7 @@ class ClientFirst:
         """The message read. Raises ScramError for bytes that are none."""
         match = _matched(_CLIENT_FIRST, message, "client's first message")
         header, authorization_id, bare, name, nonce = match.groups()
-        return cls(header, _plain(authorization_id or ""), _plain(name), nonce, bare)
+        return cls(header, _unescaped(authorization_id or ""), _unescaped(name), nonce, bare)
 
 
 class ScramServer:
@@ -180,7 +180,7 @@ class ScramClient:
         self._server_signature = b""
         self.first_message = f"n,,{self._bare}".encode()
 
-    def answer(self, server_first: bytes) -> bytes:
+    def respond(self, server_first: bytes) -> bytes:
         """The final message, which proves that the client knows the password. ScramError ends the exchange."""
         match = _SERVER_FIRST.fullmatch(server_first)
         if match is None:

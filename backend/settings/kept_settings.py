@@ -49,8 +49,8 @@ class KeptSettings:
     next_start: Mapping[str, Any] = field(default_factory=dict)
     next_left_out: Mapping[str, str] = field(default_factory=dict)
     # None for a folder that has no such file.
-    runs: Mapping[str, Any] | None = None
-    runs_left_out: Mapping[str, str] = field(default_factory=dict)
+    running: Mapping[str, Any] | None = None
+    running_left_out: Mapping[str, str] = field(default_factory=dict)
 
     def for_commands(self, chosen: Collection[str]) -> dict[str, Any]:
         """Values that a command takes before ``ebbline.toml``; None: `up` runs without one.
@@ -58,10 +58,10 @@ class KeptSettings:
         `chosen` names the settings that a flag or a variable says. Client properties hold passwords of the kept
         cluster, and so they are for no other one.
         """
-        if self.runs is None:
+        if self.running is None:
             return {}
-        values = {name: None for name in OPTIONAL if name not in self.runs_left_out} | dict(self.runs)
-        if "attach" not in self.runs and "attach" not in chosen:
+        values = {name: None for name in OPTIONAL if name not in self.running_left_out} | dict(self.running)
+        if "attach" not in self.running and "attach" not in chosen:
             # ``ebbline.toml`` may name some since the start: without an attached cluster they are refused.
             values["broker_metrics"] = None
         passed_over = {*chosen, "client_properties"} if "attach" in chosen else set(chosen)
@@ -69,10 +69,10 @@ class KeptSettings:
 
     def moves_remote_tier(self, location: str) -> bool:
         """Whether the last `up` ran with another remote tier than the one at the URL `location`."""
-        if self.runs is None:
+        if self.running is None:
             return False
-        shown = self.runs_left_out.get("remote_location")
-        return location != self.runs.get("remote_location") and (shown is None or redact_url(location) != shown)
+        shown = self.running_left_out.get("remote_location")
+        return location != self.running.get("remote_location") and (shown is None or redact_url(location) != shown)
 
 
 def values_to_keep(in_force: Mapping[str, object], without: Mapping[str, object]) -> dict[str, str | int]:
@@ -105,10 +105,10 @@ def values_to_keep(in_force: Mapping[str, object], without: Mapping[str, object]
 def keep(root: Path, in_force: Mapping[str, object], without: Mapping[str, object]) -> None:
     """Writes the file of a data folder, all or nothing, also when the machine stops. Raises OSError."""
     next_start = values_to_keep(in_force, without)
-    runs = values_to_keep(in_force, {})
+    running = values_to_keep(in_force, {})
     path = root / FILE
     temporary = path.with_suffix(".tmp")
-    text = "".join((HEAD, *map(_line, next_start.items()), f"\n[{RUNS}]\n", *map(_line, runs.items())))
+    text = "".join((HEAD, *map(_line, next_start.items()), f"\n[{RUNS}]\n", *map(_line, running.items())))
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -136,16 +136,16 @@ def read_kept(root: Path) -> KeptSettings:
         raise KeptSettingsError(
             f"{FILE} in the data folder cannot be read: {error}. Correct it, or delete it and set all again."
         ) from error
-    runs = content.get(RUNS)
-    if runs is None or runs == {}:
+    running = content.get(RUNS)
+    if running is None or running == {}:
         raise KeptSettingsError(
             f"{FILE} in the data folder has nothing in table [{RUNS}]: it is not whole. Delete it and set all again."
         )
-    if not isinstance(runs, dict):
+    if not isinstance(running, dict):
         raise KeptSettingsError(
             f"{FILE} in the data folder has {RUNS}, which is no table: delete that line, or the file to set all again."
         )
-    return KeptSettings(_values(content), _left_out(content), _values(runs), _left_out(runs))
+    return KeptSettings(_values(content), _left_out(content), _values(running), _left_out(running))
 
 
 def _values(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     def read_kept(cls, folder: Path) -> KeptSettings:
         """Settings that the last `up` of a data folder kept. Raises KeptSettingsError, also for an unusable value."""
         kept = kept_settings.read_kept(folder)
-        for values in (kept.next_start, kept.runs or {}):
+        for values in (kept.next_start, kept.running or {}):
             for name, value in values.items():
                 try:
                     cls._checked(name, value)

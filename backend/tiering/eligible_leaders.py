@@ -66,14 +66,14 @@ def next_leader(isr: Collection[int], leader: int, eligible: EligibleLeaders) ->
     elr, last_known = eligible.eligible_leader_replicas, eligible.last_known_elr
     lost = "" if leader == NO_LEADER else f"If broker {leader} is lost, "
     if others:
-        return _sentence(lost, f"broker {_or(others)} leads{'' if lost else BACK}: it is in the ISR")
+        return _joined(lost, f"broker {_or(others)} leads{'' if lost else BACK}: it is in the ISR")
     if elr is None or last_known is None:
-        return _sentence(lost, "who else may lead is not known")
+        return _joined(lost, "who else may lead is not known")
     if elr:
         when = " once it is up" if lost else BACK
-        return _sentence(lost, f"broker {_or(elr)} leads{when}: it is eligible, with every acknowledged record")
+        return _joined(lost, f"broker {_or(elr)} leads{when}: it is eligible, with every acknowledged record")
     if lost:
-        return _sentence(lost, "nobody leads until it is back: it alone is known to have every acknowledged record")
+        return _joined(lost, "nobody leads until it is back: it alone is known to have every acknowledged record")
     if len(last_known) > 1:
         return f"The logs of broker {_and(last_known)} are compared, and the best of them leads: all stopped uncleanly."
     if last_known:
@@ -81,7 +81,7 @@ def next_leader(isr: Collection[int], leader: int, eligible: EligibleLeaders) ->
     return "No replica is known to have every acknowledged record."
 
 
-def _sentence(first: str, rest: str) -> str:
+def _joined(first: str, rest: str) -> str:
     return f"{first}{rest}." if first else f"{rest[0].upper()}{rest[1:]}."
 
 

@@ -25,7 +25,7 @@ from spark.ledger import (
     IntervalRow,
     Ledger,
     PartitionKey,
-    PartitionRow,
+    PartitionTotals,
     SegmentKey,
     interval,
 )
@@ -51,7 +51,7 @@ class Followed:
 
     segments: list[Row]
     intervals: list[Row]
-    added: dict[PartitionKey, PartitionRow]
+    added: dict[PartitionKey, PartitionTotals]
     illegal: dict[int, str]
     waiting: dict[int, Event]
 
@@ -174,9 +174,9 @@ def _rows(records: pa.Table) -> list[Row]:
     return list(zip(*(column.to_pylist() for column in records.columns), strict=True))
 
 
-def _add(partitions: dict[PartitionKey, PartitionRow], added: Mapping[PartitionKey, PartitionRow]) -> None:
+def _add(partitions: dict[PartitionKey, PartitionTotals], added: Mapping[PartitionKey, PartitionTotals]) -> None:
     for key, row in added.items():
-        partitions.setdefault(key, PartitionRow(*key, row.topic)).add(row)
+        partitions.setdefault(key, PartitionTotals(*key, row.topic)).add(row)
 
 
 def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:

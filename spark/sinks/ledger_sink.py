@@ -33,7 +33,7 @@ from spark.ledger import (
     SEGMENT_COLUMNS,
     IntervalRow,
     Ledger,
-    PartitionRow,
+    PartitionTotals,
     SegmentRow,
     partition_keys,
     segment_keys,
@@ -175,7 +175,7 @@ class LedgerSink:
     def ready(self, records: pa.Table) -> Batch:
         """The first step of `write`: for a thread that has time while another batch is stored."""
         ordered = records.sort_by(_LOG_ORDER)
-        return Batch(ordered, self._take(ordered, 0))
+        return Batch(ordered, self._prepare(ordered, 0))
 
     def write(self, batch_id: int, records: pa.Table | Batch) -> list[Written]:
         """Store a batch, in any order; returns one entry per transaction.
@@ -193,12 +193,12 @@ class LedgerSink:
         while chunk is not None:
             position += chunk.records.num_rows
             more = position < batch.records.num_rows
-            coming = self._ahead.submit(self._take, batch.records, position) if more else None
+            coming = self._ahead.submit(self._prepare, batch.records, position) if more else None
             written.append(self._store_chunk(batch_id, chunk))
             chunk = None if coming is None else coming.result()
         return written
 
-    def _take(self, records: pa.Table, position: int) -> Chunk | None:
+    def _prepare(self, records: pa.Table, position: int) -> Chunk | None:
         part = records.slice(position, self._chunk_rows)
         return chunk_of(self._cluster_id, part, {}, trusting=True) if part.num_rows else None
 
@@ -283,17 +283,17 @@ class LedgerSink:
     def _store_events(self, connection: Connection, chunk: Chunk) -> int:
         """How many events may not follow."""
         event_months.ensure(connection, chunk.times_ms, self._now_ms())
-        reasons = self._follow(connection, chunk.followed)
+        reasons = self._apply(connection, chunk.followed)
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
         self._bulk.insert(connection, t.segment_event, columns, with_reasons(chunk.rows, reasons), "leave")
         return len(reasons)
 
-    def _follow(self, connection: Connection, followed: Followed) -> dict[int, str]:
+    def _apply(self, connection: Connection, followed: Followed) -> dict[int, str]:
         """Store what the events make of the ledger; why which may not follow. IntegrityError: trust was misplaced."""
-        mine, insert = self._cluster_id, self._bulk.insert
+        cluster_id, insert = self._cluster_id, self._bulk.insert
         ledger = self._load_ledger(connection, followed)
         reasons = complete(followed, ledger)
-        segments, intervals = ledger_rows(mine, ledger)
+        segments, intervals = ledger_rows(cluster_id, ledger)
         names = ("cluster_id", *SEGMENT_COLUMNS)
         insert(connection, t.segment, names, followed.segments, "raise")
         insert(connection, t.segment, names, segments, "replace")
@@ -301,7 +301,7 @@ class LedgerSink:
         insert(connection, t.segment_interval, names, followed.intervals, "raise")
         insert(connection, t.segment_interval, names, intervals, "replace")
         names = ("cluster_id", *PARTITION_COLUMNS)
-        insert(connection, t.remote_partition, names, partition_rows(mine, ledger), "replace")
+        insert(connection, t.remote_partition, names, partition_rows(cluster_id, ledger), "replace")
         return reasons
 
     def _load_ledger(self, connection: Connection, followed: Followed) -> Ledger:
@@ -315,7 +315,7 @@ class LedgerSink:
             ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
         keys = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.added.keys()))
         for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, keys):
-            partition = PartitionRow(*row)
+            partition = PartitionTotals(*row)
             ledger.partitions[(partition.topic_id, partition.partition)] = partition
         return ledger
 

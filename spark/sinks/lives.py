@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from backend.tiering.intervals import MOMENT_MAX, OPEN_NODE, fork_node
 from backend.tiering.segment_state import SegmentState
-from spark.ledger import SEGMENT_COLUMNS, PartitionKey, PartitionRow
+from spark.ledger import SEGMENT_COLUMNS, PartitionKey, PartitionTotals
 from spark.schemas import KIND_SEGMENT, KIND_UPDATE
 
 Row = tuple[Any, ...]
@@ -109,7 +109,7 @@ def interval_rows(cluster_id: str, lives: Lives) -> list[Row]:
     return list(zip(repeat(cluster_id), *key, starts, to_ms, nodes, *size, strict=False))
 
 
-def partitions_added(lives: Lives) -> dict[PartitionKey, PartitionRow]:
+def partitions_added(lives: Lives) -> dict[PartitionKey, PartitionTotals]:
     """The sums that the lives add to their partitions."""
     first = lives.events.take(lives.places[0])
     numbers = first["partition"].to_numpy().astype(np.int64)
@@ -130,7 +130,7 @@ def partitions_added(lives: Lives) -> dict[PartitionKey, PartitionRow]:
     highest_list = pa.array(highest, mask=none_finished).to_pylist()
     tail = (highest_list, repeat(0), repeat(None), repeat(None), latest_ms.tolist())
     rows = zip(*names, *counted.tolist(), *tail, strict=False)
-    return {row[:2]: PartitionRow(*row) for row in rows}
+    return {row[:2]: PartitionTotals(*row) for row in rows}
 
 
 def _is_usual(events: pa.Table) -> bool:

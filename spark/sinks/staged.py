@@ -165,7 +165,7 @@ class StagedLedgerSink(LedgerSink):
     def _flag(self, connection: Connection, events: list[Event], *, trusting: bool) -> int:
         """Let the ledger follow some events and flag those that it does not; how many."""
         followed = follow(self._cluster_id, dict(enumerate(events)), trusting=trusting)
-        reasons = self._follow(connection, followed)
+        reasons = self._apply(connection, followed)
         illegal = [
             {"c": self._cluster_id, "why": why} | {name: getattr(events[at], name) for name in _KEY}
             for at, why in reasons.items()

@@ -42,7 +42,7 @@ def test_a_filled_broker_lives_and_a_stopped_one_does_not(tmp_path: Path, settin
         where="here",
         stop_timeout_s=30.0,
         healthy=partial(any_broker_answers, [port]),
-        tells_liveness=True,
+        reports_liveness=True,
     )
     broker = Child(spec, tmp_path / "logs")
     broker.start(time.monotonic())

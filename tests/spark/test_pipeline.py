@@ -337,4 +337,4 @@ def test_offsets_held_twice_and_left_out_are_named(frame: Any, spark_session: Sp
 
 
 def test_functions_that_run_in_workers_can_be_sent_there() -> None:
-    assert pickle.loads(pickle.dumps(transforms._follow)) is transforms._follow
+    assert pickle.loads(pickle.dumps(transforms._apply)) is transforms._apply

@@ -4,16 +4,14 @@ The pages of the documentation are held to the same rules as comments.
 
 ``DIALECT`` and ``DIALECT_MODULES`` list every name that a review of the code found unreadable, with the term that took
 its place. A definition (class, function, method, field, type alias, module, package) of that name fails here, wherever
-it stands; a name that is right in one place has its reason in ``EXCEPTIONS``. In the packages of ``ALL_NAMES`` leading
-underscores make no difference, and attributes that are set, parameters, locals and nested functions count too.
+it stands; a name that is right in one place has its reason in ``EXCEPTIONS``. Leading underscores make no difference,
+and attributes that are set, parameters, locals and nested functions count too, but in ``NAMES_LEFT_ALONE``.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -129,6 +127,36 @@ DIALECT = {
     "draw": "render",
     "plain_lives": "complete life cycles",
     "Lives": "columnar fold",
+    # Everywhere
+    "cut": "truncate",
+    "note_cut": "truncation",
+    "doomed_folders": "pending_delete_folders",
+    "chance": "randomness",
+    "answer": "response, result",
+    "runs": "running, executable",
+    "Person": "User",
+    "words": "text, label; describe_error",
+    "levels": "feature_levels, by_source",
+    "recall": "restore",
+    "turn": "order, lock, waiter",
+    "judged": "verdicts",
+    "question": "request, query, filters",
+    "trouble": "fault, diagnosis",
+    "StoreTrouble": "StoreDiagnosis",
+    "look_after": "enqueue",
+    "keep_isr": "freeze_isr",
+    "keeps_isr": "isr_frozen",
+    "tells_liveness": "reports_liveness",
+    "nobody": "leaderless, the thing that is missing",
+    "said": "text, result, subscription, report_progress",
+    "say": "report, log_reason",
+    "say_goodbye": "shut_down",
+    "spoken": "screen_reader_text, supported protocols",
+    "speaks": "supports_protocol",
+    "newcomer": "new_member_added",
+    "setback": "failure",
+    "give_back": "release",
+    "goes_on": "continues",
 }
 # A private name, attribute, parameter or local that is gone → the name of its thing.
 DIALECT_LOCALS = {
@@ -138,33 +166,22 @@ DIALECT_LOCALS = {
     "wanted": "the request's or the setting's name",
     "asked": "requested, selection",
     "looks": "settings, results",
+    "looked": "read, checked",
     "sight": "context, observation",
-    "recall": "restore",
     "recalled": "restored",
     "pace": "sampling interval",
-    "turn": "round, lock",
     "taking": "claim",
     "course": "execution control",
     "machine": "fault target",
-    "doomed": "pending delete",
     "stays_in_sync": "unchanged_phase",
+    "is_usual": "is_expected, is_canonical",
 }
 # Names of DIALECT that are plain English for a value: allowed as attribute, parameter and local, not as a definition.
 PLAIN_AS_VALUE = {"after", "far", "gone", "held", "merged", "near", "sentence"}
-# Where private names, attributes, parameters and locals are held to the same words.
-ALL_NAMES = (
-    "app/",
-    "backend/control/",
-    "backend/data_folder/",
-    "backend/engine/metrics/",
-    "backend/engine/net/",
-    "backend/runtime/",
-    "backend/settings/",
-    "backend/startup/",
-    "backend/store/",
-    "backend/supervisor/",
-    "migrations/",
-)
+# Where private names, attributes, parameters and locals are not held: path below the root → why.
+NAMES_LEFT_ALONE: dict[str, str] = {
+    "spark/sinks/lives.py": "a later change replaces it, with its names",
+}
 # A module or package that is gone → what it is called, or what its subject is called.
 DIALECT_MODULES = {
     "neighbour_network": "in-process network",
@@ -216,41 +233,50 @@ DIALECT_MODULES = {
     "direct": "in-process run",
 }
 # A name that is right where it stands: (name, path below the root) → why.
-_SENTENCE = "a field of one sentence for people; findings have it as column and JSON key"
-_SPARK = "the pipeline's batches are rewritten as a whole, names included"
+_SENTENCE = "the headline of a finding: its column, and a key of the API's JSON"
+_SENTENCE_OF_PLAN = "a plan's check, step or verification in one sentence: a key of the plan's JSON"
+_SENTENCE_FIELD = "a field that holds one sentence for people"
+_REPLACED = "a later change replaces it, with its names"
+_FOLD = "part of the fold by columns (`lives`), which a later change replaces"
+_FOLLOW = "the option `--follow`, as of `tail`"
 _TOKENS = "tokens are taken from a bucket: the algorithm's verb"
 _VOTER = "whether a voter is a member or has to catch up first: `VoterStanding`"
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("sentence", "app/components/cluster/health_text.py"): _SENTENCE,
-    ("sentence", "app/components/config/config_table.py"): _SENTENCE,
-    ("sentence", "app/state.py"): _SENTENCE,
+    ("sentence", "app/components/cluster/health_text.py"): _SENTENCE_FIELD,
+    ("sentence", "app/components/config/config_table.py"): _SENTENCE_FIELD,
+    ("sentence", "app/state.py"): _SENTENCE_FIELD,
     ("sentence", "backend/control/alerts/notices.py"): _SENTENCE,
     ("sentence", "backend/control/findings/finding_context.py"): _SENTENCE,
-    ("sentence", "backend/control/operations/lifecycle/plan_draft.py"): _SENTENCE,
-    ("sentence", "backend/control/operations/operation_kind.py"): _SENTENCE,
+    ("sentence", "backend/control/operations/lifecycle/plan_draft.py"): _SENTENCE_OF_PLAN,
+    ("sentence", "backend/control/operations/operation_kind.py"): _SENTENCE_OF_PLAN,
     ("sentence", "backend/store/queries/findings.py"): _SENTENCE,
     ("sentence", "backend/store/queries/overview.py"): _SENTENCE,
-    ("sentence", "backend/store/backups/restoring.py"): _SENTENCE,
-    ("sentence", "backend/store/connection/database_faults.py"): _SENTENCE,
-    ("sentence", "backend/supervisor/checks/store_check.py"): _SENTENCE,
+    ("sentence", "backend/store/backups/restoring.py"): _SENTENCE_FIELD,
+    (
+        "sentence",
+        "backend/store/connection/database_faults.py",
+    ): "a property: fault and remedy as one sentence for people",
+    ("sentence", "backend/supervisor/checks/store_check.py"): _SENTENCE_FIELD,
+    ("follow", "backend/cli/remote/remote_commands.py"): _FOLLOW,
+    ("follow", "backend/cli/remote/topic_tools.py"): _FOLLOW,
+    ("words", "backend/control/operations/lifecycle/plan_draft.py"): "a key of the plan's JSON: `diff.words`",
     ("take", "backend/control/http/guard.py"): _TOKENS,
     ("take", "backend/engine/common/rates.py"): _TOKENS,
-    ("told", "backend/control/lab/faults/scenarios.py"): "a key of the API's JSON",
+    ("told", "backend/control/lab/faults/scenarios.py"): "a key of the API's JSON: `run.told`",
     ("after", "backend/control/operations/lifecycle/plan_draft.py"): "a setting before and after a change; JSON keys",
     ("standing", "backend/engine/raft/quorum_state.py"): _VOTER,
     ("standing", "backend/engine/raft/raft_state.py"): _VOTER,
-    ("direct", "spark/direct.py"): _SPARK,
-    ("life", "spark/life.py"): _SPARK,
-    ("packed", "spark/packed.py"): _SPARK,
-    ("bulk", "spark/sinks/bulk.py"): _SPARK,
-    ("chunk", "spark/sinks/chunk.py"): _SPARK,
-    ("follow", "spark/sinks/chunk.py"): _SPARK,
-    ("Followed", "spark/sinks/chunk.py"): _SPARK,
-    ("lives", "spark/sinks/lives.py"): _SPARK,
-    ("Row", "spark/sinks/lives.py"): _SPARK,
-    ("Lives", "spark/sinks/lives.py"): _SPARK,
-    ("plain_lives", "spark/sinks/lives.py"): _SPARK,
-    ("staged", "spark/sinks/staged.py"): _SPARK,
+    ("direct", "spark/direct.py"): _REPLACED,
+    ("packed", "spark/packed.py"): _REPLACED,
+    ("bulk", "spark/sinks/bulk.py"): "bulk insert: the term of databases; the dialect's `bulk` interned records",
+    ("chunk", "spark/sinks/chunk.py"): _FOLD,
+    ("follow", "spark/sinks/chunk.py"): _FOLD,
+    ("Followed", "spark/sinks/chunk.py"): _FOLD,
+    ("lives", "spark/sinks/lives.py"): _REPLACED,
+    ("Row", "spark/sinks/lives.py"): _REPLACED,
+    ("Lives", "spark/sinks/lives.py"): _REPLACED,
+    ("plain_lives", "spark/sinks/lives.py"): _REPLACED,
+    ("staged", "spark/sinks/staged.py"): _REPLACED,
 }
 
 # A comment or docstring that begins so has a relative clause where its subject belongs.
@@ -277,7 +303,7 @@ class Definition(NamedTuple):
         """The term that took the name's place, None where the name was never of the dialect."""
         if self.line == 0:
             return DIALECT_MODULES.get(self.name)
-        if not self.path.startswith(ALL_NAMES):
+        if self.path.startswith(tuple(NAMES_LEFT_ALONE)):
             return DIALECT.get(self.name)
         name = self.name.strip("_")
         if self.is_value and name in PLAIN_AS_VALUE:
@@ -292,13 +318,22 @@ class Text(NamedTuple):
     text: str
 
 
-def _sources() -> Iterator[Path]:
-    for top in PRODUCT:
-        yield from sorted((ROOT / top).rglob("*.py"))
+class Source(NamedTuple):
+    """One module of the product, as far as it is held here."""
+
+    path: str
+    classes: tuple[str, ...]
+    """Public classes of the module."""
+    definitions: tuple[Definition, ...]
+    texts: tuple[Text, ...]
+
+
+_DEFINING = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _defined(node: ast.stmt) -> Iterator[tuple[str, int]]:
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    """Names that a module or a class defines, with their lines."""
+    if isinstance(node, _DEFINING):
         yield node.name, node.lineno
     if isinstance(node, ast.ClassDef):
         for part in node.body:
@@ -309,32 +344,19 @@ def _defined(node: ast.stmt) -> Iterator[tuple[str, int]]:
         yield from ((target.id, node.lineno) for target in node.targets if isinstance(target, ast.Name))
 
 
-def _values(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
+def _nested(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int, bool]]:
     """(name, line, whether it is a value) of nested definitions, attributes that are set, parameters and locals."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, node.lineno, False
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                yield node.id, node.lineno, True
+        elif isinstance(node, ast.Attribute):
+            if isinstance(node.ctx, ast.Store):
+                yield node.attr, node.lineno, True
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno, True
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id, node.lineno, True
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr, node.lineno, True
-
-
-@cache
-def _definitions() -> tuple[Definition, ...]:
-    definitions = []
-    for source in _sources():
-        path = str(source.relative_to(ROOT))
-        stem = source.parent.name if source.name == "__init__.py" else source.stem
-        definitions.append(Definition(stem, path, 0))
-        tree = source_tree(source)
-        for node in tree.body:
-            definitions += [Definition(name, path, line) for name, line in _defined(node)]
-        if path.startswith(ALL_NAMES):
-            definitions += [Definition(name, path, line, is_value) for name, line, is_value in _values(tree)]
-    return tuple(definitions)
+        elif isinstance(node, _DEFINING):
+            yield node.name, node.lineno, False
 
 
 def _is_command(node: ast.AST) -> bool:
@@ -343,26 +365,67 @@ def _is_command(node: ast.AST) -> bool:
     return any(decorator == "with_options" or ".command(" in decorator for decorator in decorators)
 
 
-@cache
-def _texts() -> tuple[Text, ...]:
+# From the left: a sign of a comment within a literal belongs to the literal, a quote within a comment to the comment.
+_COMMENT_OR_LITERAL = re.compile(
+    r"""#[^\n]*|"{3}(?:[^\\]|\\.)*?"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.S
+)
+
+
+def _comments(code: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of every comment."""
+    line, at = 1, 0
+    for match in _COMMENT_OR_LITERAL.finditer(code):
+        if code[match.start()] == "#":
+            line += code.count("\n", at, match.start())
+            at = match.start()
+            yield line, match[0]
+
+
+def _texts_of(path: str, code: str, nodes: Iterable[ast.AST]) -> Iterator[Text]:
     """Docstrings but those of commands; comments as their first line (a comment that follows another continues it)."""
-    texts = []
-    for source in _sources():
-        path, code = str(source.relative_to(ROOT)), source.read_text()
-        for node in ast.walk(source_tree(source)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                docstring = ast.get_docstring(node)
-                if docstring and not _is_command(node):
-                    texts.append(Text(path, getattr(node, "lineno", 1), docstring))
-        before = -1
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type == tokenize.COMMENT:
-                if token.start[0] == before + 1:
-                    texts[-1] = texts[-1]._replace(text=f"{texts[-1].text} {token.string[1:].strip()}")
-                else:
-                    texts.append(Text(path, token.start[0], token.string.lstrip("#: ")))
-                before = token.start[0]
-    return tuple(texts)
+    for node in nodes:
+        if isinstance(node, (ast.Module, *_DEFINING)):
+            docstring = ast.get_docstring(node)
+            if docstring and not _is_command(node):
+                yield Text(path, getattr(node, "lineno", 1), docstring)
+    block: Text | None = None
+    before = -1
+    for line, comment in _comments(code):
+        if block is not None and line == before + 1:
+            block = block._replace(text=f"{block.text} {comment[1:].strip()}")
+        else:
+            if block is not None:
+                yield block
+            block = Text(path, line, comment.lstrip("#: "))
+        before = line
+    if block is not None:
+        yield block
+
+
+@cache
+def _sources() -> tuple[Source, ...]:
+    """Each module is walked once."""
+    sources = []
+    for file in (file for top in PRODUCT for file in sorted((ROOT / top).rglob("*.py"))):
+        path = str(file.relative_to(ROOT))
+        tree = source_tree(file)
+        nodes = list(ast.walk(tree))
+        definitions = [Definition(file.parent.name if file.name == "__init__.py" else file.stem, path, 0)]
+        definitions += [Definition(name, path, line) for node in tree.body for name, line in _defined(node)]
+        if not path.startswith(tuple(NAMES_LEFT_ALONE)):
+            definitions += [Definition(name, path, line, is_value) for name, line, is_value in _nested(nodes)]
+        classes = (node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+        texts = tuple(_texts_of(path, file.read_text(), nodes))
+        sources.append(Source(path, tuple(classes), tuple(definitions), texts))
+    return tuple(sources)
+
+
+def _definitions() -> Iterator[Definition]:
+    return (definition for source in _sources() for definition in source.definitions)
+
+
+def _texts() -> Iterator[Text]:
+    return (text for source in _sources() for text in source.texts)
 
 
 def test_no_name_of_the_dialect_is_defined() -> None:
@@ -382,17 +445,15 @@ def test_each_exception_is_needed() -> None:
 # Two classes of one name where both sides of a wire speak of the same thing, or a docstring says what each is not.
 SAME_NAME: dict[str, str] = {
     "ConfigSynonym": "DescribeConfigs: as the broker answers, and as the control plane reads it",
-    "PartitionRow": "the ledger's table: as the pipeline writes it, and as queries read it",
-    "SegmentRow": "the ledger's table: as the pipeline writes it, and as queries read it",
+    "SegmentRow": "the ledger's rows: as the pipeline writes them, and as queries read them (see both docstrings)",
 }
 
 
 def test_a_public_class_has_a_name_that_no_other_has() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for source in _sources():
-        for node in source_tree(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(source.relative_to(ROOT)))
+        for name in source.classes:
+            places[name].append(source.path)
     double = {name: paths for name, paths in places.items() if len(paths) > 1 and name not in SAME_NAME}
     assert not double
     assert not [name for name in SAME_NAME if len(places[name]) < 2]

@@ -124,12 +124,12 @@ def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
     read_before = seen_ms - view.read_ms <= READ_MS_MAX
     title = f"Database away since {read}." if read_before else "The database cannot be read."
-    nobody = "" if read_before else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    gap_text = "" if read_before else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
     return Blindness(
         "database-away",
         "critical",
         title,
-        f"{nobody}What is shown was read {age} ago. Brokers do not need it; this page tries again by itself.",
+        f"{gap_text}What is shown was read {age} ago. Brokers do not need it; this page tries again by itself.",
         view.away or "",
     )
 

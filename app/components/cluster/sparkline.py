@@ -21,8 +21,8 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
     if len(points) < 2:
         return ""
     step = -(-len(points) // POINTS_MAX)
-    pieces = [_thinned(piece, step) for piece in _pieces(points)]
-    kept = [entry for piece in pieces for entry in piece]
+    stretches = [_thinned(stretch, step) for stretch in _stretches(points)]
+    kept = [entry for stretch in stretches for entry in stretch]
     low, high = min(value for _, value in kept), max(value for _, value in kept)
     floor = low - (high - low) * 0.1 if high > 0 and low > 0.8 * high else min(0.0, low)
     span_x, span_y = max(1, kept[-1][0] - kept[0][0]), (high - floor) or 1.0
@@ -33,7 +33,9 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
         y = HEIGHT - 4 if flat else 4 + (1 - (value - floor) / span_y) * (HEIGHT - 8)
         return round(x, 1), round(y, 1)
 
-    drawn = "".join(_piece_svg([point(position, value) for position, value in piece], colour) for piece in pieces)
+    drawn = "".join(
+        _stretch_svg([point(position, value) for position, value in stretch], colour) for stretch in stretches
+    )
     end_x, end_y = point(*kept[-1])
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">'
@@ -42,22 +44,22 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
-def _pieces(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+def _stretches(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
     """Runs of values without a missing one between them."""
-    pieces: list[list[tuple[int, float]]] = []
+    stretches: list[list[tuple[int, float]]] = []
     for entry in points:
-        if pieces and entry[0] == pieces[-1][-1][0] + 1:
-            pieces[-1].append(entry)
+        if stretches and entry[0] == stretches[-1][-1][0] + 1:
+            stretches[-1].append(entry)
         else:
-            pieces.append([entry])
-    return pieces
+            stretches.append([entry])
+    return stretches
 
 
-def _thinned(piece: Sequence[tuple[int, float]], step: int) -> list[tuple[int, float]]:
-    return [*piece[:-1:step], piece[-1]]
+def _thinned(stretch: Sequence[tuple[int, float]], step: int) -> list[tuple[int, float]]:
+    return [*stretch[:-1:step], stretch[-1]]
 
 
-def _piece_svg(points: Sequence[tuple[float, float]], colour: str) -> str:
+def _stretch_svg(points: Sequence[tuple[float, float]], colour: str) -> str:
     line = " ".join(f"{x},{y}" for x, y in points)
     area = f"{points[0][0]},{HEIGHT - 1} {line} {points[-1][0]},{HEIGHT - 1}"
     return (

@@ -138,9 +138,9 @@ def why_html(
 
 
 def _attempts_html(events: Sequence[FollowerPhaseEvent], clock: Callable[[int | None], str]) -> str:
-    setbacks = [setback for setback in events if setback.body.get("phase") in ("DELAYED", "FAILED")]
-    failed = [setback for setback in setbacks if not is_ordinary_retry(setback.body)][-ATTEMPTS_SHOWN:]
-    asked_again = len(setbacks) - sum(not is_ordinary_retry(setback.body) for setback in setbacks)
+    failures = [failure for failure in events if failure.body.get("phase") in ("DELAYED", "FAILED")]
+    failed = [failure for failure in failures if not is_ordinary_retry(failure.body)][-ATTEMPTS_SHOWN:]
+    asked_again = len(failures) - sum(not is_ordinary_retry(failure.body) for failure in failures)
     note = ""
     if asked_again:
         text = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"

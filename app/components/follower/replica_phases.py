@@ -119,15 +119,15 @@ def evidence_html(summaries: Sequence[ReplicaSummary], now_ms: int) -> str:
         calm = summary.replica.phase == FollowerPhase.IN_SYNC.value and not summary.thin and not summary.replica.error
         if calm:
             continue
-        said = summary.evidence
+        text = summary.evidence
         if summary.thin:
-            said += " ◆ Thin: if it becomes leader, consumers behind its local start read from the remote tier."
-        if not said:
+            text += " ◆ Thin: if it becomes leader, consumers behind its local start read from the remote tier."
+        if not text:
             continue  # the table's line says all that is known
         source = f"{markup.text(summary.source)}" if summary.source else ""
         inner += (
             f'<div class="eb-evidence"><b>Broker {summary.replica.broker_id}</b>'
-            f"<div>{markup.text(said.strip())} <span>{source}</span></div></div>"
+            f"<div>{markup.text(text.strip())} <span>{source}</span></div></div>"
         )
     return inner
 
@@ -210,9 +210,9 @@ def known_from(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
 
 def describe_phase(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
     """The evidence in words: what it was concluded from, then the facts that came with it."""
-    said = str(evidence.get("reason") or evidence.get("sentence") or replica.error or "")
-    if said and said[-1] not in ".!?":
-        said += "."
+    text = str(evidence.get("reason") or evidence.get("sentence") or replica.error or "")
+    if text and text[-1] not in ".!?":
+        text += "."
     facts = [
         f"{name.replace('_', ' ')} {fmt.count(value) if isinstance(value, int) else value}"
         for name, value in evidence.items()
@@ -220,7 +220,7 @@ def describe_phase(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
         if name not in _NOT_FACTS and isinstance(value, (int, str)) and not isinstance(value, bool)
         if value not in ("", -1)
     ]
-    return f"{said[:1].upper()}{said[1:]} {', '.join(facts)}".strip()
+    return f"{text[:1].upper()}{text[1:]} {', '.join(facts)}".strip()
 
 
 def _passed_ms(offset: int, points: Sequence[PartitionPoint]) -> int | None:

@@ -82,11 +82,11 @@ def until(run: RaceRun, number: int) -> RaceRun:
     shown = recorded[: max(0, number)]
     if len(shown) == len(recorded):
         return run
-    cut = [_cut(race, [step for step in shown if step.flag == race["flag"]]) for race in sides(run)]
-    return {**run, "races": cut, "racing": None}
+    races = [_truncated(race, [step for step in shown if step.flag == race["flag"]]) for race in sides(run)]
+    return {**run, "races": races, "racing": None}
 
 
-def _cut(race: Mapping[str, Any], shown: Sequence[ReplayStep]) -> dict[str, Any]:
+def _truncated(race: Mapping[str, Any], shown: Sequence[ReplayStep]) -> dict[str, Any]:
     counts = {kind: sum(step.kind == kind for step in shown) for kind in (_PHASE, _POSITION)}
     complete = all(counts[kind] == len(race[kind]) for kind in counts)
     joined = complete and race.get("joined", True)

@@ -142,7 +142,7 @@ def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], verdicts: Sequence[
         f'<span style="left:{axis.percent(at):.3f}%">{fmt.count(at)}</span>' for at in _ticks(borders, axis)
     )
     return (
-        f'<div class="eb-ranges eb-epochs" role="img" aria-label="{markup.text(_spoken(shown))}">'
+        f'<div class="eb-ranges eb-epochs" role="img" aria-label="{markup.text(_screen_reader_text(shown))}">'
         f'<div class="eb-lane-names">{names}</div><div class="eb-plot">{lines}{body}</div>'
         f'<div class="eb-axis">{ticks}</div></div>'
     )
@@ -285,7 +285,7 @@ def _ticks(borders: Sequence[int], axis: Axis) -> list[int]:
     return ticks
 
 
-def _spoken(shown: Sequence[Strip]) -> str:
+def _screen_reader_text(shown: Sequence[Strip]) -> str:
     parts = []
     for strip in shown:
         blocks = ", ".join(f"{block.label} from {block.start}" for block in strip.blocks[:12])

@@ -167,13 +167,13 @@ def origin_text(ledger: Past, clock: str, first: str) -> str:
     if ledger.applied == 0:
         return f"Nothing was told of this partition until {clock}: its first stored event is of {first}."
     every = fmt.count(ledger.applied + ledger.later + ledger.refused)
-    said = (
+    text = (
         f"As of {clock}, computed from {fmt.count(ledger.applied)} of {every} stored events of __remote_log_metadata "
         f"partition {ledger.metadata_partition}, up to offset {fmt.count(ledger.last_offset)}."
     )
     if ledger.exact:
-        return f"{said} Exact: these are the first events of the log."
+        return f"{text} Exact: these are the first events of the log."
     return (
-        f"{said} Not exact: {fmt.count(ledger.out_of_order)} of them stand in the log after later ones, "
+        f"{text} Not exact: {fmt.count(ledger.out_of_order)} of them stand in the log after later ones, "
         "because the brokers' clocks differ."
     )

@@ -38,12 +38,12 @@ class JudgedSegment:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChain:
-    """The epochs and offsets that segments are compared with; ``cut``: the older end of the chain is not known."""
+    """The epochs and offsets that segments are compared with; ``truncated``: the chain's older end is not known."""
 
     entries: tuple[EpochEntry, ...]
     log_start: int
     log_end: int
-    cut: bool = False
+    truncated: bool = False
 
 
 def leader_chain(replicas: Iterable[ReplicaRow]) -> LeaderChain | None:
@@ -51,8 +51,8 @@ def leader_chain(replicas: Iterable[ReplicaRow]) -> LeaderChain | None:
     leader = next((replica for replica in replicas if replica.role == "leader"), None)
     if leader is None or not leader.leader_epochs or leader.log_end_offset is None or leader.log_start_offset is None:
         return None
-    cut = isinstance(leader.evidence, dict) and bool(leader.evidence.get("epochs_cut"))
-    return LeaderChain(entries(leader.leader_epochs), leader.log_start_offset, leader.log_end_offset, cut)
+    truncated = isinstance(leader.evidence, dict) and bool(leader.evidence.get("epochs_cut"))
+    return LeaderChain(entries(leader.leader_epochs), leader.log_start_offset, leader.log_end_offset, truncated)
 
 
 def entries(chain: Sequence[Sequence[int]]) -> tuple[EpochEntry, ...]:
@@ -100,7 +100,7 @@ def _lineage_standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[L
     own = entries(segment.leader_epochs)
     if segment.next_offset <= chain.log_start:
         return LineageStanding.BELOW_LOG_START, "all below log start: the next expiration deletes it"
-    if chain.cut and own and own[-1][0] < chain.entries[0][0]:
+    if chain.truncated and own and own[-1][0] < chain.entries[0][0]:
         return LineageStanding.NOT_CHECKED, f"older than epoch {chain.entries[0][0]}, the first that is known"
     verdict = segment_lineage(own, segment.next_offset - 1, chain.entries, chain.log_end)
     if verdict.within:

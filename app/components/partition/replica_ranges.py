@@ -136,7 +136,7 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], verdicts: Sequence[J
         f'<span style="left:{axis.percent(at):.3f}%">{markup.text(label)}</span>' for at, label in ticks(axis)
     )
     return (
-        f'<div class="eb-ranges" role="img" aria-label="{markup.text(_spoken(row, shown))}">'
+        f'<div class="eb-ranges" role="img" aria-label="{markup.text(_screen_reader_text(row, shown))}">'
         f'<div class="eb-mark-list">{listed}</div>'
         f'<div class="eb-lane-names" style="margin-top:{label_rows * 34 + 4}px">{names}</div>'
         f'<div class="eb-plot" style="margin-top:{label_rows * 34 + 4}px">{grid}{lines}'
@@ -327,11 +327,11 @@ def _strip_block(block: Block, axis: Axis) -> str:
     return f'<div class="eb-block eb-block-{block.kind}" style="{style}"></div>'
 
 
-def _spoken(row: PartitionRow, shown: Sequence[ReplicaLane]) -> str:
-    parts = [f"{lane.name}, {lane.sub}: {_spoken_blocks(lane)}" for lane in shown]
+def _screen_reader_text(row: PartitionRow, shown: Sequence[ReplicaLane]) -> str:
+    parts = [f"{lane.name}, {lane.sub}: {_screen_reader_blocks(lane)}" for lane in shown]
     return f"Offsets of {row.topic}-{row.partition}. " + ". ".join(parts)
 
 
-def _spoken_blocks(lane: ReplicaLane) -> str:
-    said = [f"{block.kind} {block.start} to {block.end}" for block in _joined(lane.blocks)]
-    return ", ".join(said[:6]) or lane.note
+def _screen_reader_blocks(lane: ReplicaLane) -> str:
+    blocks = [f"{block.kind} {block.start} to {block.end}" for block in _joined(lane.blocks)]
+    return ", ".join(blocks[:6]) or lane.note

@@ -29,12 +29,12 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """``seen_ms`` None: never read; ``cause``: why there is no newer reading; ``cut``: only the largest are here."""
+    """``seen_ms`` None: never read; ``cause``: why there is no newer one; ``truncated``: only the largest are here."""
 
     rows: tuple[Reads, ...]
     seen_ms: int | None
     cause: str | None
-    cut: bool
+    truncated: bool
 
 
 def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
@@ -61,7 +61,7 @@ def html(readers: Readers) -> str:
         return markup.empty(f"? {readers.cause or NOT_READ}")
     note = f'<div class="eb-note">? {markup.text(readers.cause)}</div>' if readers.cause else ""
     if not readers.rows:
-        more = " Of those that read the most; others may." if readers.cut else ""
+        more = " Of those that read the most; others may." if readers.truncated else ""
         return f'<div class="eb-lines">No group with members is below the leader\'s local start.{more}</div>{note}'
     columns = [("Group", "left"), ("Committed", "right"), ("Remote bytes left", "right"), ("Reads on", "left")]
     body = [

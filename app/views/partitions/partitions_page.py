@@ -32,7 +32,7 @@ def render() -> None:
     style.add("ranges")
     chosen, how, at_ms = _controls(page, _count(page))
     if at_ms is not None:
-        live(page, "past", _say_past, page, at_ms)
+        live(page, "past", _past_notice, page, at_ms)
     live(page, f"partitions-{how}", {BARS: _bars, HEATMAP: _heatmap, TABLE: _table}[how], page, chosen, at_ms)
 
 
@@ -43,7 +43,7 @@ def _count(page: Page) -> int:
         return 0  # the alert of the page says why
 
 
-def _say_past(page: Page, at_ms: int) -> None:
+def _past_notice(page: Page, at_ms: int) -> None:
     """Says which stored facts the list of an instant is made of."""
     view = page.view()
     rows = partition_rows(page, view, at_ms)
@@ -238,9 +238,9 @@ def _nothing(reading: PartitionsData, chosen: Filter) -> None:
                 )
             )
             return
-        said = f" “{chosen.text.strip()}”" if chosen.text.strip() else ""
+        of_name = f" “{chosen.text.strip()}”" if chosen.text.strip() else ""
         of_state = f" in “{chosen.state}”" if chosen.state else ""
-        st.html(markup.empty(f"None of {_count_text(len(reading.rows))} matches{said}{of_state}."))
+        st.html(markup.empty(f"None of {_count_text(len(reading.rows))} matches{of_name}{of_state}."))
         if reading.outside is None and reading.at_ms is None:
             st.html(markup.empty("Lineage was not judged: the ledger is too large. Open a partition to see its own."))
         # The filter is outside this live part: the whole page has to run.

@@ -136,7 +136,7 @@ def _selected(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> Non
     body = [
         (
             markup.Cell(page.clock(event.event_timestamp_ms, reading.view.now_ms), css="eb-nowrap eb-quiet"),
-            markup.Cell(html=("" if event.legal else markup.mark("warning") + " ") + markup.text(_said(event))),
+            markup.Cell(html=("" if event.legal else markup.mark("warning") + " ") + markup.text(_event_text(event))),
             f"{event.broker_id}",
             markup.Cell(f"{event.metadata_partition} · {fmt.count(event.metadata_offset)}", css="eb-nowrap eb-quiet"),
         )
@@ -146,5 +146,5 @@ def _selected(page: Page, reading: RemoteData, ledger_query: LedgerQuery) -> Non
     st.html(markup.table(names, body, caption="Events of the segment"))
 
 
-def _said(event: queries.StoredEvent) -> str:
+def _event_text(event: queries.StoredEvent) -> str:
     return segment_ledger.event_text(event)[:300]

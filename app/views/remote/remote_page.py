@@ -162,7 +162,7 @@ def _cycle(page: Page, ledger_query: LedgerQuery) -> None:
         rows=segment_cycle.rows(boxes, taken),
     )
     if ledger_query.at_ms is not None:
-        _say_past(page, reading, ledger_query.at_ms)
+        _past_notice(page, reading, ledger_query.at_ms)
     with st.container(key=ledger_key(reading.view, "cycle")):
         st.html(segment_cycle.cycle_html(boxes, taken))
 
@@ -187,7 +187,7 @@ def _oldest_delete_ms(reading: RemoteData) -> int | None:
     return min(begun, default=None)
 
 
-def _say_past(page: Page, reading: RemoteData, at_ms: int) -> None:
+def _past_notice(page: Page, reading: RemoteData, at_ms: int) -> None:
     clock = page.clock(at_ms, reading.view.now_ms)
     if reading.past is None:
         most = fmt.count(queries.PAST_EVENTS_MAX)

@@ -28,7 +28,7 @@ def set_aside(options: BrokerReportOptions) -> None:
     from backend.protocol.errors import KafkaError
 
     try:
-        replicas = asyncio.run(_found(options.gateway()))
+        replicas = asyncio.run(_set_aside_replicas(options.gateway()))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -48,7 +48,7 @@ def set_aside(options: BrokerReportOptions) -> None:
     print("To remove: ebbline plan brokers --broker N ebbline.remove.set.aside=NAME,…")
 
 
-async def _found(gateway: Gateway) -> list[tuple[int, str, SetAsideReplica]]:
+async def _set_aside_replicas(gateway: Gateway) -> list[tuple[int, str, SetAsideReplica]]:
     from backend.control.gateway.requests.log_dir_requests import describe_log_dirs
     from backend.control.gateway.requests.metadata_requests import fetch_cluster
 

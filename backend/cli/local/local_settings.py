@@ -68,7 +68,7 @@ def remote_location(settings: Settings) -> str | None:
     from backend.runtime.redact import redact_url
 
     with _settings_sentences():
-        shown = settings.read_kept(settings.data_dir).runs_left_out.get("remote_location")
+        shown = settings.read_kept(settings.data_dir).running_left_out.get("remote_location")
     location = settings.remote_location
     named = "remote_location" in settings.read_variables()
     if shown is not None and not named and (location is None or redact_url(location) != shown):

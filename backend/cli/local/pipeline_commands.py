@@ -182,7 +182,7 @@ def rebuild(
             events = forget_ledger(settings.data_dir / "spark", settings.database, cluster_id)
             print(f"{events} events are forgotten; the pipeline reads the topic from its beginning at its next start.")
             return
-        done = build(pipeline_settings(settings), stop, _say)
+        done = build(pipeline_settings(settings), stop, _print_progress)
     print(f"The ledger is new: {done.events_after} events of {done.records} records, before {done.events_before}.")
 
 
@@ -198,7 +198,7 @@ def verify(options: DatabaseOptions, *, remote: Annotated[str | None, typer.Opti
     folder = "none" if settings.attach else str(DataFolder(settings.data_dir).remote)
     place = remote or remote_location(settings) or folder
     with _sentences("Stopped; nothing was changed."), _long_work() as stop:
-        report = compare(pipeline_settings(settings), None if place == "none" else place, stop, _say)
+        report = compare(pipeline_settings(settings), None if place == "none" else place, stop, _print_progress)
     for sentence in report.findings:
         print(printable_text(sentence))
     files = "" if report.files is None else f", {report.files} files of the remote tier"
@@ -280,7 +280,7 @@ def _sentences(stopped: str) -> Iterator[None]:
         refuse(f"The database {text}. Nothing was changed.")
 
 
-def _say(stored: int, total: int) -> None:
+def _print_progress(stored: int, total: int) -> None:
     """Progress, for a person only."""
     if sys.stderr.isatty() and total:
         end = "\n" if stored >= total else ""

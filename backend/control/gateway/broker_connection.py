@@ -186,7 +186,7 @@ class BrokerConnection:
             return
         scram = scram_client(security)
         try:
-            final = scram.answer(await self._sasl(scram.first_message, timeout_s))
+            final = scram.respond(await self._sasl(scram.first_message, timeout_s))
             scram.check(await self._sasl(final, timeout_s))
         except ScramError as error:
             raise NotAuthenticated(f"The broker at {self.address} cannot be trusted: {error}.") from error

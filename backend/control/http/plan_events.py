@@ -47,14 +47,14 @@ class PlanEventStream:
     async def stream(self) -> AsyncIterator[bytes]:
         """Events `plan` with the row and its version as id; comments while nothing happens."""
         try:
-            row, version, said_s = self._first, "", time.monotonic()
-            until_s = said_s + STREAM_S
+            row, version, sent_s = self._first, "", time.monotonic()
+            until_s = sent_s + STREAM_S
             while time.monotonic() < until_s:
                 if version_of(row) != version:
-                    version, said_s = version_of(row), time.monotonic()
+                    version, sent_s = version_of(row), time.monotonic()
                     yield event("plan", version, to_json({"plan": row}))
-                elif time.monotonic() - said_s > QUIET_S:
-                    said_s = time.monotonic()
+                elif time.monotonic() - sent_s > QUIET_S:
+                    sent_s = time.monotonic()
                     yield b": still here\n\n"
                 if PlanState(row.state) in FINISHED:
                     return

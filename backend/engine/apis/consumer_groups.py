@@ -192,17 +192,17 @@ def _describe(services: ConsumerGroupsServices, group_id: str, version: int) -> 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, version: int) -> _Described.Members:
     kind = _Described.Members
     assigned, target = kind.Assignment, kind.TargetAssignment
-    said = member.subscription
+    subscription = member.subscription
     # A partition that it has not given up yet still belongs to it.
     described = kind(
         member_id=member.member_id,
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
+        instance_id=subscription.instance_id,
+        rack_id=subscription.rack_id,
         member_epoch=member.current.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
-        subscribed_topic_regex=said.regex,
+        client_id=subscription.client_id,
+        client_host=subscription.client_host,
+        subscribed_topic_names=sorted(subscription.topics),
+        subscribed_topic_regex=subscription.regex,
         assignment=assigned(
             topic_partitions=[
                 assigned.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)

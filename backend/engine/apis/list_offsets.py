@@ -31,10 +31,10 @@ MAX_VERSION: Final = 11
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 ISOLATION_LEVEL_MAX: Final = 1
 
-_Row = m.ListOffsetsResponse.Topics.Partitions
+_PartitionResponse = m.ListOffsetsResponse.Topics.Partitions
 _PartitionQuery = m.ListOffsetsRequest.Topics.Partitions
 # A row that waits for a search of the remote tier.
-_Search = tuple[_Row, Partition, OffsetQuery]
+_Search = tuple[_PartitionResponse, Partition, OffsetQuery]
 
 
 class ListOffsetsServices(Protocol):
@@ -63,7 +63,7 @@ def list_offsets(
         yield
         for index, part in asked_of.items():
             yield
-            row = _Row(partition_index=index)
+            row = _PartitionResponse(partition_index=index)
             answers.partitions.append(row)
             if index in twice:
                 row.error_code = ErrorCode.INVALID_REQUEST
@@ -118,7 +118,7 @@ class _Queries:
 
 
 def _response(
-    services: ListOffsetsServices, context: RequestContext, query: OffsetQuery, topic: str, row: _Row
+    services: ListOffsetsServices, context: RequestContext, query: OffsetQuery, topic: str, row: _PartitionResponse
 ) -> _Search | None:
     """Fills the row, or says what has to be searched for it."""
     version = context.api_version
@@ -137,12 +137,12 @@ def _response(
     return None
 
 
-def _fill(row: _Row, result: OffsetResult) -> None:
+def _fill(row: _PartitionResponse, result: OffsetResult) -> None:
     row.error_code = ErrorCode.NONE
     row.offset, row.timestamp, row.leader_epoch = result.offset, result.timestamp, result.leader_epoch
 
 
-def _refuse(row: _Row, error: KafkaError, version: int) -> None:
+def _refuse(row: _PartitionResponse, error: KafkaError, version: int) -> None:
     late = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE
     row.error_code = ErrorCode.LEADER_NOT_AVAILABLE if late else error.code
 
@@ -154,7 +154,10 @@ def _refuse_all(request: m.ListOffsetsRequest, api_version: int, code: int, text
         topics=[
             topics(
                 name=topic.name,
-                partitions=[_Row(partition_index=part.partition_index, error_code=code) for part in topic.partitions],
+                partitions=[
+                    _PartitionResponse(partition_index=part.partition_index, error_code=code)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

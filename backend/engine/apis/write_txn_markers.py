@@ -32,7 +32,7 @@ MARKERS_AT_A_TIME: Final = 500
 
 _Marker = m.WriteTxnMarkersRequest.Markers
 _MarkerResult = m.WriteTxnMarkersResponse.Markers
-_Row = _MarkerResult.Topics.Partitions
+_PartitionResult = _MarkerResult.Topics.Partitions
 
 
 class WriteTxnMarkersServices(Protocol):
@@ -74,7 +74,8 @@ def _response(producer_id: int, topics: dict[str, dict[int, int]]) -> _MarkerRes
         producer_id=producer_id,
         topics=[
             _MarkerResult.Topics(
-                name=name, partitions=[_Row(partition_index=index, error_code=code) for index, code in codes.items()]
+                name=name,
+                partitions=[_PartitionResult(partition_index=index, error_code=code) for index, code in codes.items()],
             )
             for name, codes in topics.items()
         ],

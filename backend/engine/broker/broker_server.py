@@ -98,9 +98,9 @@ class BrokerServer:
         """Of the present registration; -1 before the first."""
         return self.lifecycle.broker_epoch
 
-    async def keep_isr(self) -> None:
+    async def freeze_isr(self) -> None:
         """Proposes no ISR any more."""
-        await self.services.replica_manager.keep_isr()
+        await self.services.replica_manager.freeze_isr()
 
     async def stop(self, *, hands_over: bool = True) -> None:
         """Leaves in order, after its leadership has gone to other brokers; the logs stay open."""

@@ -41,10 +41,10 @@ async def cluster_id_of(ports: Ports, config: BrokerConfig) -> str:
         return configured or written or ""
     if "controller" in (config.process_roles or ()):
         return uuid_text(ports.random.uuid())
-    return await _asked(ports, config)
+    return await _fetch_cluster_id(ports, config)
 
 
-async def _asked(ports: Ports, config: BrokerConfig) -> str:
+async def _fetch_cluster_id(ports: Ports, config: BrokerConfig) -> str:
     channel = PeerControllerChannel(
         ports,
         controller_addresses(config),

@@ -181,12 +181,12 @@ class Broker:
         listeners.bind()
         return listeners
 
-    async def keep_isr(self) -> None:
+    async def freeze_isr(self) -> None:
         """From now on no ISR changes because of this node: the whole cluster is about to stop."""
         if self._controller is not None:
-            self._controller.controller.keep_isr()
+            self._controller.controller.freeze_isr()
         if self._broker is not None:
-            await self._broker.keep_isr()
+            await self._broker.freeze_isr()
 
     async def leave(self, *, hands_over: bool = True) -> None:
         """The broker role's part of a stop: hands leadership over and serves no more. The controller role goes on."""
@@ -218,7 +218,7 @@ class Broker:
     async def stop_with_all(self) -> None:
         """As `stop`, while every other node of the cluster stops too: no leadership moves, and each ISR stays."""
         with logging_as_node(self.config.id):
-            await self.keep_isr()
+            await self.freeze_isr()
             await self._leave(hands_over=False)
             # No controller that misses a broker is left while logs are being closed.
             await self._leave_quorum()

@@ -20,16 +20,16 @@ class UnreadableRecords:
 
     def __init__(self) -> None:
         # By topic and partition: how many, and the highest offset, behind which nothing was noted yet.
-        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        self._counted: dict[tuple[str, int], tuple[int, int]] = {}
 
     def note(self, topic: str, partition: int, offset: int, reason: str, *, last_offset: int | None = None) -> None:
         """A record, or all of a batch up to `last_offset`, cannot be read. Counted once, however often it is read."""
         last = offset if last_offset is None else last_offset
-        count, highest = self._known.get((topic, partition), (0, -1))
+        count, highest = self._counted.get((topic, partition), (0, -1))
         if last <= highest:
             return
         count += 1
-        self._known[topic, partition] = count, last
+        self._counted[topic, partition] = count, last
         if count in _LINES_AT:
             place = f"record {offset}" if last == offset else f"records {offset} to {last}"
             _log.warning(
@@ -41,6 +41,6 @@ class UnreadableRecords:
     def counts(self) -> dict[str, int]:
         """The number by topic; a batch counts once."""
         totals: dict[str, int] = {}
-        for (topic, _), (count, _) in self._known.copy().items():
+        for (topic, _), (count, _) in self._counted.copy().items():
             totals[topic] = totals.get(topic, 0) + count
         return totals

@@ -22,8 +22,10 @@ def parse_properties(text: str) -> dict[str, str]:
         if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = line[:-1]
             continue
-        cut = min((position for position in (line.find("="), line.find(":")) if position >= 0), default=len(line))
-        properties[line[:cut].strip()] = _ESCAPED.sub(_unescaped, line[cut + 1 :].strip())
+        end_of_name = min(
+            (position for position in (line.find("="), line.find(":")) if position >= 0), default=len(line)
+        )
+        properties[line[:end_of_name].strip()] = _ESCAPED.sub(_unescaped, line[end_of_name + 1 :].strip())
     return properties
 
 

@@ -106,9 +106,9 @@ class Setting:
     def _check(self, text: str, value: SettingValue) -> None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
-                raise self._refuse(text, f"Value must be at least {_plain(self.minimum)}")
+                raise self._refuse(text, f"Value must be at least {_number_text(self.minimum)}")
             if self.maximum is not None and value > self.maximum:
-                raise self._refuse(text, f"Value must be no more than {_plain(self.maximum)}")
+                raise self._refuse(text, f"Value must be no more than {_number_text(self.maximum)}")
         if self.one_of:
             for part in value if isinstance(value, tuple) else (value,):
                 if part not in self.one_of:
@@ -118,7 +118,7 @@ class Setting:
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
-def _plain(limit: float) -> str:
+def _number_text(limit: float) -> str:
     return str(int(limit)) if float(limit).is_integer() else str(limit)
 
 

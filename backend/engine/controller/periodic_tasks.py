@@ -36,7 +36,7 @@ class PeriodicTasks:
     async def watch_sessions(self) -> None:
         """Fences brokers that are silent for a whole session."""
         pause_ms = max(1.0, self._config.broker_session_timeout_ms / SESSION_CHECKS)
-        while not self._controller.keeps_isr:
+        while not self._controller.isr_frozen:
             due_ms = self._ports.clock.monotonic_ms() + pause_ms
             await tasks.sleep_ms(pause_ms)
             now_ms = self._ports.clock.monotonic_ms()
@@ -58,7 +58,7 @@ class PeriodicTasks:
         def command(image: MetadataImage) -> ControllerResult[None]:
             # A heartbeat may have come while the command waited for its turn.
             silent = broker_id in self._sessions.expired(image, self._ports.clock.monotonic_ms())
-            if not silent or self._controller.keeps_isr:
+            if not silent or self._controller.isr_frozen:
                 return ControllerResult((), None)
             return fence_broker(image, broker_id, self._config)
 

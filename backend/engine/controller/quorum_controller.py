@@ -51,7 +51,7 @@ class _Waiting:
     name: str
     command: Command[Any]
     by_worker: bool
-    answer: tasks.Future[Any]
+    response: tasks.Future[Any]
 
 
 class Controller:
@@ -93,7 +93,7 @@ class Controller:
         # Set when the image may have partitions that nobody may lead without a look at their logs.
         self.leaderless = tasks.Event()
         self._may_be_leaderless = False
-        self.keeps_isr = False
+        self.isr_frozen = False
         self._registration = ControllerRegistrationManager(config, self, registration, channel)
 
     @property
@@ -165,9 +165,9 @@ class Controller:
         self._running.clear()
         self._refuse_all("The controller is shutting down")
 
-    def keep_isr(self) -> None:
+    def freeze_isr(self) -> None:
         """Fences no broker for its silence from now on: the whole cluster is about to stop."""
-        self.keeps_isr = True
+        self.isr_frozen = True
 
     async def submit(self, name: str, command: Command[R], *, by_worker: bool = False) -> R:
         """The command's response once its records are committed; KafkaError when the whole command is refused.
@@ -187,7 +187,7 @@ class Controller:
         waiting = _Waiting(name, command, by_worker, tasks.future())
         self._queue.append(waiting)
         self._wake.set()
-        response: R = await waiting.answer
+        response: R = await waiting.response
         return response
 
     async def register_broker(self, request: m.BrokerRegistrationRequest) -> m.BrokerRegistrationResponse:
@@ -338,7 +338,7 @@ class Controller:
         try:
             while self._queue and len(taken) < COMMANDS_PER_FLUSH_MAX:
                 waiting = self._queue.popleft()
-                if waiting.answer.done():
+                if waiting.response.done():
                     # The client has gone away, and nothing was promised to it.
                     continue
                 taken.append(waiting)
@@ -422,9 +422,9 @@ def _evaluate(
 
 
 def _respond(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:
-    if waiting.answer.done():
+    if waiting.response.done():
         return
     if refusal is not None:
-        waiting.answer.set_exception(refusal)
+        waiting.response.set_exception(refusal)
     else:
-        waiting.answer.set_result(response)
+        waiting.response.set_result(response)

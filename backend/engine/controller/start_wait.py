@@ -66,7 +66,7 @@ class StartWait:
 
     async def run(self) -> None:
         """Runs until no broker is waited for."""
-        while self._start is not None and not self._controller.keeps_isr:
+        while self._start is not None and not self._controller.isr_frozen:
             try:
                 await self._check(self._start)
             except KafkaError as error:

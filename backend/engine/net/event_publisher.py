@@ -62,9 +62,9 @@ class EventPublisher:
     def emit(self, type: str, *, topic: str, topic_id: bytes, partition: int, **detail: Any) -> None:
         """Queues one event; never waits and never fails."""
         now_ms = self._ports.clock.time_ms()
-        where: dict[str, Any] = {"topic": topic, "topic_id": topic_id, "partition": partition}
+        partition_fields: dict[str, Any] = {"topic": topic, "topic_id": topic_id, "partition": partition}
         try:
-            event = events.make(type, broker=self._broker_id, at_ms=now_ms, **where, **detail)
+            event = events.make(type, broker=self._broker_id, at_ms=now_ms, **partition_fields, **detail)
             record = RecordData(now_ms, events.key(event), events.encode(event))
         except EncodeError as error:
             self.dropped += 1

@@ -40,7 +40,7 @@ async def authenticate(settings: SaslClientSettings, nonce: str, exchange: Excha
     scram = ScramClient(settings.mechanism, settings.username, settings.password, nonce)
     try:
         first = await send(scram.first_message)
-        last = await send(scram.answer(bytes(first.auth_bytes)))
+        last = await send(scram.respond(bytes(first.auth_bytes)))
         scram.check(bytes(last.auth_bytes))
     except ScramError as error:
         raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error

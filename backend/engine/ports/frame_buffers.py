@@ -61,7 +61,7 @@ class FrameBuffers:
         self._frames[frame] = None
         return True
 
-    def give_back(self, frame: UnfinishedFrame) -> None:
+    def release(self, frame: UnfinishedFrame) -> None:
         """Its frame has come whole, or its connection has ended."""
         if frame in self._frames:
             del self._frames[frame]

@@ -155,7 +155,7 @@ class FolderObjectStore(ObstoreObjectStore):
         if target is None:
             super().put_file(key, path)
         else:
-            self._stage(target, lambda staged: shutil.copyfile(path, staged))
+            self._write_staged(target, lambda staged: shutil.copyfile(path, staged))
 
     def put(self, key: str, data: Buffer) -> None:
         def write(staged: str) -> None:
@@ -166,10 +166,10 @@ class FolderObjectStore(ObstoreObjectStore):
         if target is None:
             super().put(key, data)
         else:
-            self._stage(target, write)
+            self._write_staged(target, write)
 
     @staticmethod
-    def _stage(target: str, write: Callable[[str], object]) -> None:
+    def _write_staged(target: str, write: Callable[[str], object]) -> None:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         staged = target + _STAGED
         try:

@@ -87,7 +87,7 @@ class SocketConnection:
     def limit_frames(self, bytes_max: int) -> None:
         """Frames that begin from now on may be so long."""
         if self._buffers.wider is not None and bytes_max > self._frame_bytes_max and self._frame is None:
-            self._give_back()
+            self._release_buffers()
             self._buffers = self._buffers.wider
         self._frame_bytes_max = bytes_max
 
@@ -154,7 +154,7 @@ class SocketConnection:
             views.append(chunk)
         return self._sock.sendmsg(views)
 
-    def _say_goodbye(self) -> None:
+    def _shut_down(self) -> None:
         """The transport's last bytes to its peer before the socket closes."""
 
     def _read_into_frame(self) -> None:
@@ -206,11 +206,11 @@ class SocketConnection:
 
     def _drop_frame(self) -> None:
         self._frame = None
-        self._give_back()
+        self._release_buffers()
 
-    def _give_back(self) -> None:
+    def _release_buffers(self) -> None:
         if self.held_bytes:
-            self._buffers.give_back(self)
+            self._buffers.release(self)
             self.held_bytes = 0
 
     def _read_into_scratch(self) -> None:
@@ -268,7 +268,7 @@ class SocketConnection:
         if used == self.held_bytes or self._frame is not None or self._closed:
             return
         if self.held_bytes:
-            self._give_back()
+            self._release_buffers()
         else:
             self._frame_began_s = self._loop.time()
         if used and self._scratch is not None:
@@ -300,13 +300,13 @@ class SocketConnection:
             break
         if position:
             # The rest belongs to another frame.
-            self._give_back()
+            self._release_buffers()
             rest = used - position
             scratch[:rest] = scratch[position:used]
             self._scratch_used = rest
 
     def _begin_frame(self, size: int, head: bytearray) -> None:
-        self._give_back()
+        self._release_buffers()
         self._frame_began_s, self._frame_bytes, self._frame_used = self._loop.time(), size, len(head)
         if not self._has_room(len(head)):
             return
@@ -394,7 +394,7 @@ class SocketConnection:
         self._output_bytes = 0
         self._scratch_used, self._rest = 0, b""
         self._drop_frame()
-        self._say_goodbye()
+        self._shut_down()
         self._sock.close()
         if self._handler is not None:
             self._handler.on_closed(error)

@@ -212,8 +212,8 @@ def _pem(text: str, name: str) -> str:
     blocks = []
     for kind, body in _PEM.findall(text):
         # The older format of encrypted keys has headers, which need their lines.
-        plain = "".join(body.split())
-        lines = body.strip().splitlines() if ":" in body else re.findall(f".{{1,{_PEM_LINE}}}", plain)
+        base64_text = "".join(body.split())
+        lines = body.strip().splitlines() if ":" in body else re.findall(f".{{1,{_PEM_LINE}}}", base64_text)
         blocks.append("\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]))
     if not blocks:
         raise TlsSettingsError(f"{name} holds no PEM text (-----BEGIN ...-----)")

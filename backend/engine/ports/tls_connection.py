@@ -182,7 +182,7 @@ class TlsConnection(SocketConnection):
 
     # End
 
-    def _say_goodbye(self) -> None:
+    def _shut_down(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self._shaking:

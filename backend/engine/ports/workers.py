@@ -54,22 +54,22 @@ class ThreadWorkers:
         # As run_in_executor, which takes a turn of the loop more.
         loop, done = asyncio.get_running_loop(), tasks.shielded_future()
 
-        def tell(settle: Callable[[], object]) -> None:
+        def call_on_loop(callback: Callable[[], object]) -> None:
             # After the loop's end nobody waits.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(callback)
 
         def carry_out() -> None:
             try:
                 outcome = work()
             except BaseException as error:
-                tell(partial(done.set_exception, error))
+                call_on_loop(partial(done.set_exception, error))
             else:
-                tell(partial(done.set_result, outcome))
+                call_on_loop(partial(done.set_result, outcome))
 
         def never_began(submitted: Future[None]) -> None:
             if submitted.cancelled():
-                tell(partial(done.set_exception, tasks.Cancelled()))
+                call_on_loop(partial(done.set_exception, tasks.Cancelled()))
 
         if self._closed:
             done.set_exception(tasks.Cancelled())

@@ -13,7 +13,7 @@ from backend.engine.raft.snapshot_files import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
-_Asked = m.FetchRequest.Topics.Partitions
+_PartitionRequest = m.FetchRequest.Topics.Partitions
 _PartitionResult = m.FetchResponse.Responses.Partitions
 
 
@@ -34,7 +34,7 @@ class LogView:
 EndOffsetForEpoch = Callable[[int], tuple[int, int]]
 
 
-def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _Asked | ErrorCode:
+def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _PartitionRequest | ErrorCode:
     """The one partition of the one topic that this listener serves, or why the whole request is refused."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -55,7 +55,7 @@ def requested_partition(request: m.FetchRequest, version: int, cluster_id: str) 
     return partition
 
 
-def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _PartitionResult:
+def decide(request: _PartitionRequest, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _PartitionResult:
     """The partition's answer without records: an error, a snapshot to fetch, a diverging epoch, or room for records.
 
     The order of the cases is Kafka's (`KafkaRaftClient.tryCompleteFetchRequest` and `validateOffsetAndEpoch`).
@@ -96,7 +96,7 @@ def decide(request: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpo
     return result
 
 
-def _needs_snapshot(request: _Asked, view: LogView) -> bool:
+def _needs_snapshot(request: _PartitionRequest, view: LogView) -> bool:
     earliest, offset, epoch = view.earliest_snapshot, request.fetch_offset, request.last_fetched_epoch
     if earliest is None:
         return False

@@ -44,13 +44,13 @@ class LeaderWait:
         self._leaderless_checks += 1
         if self._leaderless_checks < 2:
             return None
-        text = self._sentence(state, now_ms)
+        text = self._explain(state, now_ms)
         if text == self.text and now_ms - self._said_ms < REPEAT_MS:
             return None
         self.text, self._said_ms = text, now_ms
         return text
 
-    def _sentence(self, state: RaftState, now_ms: float) -> str:
+    def _explain(self, state: RaftState, now_ms: float) -> str:
         if state.standing is VoterStanding.CATCHING_UP:
             return (
                 f"Node {self._node_id} waits for a leader of the metadata quorum: its own copy is not all that it had,"

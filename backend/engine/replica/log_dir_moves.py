@@ -96,7 +96,7 @@ class LogDirMoves:
             await tasks.cancel(task)
         self._running.clear()
 
-    async def _pace(self, size_bytes: int) -> None:
+    async def _throttle(self, size_bytes: int) -> None:
         """Others have a turn; returns once the rate is within its bound, which may change meanwhile."""
         self._rate.record(size_bytes, self._clock.monotonic_ms())
         await tasks.sleep_ms(0)
@@ -113,7 +113,7 @@ class LogDirMoves:
         future = self._logs.futures[partition.topic_partition]
         try:
             while size := future.copy_some(partition.log):
-                await self._pace(size)
+                await self._throttle(size)
             await self._logs.flush_log(future.log)
             partition.use(self._logs.finish_move(partition.log))
         except (KafkaError, OSError) as error:

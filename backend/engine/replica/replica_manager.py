@@ -115,7 +115,7 @@ class ReplicaManager:
         self._following_logs = tasks.spawn(self._follow_logs(), name=f"changed logs of broker {self.node_id}")
         self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
 
-    async def keep_isr(self) -> None:
+    async def freeze_isr(self) -> None:
         """Proposes no ISR any more: all brokers are about to stop, and the first one to go is not late."""
         await tasks.cancel(self._shrinking)
         await self._isr_changes.stop()

@@ -92,7 +92,7 @@ class RoleChanges:
         count = itertools.count(1)
         for assigned, role, taken in (
             *((assigned, self._lead, leaders) for assigned in changes.leaders),
-            *((assigned, self._follow, followers) for assigned in changes.followers),
+            *((assigned, self._become_follower, followers) for assigned in changes.followers),
         ):
             partition = self._host(assigned)
             if partition is not None:
@@ -296,7 +296,7 @@ class RoleChanges:
             self._remote.stop([tip], delete_remote=False)
         self._assignments.submit(tip, DIRECTORY_LOST)
 
-    def _follow(self, partition: Partition, assigned: AssignedReplica) -> bool:
+    def _become_follower(self, partition: Partition, assigned: AssignedReplica) -> bool:
         """False: it does not lead."""
         before = partition.leader
         new_epoch = partition.become_follower(assigned.registration)

@@ -152,25 +152,25 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _lz4_block(plain: memoryview, level: int | None) -> bytes:
+def _lz4_block(uncompressed: memoryview, level: int | None) -> bytes:
     if level is None or level == LZ4_LEVEL_DEFAULT:
-        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        return bytes(cramjam.lz4.compress_block(uncompressed, store_size=False))
     # The library takes levels for frames only: of a frame with one block this is the block.
-    frame = memoryview(bytes(cramjam.lz4.compress(plain, level=level)))
+    frame = memoryview(bytes(cramjam.lz4.compress(uncompressed, level=level)))
     (size,) = _UINT32_LITTLE.unpack_from(frame, len(_LZ4_HEADER))
     start = len(_LZ4_HEADER) + _UINT32_LITTLE.size
-    return bytes(plain) if size & _LZ4_STORED else bytes(frame[start : start + size])
+    return bytes(uncompressed) if size & _LZ4_STORED else bytes(frame[start : start + size])
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     view, parts = memoryview(data), [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
-        plain = view[start : start + _LZ4_BLOCK_BYTES]
-        block = _lz4_block(plain, level)
-        if len(block) < len(plain):
+        uncompressed = view[start : start + _LZ4_BLOCK_BYTES]
+        block = _lz4_block(uncompressed, level)
+        if len(block) < len(uncompressed):
             parts += (_UINT32_LITTLE.pack(len(block)), block)
         else:
-            parts += (_UINT32_LITTLE.pack(len(plain) | _LZ4_STORED), bytes(plain))
+            parts += (_UINT32_LITTLE.pack(len(uncompressed) | _LZ4_STORED), bytes(uncompressed))
     return b"".join((*parts, _LZ4_END))
 
 
@@ -183,8 +183,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            usual = level is None or level == GZIP_LEVEL_DEFAULT
-            return bytes(cramjam.gzip.compress(data) if usual else cramjam.gzip.compress(data, level=level))
+            is_default = level is None or level == GZIP_LEVEL_DEFAULT
+            return bytes(cramjam.gzip.compress(data) if is_default else cramjam.gzip.compress(data, level=level))
         case Compression.SNAPPY:
             return _compress_snappy(data)
         case Compression.LZ4:

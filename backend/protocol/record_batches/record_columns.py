@@ -50,7 +50,7 @@ class _Malformed(Exception):
 def check_many(data: Any, count: int) -> RecordsSummary:
     """As `record_validation.check_records`, for at least one record."""
     array: ByteColumn = np.frombuffer(data, np.uint8)
-    plain: bytes | bytearray | None = data if isinstance(data, bytes | bytearray) else None
+    buffer: bytes | bytearray | None = data if isinstance(data, bytes | bytearray) else None
     parts: list[RecordsSummary] = []
     position, index = 0, 0
     rows_max = _TABLE_ROWS
@@ -58,10 +58,10 @@ def check_many(data: Any, count: int) -> RecordsSummary:
         start = position
         rows, position, summary = rows_alike(data, array, start, index, min(count - index, rows_max))
         if summary is None or rows < _ROWS_MIN:
-            if plain is None:  # a view is twice as slow, byte by byte
-                plain = bytes(data)
+            if buffer is None:  # a view is twice as slow, byte by byte
+                buffer = bytes(data)
             rows = min(count - index, _CHUNK)
-            position, summary = _check_some(plain, array, start, index, rows)
+            position, summary = _check_some(buffer, array, start, index, rows)
             rows_max = _TABLE_ROWS
         else:
             rows_max = _CHUNK if rows == rows_max else _TABLE_ROWS
@@ -83,7 +83,7 @@ def _check_some(
     """Checks `count` records from `position` on: where the last ends, and what they say."""
     if count < _COLUMNS_MIN:
         return _check_singly(data, position, first, count)
-    starts, end, broken = _follow(data, position, count)
+    starts, end, broken = _record_starts(data, position, count)
     if broken:  # one of these records is none; the slower way finds which one, and why
         return _check_singly(data, position, first, len(starts) + 1)
     try:
@@ -103,7 +103,7 @@ def _check_singly(data: bytes | bytearray, position: int, first: int, count: int
         malformed(first, f"or one behind it is malformed: {error}")
 
 
-def _follow(data: bytes | bytearray, position: int, count: int) -> tuple[list[int], int, bool]:
+def _record_starts(data: bytes | bytearray, position: int, count: int) -> tuple[list[int], int, bool]:
     """The starts of the next `count` records, the end of the last one, and whether no record stands there: then there
     are fewer.
     """

@@ -15,30 +15,30 @@ MANY_RECORDS: Final = 128
 LOAD_RECORDS: Final = 200_000
 
 
-class _Columns:
+class _ColumnCheck:
     """`record_columns`, which brings numpy: 0.1 s and 19 MB that a process without large batches never needs."""
 
     def __init__(self) -> None:
         self.check_many: Callable[[Any, int], RecordsSummary] | None = None
-        self.wanted = False
+        self.requested = False
 
     def load(self) -> None:
         from backend.protocol.record_batches.record_columns import check_many
 
-        self.check_many, self.wanted = check_many, False
+        self.check_many, self.requested = check_many, False
 
 
-_columns: Final = _Columns()
+_column_check: Final = _ColumnCheck()
 
 
-def columns_wanted() -> bool:
+def columns_requested() -> bool:
     """Whether a large batch came that was checked one by one, for want of :func:`load_columns`."""
-    return _columns.wanted
+    return _column_check.requested
 
 
 def load_columns() -> None:
     """Makes large batches cost a fraction; takes 0.1 s the first time, so call it on a thread."""
-    _columns.load()
+    _column_check.load()
 
 
 def check_records(data: Any, count: int) -> RecordsSummary:
@@ -51,14 +51,14 @@ def check_records(data: Any, count: int) -> RecordsSummary:
     if count >= MANY_RECORDS:
         if count >= LOAD_RECORDS:
             load_columns()
-        if _columns.check_many is not None:
-            return _columns.check_many(data, count)
-        _columns.wanted = True
+        if _column_check.check_many is not None:
+            return _column_check.check_many(data, count)
+        _column_check.requested = True
     elif count == 1 and (alone := check_alone(data)) is not None:
         return alone
-    plain = data if isinstance(data, bytes | bytearray) else bytes(data)
+    buffer = data if isinstance(data, bytes | bytearray) else bytes(data)
     try:
-        end, summary = check_each(plain, 0, 0, count)
+        end, summary = check_each(buffer, 0, 0, count)
     except IndexError:
         raise MalformedRecords(f"the records of a batch of {count} are cut off after {len(data)} bytes") from None
     except MalformedRecords:

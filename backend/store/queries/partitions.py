@@ -87,7 +87,10 @@ class ReplicaRow:
 
 @dataclass(slots=True)
 class SegmentRow:
-    """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``. Not frozen, for the speed."""
+    """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``. Not frozen, for the speed.
+
+    Not the row of that name which the pipeline writes: there the end offset is inclusive and the epochs are text.
+    """
 
     topic: str
     partition: int

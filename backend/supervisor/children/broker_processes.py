@@ -40,7 +40,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
                 all_end_signal=WHOLE_CLUSTER_ENDS,
                 # A voter has a second listener, which no limit of the first one's connections closes.
                 healthy=partial(any_broker_answers, ports),
-                tells_liveness=True,
+                reports_liveness=True,
             )
         )
     return specs

@@ -53,7 +53,7 @@ class ChildSpec:
     # Does it live? One that does not for long is restarted. None: a running process is enough.
     healthy: Callable[[], bool] | None = None
     # Once it has been healthy it lives as long as its event loop turns, also while its ports have no room for a probe.
-    tells_liveness: bool = False
+    reports_liveness: bool = False
     # Does it serve? Asked at the start only: what it waits for later, a restart would not bring. None: as `healthy`.
     ready: Callable[[], bool] | None = None
     # Longer than a node's own start may take (initial.broker.registration.timeout.ms, 60 s, behind imports and the
@@ -278,7 +278,7 @@ class Child:
 
     def _loop_turns(self) -> bool:
         """Whether a process that has served, and whose ports are silent now, lives all the same."""
-        if not (self.spec.tells_liveness and self.has_answered) or self.process is None:
+        if not (self.spec.reports_liveness and self.has_answered) or self.process is None:
             return False
         return liveness.is_alive(self.process.liveness)
 

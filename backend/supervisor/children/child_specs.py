@@ -110,7 +110,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             stop_timeout_s=30.0,
             healthy=lambda: any_broker_answers(brokers) or http_answers(f"{settings.api_url}/healthz"),
             ready=lambda: serves(readyz(settings.api_url)),
-            tells_liveness=bool(brokers),
+            reports_liveness=bool(brokers),
         )
     )
     if settings.pipeline:

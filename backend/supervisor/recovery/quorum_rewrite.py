@@ -48,41 +48,41 @@ def refuse_while_in_use(folder: DataFolder, brokers: int) -> None:
 
 def rewrite(plan: Recovery, folder: DataFolder, now_ms: int) -> list[Path]:
     """Carries the plan out; where the replaced folders are kept. RecoveryRefused, OSError."""
-    stages = {voter: folder.broker_log_dir(voter) / STAGE for voter in plan.voters}
+    staging_folders = {voter: folder.broker_log_dir(voter) / STAGE for voter in plan.voters}
     try:
-        asyncio.run(_make_all(plan, stages, now_ms))
+        asyncio.run(_make_all(plan, staging_folders, now_ms))
     except CorruptLog as error:
-        _remove(stages)
+        _remove(staging_folders)
         raise RecoveryRefused(f"The copy of node {plan.best.node_id} cannot be gone on from: {error}.") from error
     except (OSError, RecoveryRefused):
-        _remove(stages)
+        _remove(staging_folders)
         raise
     folder.quorum.mkdir(exist_ok=True)
     note = folder.quorum / RECOVERING_FILE
     note.touch()
     _sync(folder.quorum)
-    kept = [aside for stage in stages.values() if (aside := _put_in_place(stage, now_ms)) is not None]
+    kept = [aside for staging in staging_folders.values() if (aside := _put_in_place(staging, now_ms)) is not None]
     note.unlink()
     _sync(folder.quorum)
     return kept
 
 
-async def _make_all(plan: Recovery, stages: Mapping[int, Path], now_ms: int) -> None:
+async def _make_all(plan: Recovery, staging_folders: Mapping[int, Path], now_ms: int) -> None:
     ports = system_ports()
     directories = Map({voter: ports.random.uuid() for voter in plan.voters})
     try:
-        for voter, stage in stages.items():
-            await _make(ports, plan, voter, stage, directories, now_ms)
+        for voter, staging in staging_folders.items():
+            await _make(ports, plan, voter, staging, directories, now_ms)
     finally:
         ports.workers.close()
 
 
 async def _make(
-    ports: Ports, plan: Recovery, voter: int, stage: Path, directories: Map[int, bytes], now_ms: int
+    ports: Ports, plan: Recovery, voter: int, staging: Path, directories: Map[int, bytes], now_ms: int
 ) -> None:
     """One voter's folder. All get the same log, byte for byte."""
-    _copy_log(plan.best.path, stage)
-    config = BrokerConfig.parse({"node.id": str(voter), "log.dirs": str(stage)})
+    _copy_log(plan.best.path, staging)
+    config = BrokerConfig.parse({"node.id": str(voter), "log.dirs": str(staging)})
     log = await open_metadata_log(ports, config)
     if log.end != plan.best.end:
         log.abandon()
@@ -99,12 +99,12 @@ async def _make(
     log.close()
 
 
-def _copy_log(source: Path, stage: Path) -> None:
+def _copy_log(source: Path, staging: Path) -> None:
     """The log and its snapshots; what is made again by itself, and what its node had promised, stays behind."""
-    stage.parent.mkdir(parents=True, exist_ok=True)
-    if stage.exists():
-        shutil.rmtree(stage)  # of a run of this command that did not end
-    target = stage / METADATA_FOLDER
+    staging.parent.mkdir(parents=True, exist_ok=True)
+    if staging.exists():
+        shutil.rmtree(staging)  # of a run of this command that did not end
+    target = staging / METADATA_FOLDER
     target.mkdir(parents=True)
     for file in source.iterdir():
         if file.suffix in COPIED_SUFFIXES or file.name in COPIED_FILES:
@@ -113,21 +113,21 @@ def _copy_log(source: Path, stage: Path) -> None:
     _sync(target)
 
 
-def _put_in_place(stage: Path, now_ms: int) -> Path | None:
+def _put_in_place(staging: Path, now_ms: int) -> Path | None:
     """Where the folder that was there is kept; None when there was none."""
-    place, aside = stage.parent / METADATA_FOLDER, stage.parent / f"{METADATA_FOLDER}.{now_ms}.replaced"
+    place, aside = staging.parent / METADATA_FOLDER, staging.parent / f"{METADATA_FOLDER}.{now_ms}.replaced"
     replaced = place.exists()
     if replaced:
         place.rename(aside)
-    (stage / METADATA_FOLDER).rename(place)
-    stage.rmdir()
-    _sync(stage.parent)
+    (staging / METADATA_FOLDER).rename(place)
+    staging.rmdir()
+    _sync(staging.parent)
     return aside if replaced else None
 
 
-def _remove(stages: Mapping[int, Path]) -> None:
-    for stage in stages.values():
-        shutil.rmtree(stage, ignore_errors=True)
+def _remove(staging_folders: Mapping[int, Path]) -> None:
+    for staging in staging_folders.values():
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_exchange_of_rfc_7677_is_reproduced_byte_for_byte() -> None:
     assert client.first_message == CLIENT_FIRST
     served = server()
     assert served.first_message == SERVER_FIRST
-    assert client.answer(SERVER_FIRST) == CLIENT_FINAL
+    assert client.respond(SERVER_FIRST) == CLIENT_FINAL
     assert served.finish(CLIENT_FINAL) == SERVER_FINAL
     client.check(SERVER_FINAL)
 
@@ -60,14 +60,14 @@ def test_both_ends_agree(mechanism: str, username: str) -> None:
     first = ClientFirst.parse(client.first_message)
     assert first.username == username
     served = ScramServer(mechanism, first, known(mechanism), "def")
-    client.check(served.finish(client.answer(served.first_message)))
+    client.check(served.finish(client.respond(served.first_message)))
 
 
 def test_a_wrong_password_is_refused() -> None:
     client = ScramClient("SCRAM-SHA-256", "user", "pencils", CLIENT_NONCE)
     served = server()
     with pytest.raises(ScramError, match="proof is wrong"):
-        served.finish(client.answer(served.first_message))
+        served.finish(client.respond(served.first_message))
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_an_authorization_id_and_extensions_are_read() -> None:
 )
 def test_a_client_does_not_answer_a_server_it_cannot_trust(server_first: bytes, reason: str) -> None:
     with pytest.raises(ScramError, match=reason):
-        ScramClient("SCRAM-SHA-256", "user", PASSWORD, CLIENT_NONCE).answer(server_first)
+        ScramClient("SCRAM-SHA-256", "user", PASSWORD, CLIENT_NONCE).respond(server_first)
 
 
 def test_a_client_finds_out_a_server_that_does_not_know_the_credential() -> None:
     client = ScramClient("SCRAM-SHA-256", "user", PASSWORD, CLIENT_NONCE)
     with pytest.raises(ScramError, match="did not prove"):
         client.check(SERVER_FINAL)
-    client.answer(SERVER_FIRST)
+    client.respond(SERVER_FIRST)
     with pytest.raises(ScramError, match="did not prove"):
         client.check(SERVER_FINAL.replace(b"6rri", b"7rri"))
 

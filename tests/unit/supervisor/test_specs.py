@@ -21,7 +21,7 @@ from backend.startup.child_environment import ChildSettings
 from backend.supervisor.checks.preflight import PreflightError, check_ports, check_remote_location
 from backend.supervisor.checks.preparation import Refused, prepare
 from backend.supervisor.children.child_specs import PIPELINE_SIGN_S, child_specs, pipeline_lives
-from spark.life import LivingStop
+from spark.liveness import LivingStop
 from spark.settings import PipelineSettings
 from tests.ports import free_ports
 

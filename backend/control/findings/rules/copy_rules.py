@@ -242,8 +242,8 @@ def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
 
 
 def _chain_known(replica: ReplicaSample) -> bool:
-    cut = isinstance(replica.evidence, dict) and replica.evidence.get("epochs_cut")
-    return bool(replica.leader_epochs) and replica.log_end_offset is not None and not cut
+    truncated = isinstance(replica.evidence, dict) and replica.evidence.get("epochs_cut")
+    return bool(replica.leader_epochs) and replica.log_end_offset is not None and not truncated
 
 
 def _outside(segments: Iterable[FinishedSegment], leader: ReplicaSample) -> tuple[list[FinishedSegment], str]:

@@ -84,9 +84,9 @@ class _Walk:
 def from_log_start(entries: tuple[EpochEntry, ...], log_start: int) -> tuple[EpochEntry, ...]:
     """The chain after log start has moved on: epochs without records are gone, the first begins at the log start."""
     kept = [entry for entry in entries if entry[1] > log_start]
-    cut = [entry for entry in entries if entry[1] <= log_start]
-    if cut:
-        kept.insert(0, (cut[-1][0], log_start))
+    before_start = [entry for entry in entries if entry[1] <= log_start]
+    if before_start:
+        kept.insert(0, (before_start[-1][0], log_start))
     return tuple(kept)
 
 

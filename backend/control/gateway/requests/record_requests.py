@@ -69,14 +69,14 @@ async def fetch_records(
             )
         ],
     )
-    answer, _ = await gateway.ask_node(
+    response, _ = await gateway.ask_node(
         node_id, request, m.FetchResponse, timeout_s=REQUEST_TIMEOUT_S + max_wait_ms / 1000, at_least=4, lane=lane
     )
-    if answer.error_code:
-        raise error_for(answer.error_code)
+    if response.error_code:
+        raise error_for(response.error_code)
     result: dict[TopicPartition, FetchedRecords] = {}
-    for response in answer.responses:
-        for p in response.partitions:
+    for topic_response in response.responses:
+        for p in topic_response.partitions:
             tp = TopicPartition(topic, p.partition_index)
             if tp not in offsets:
                 continue

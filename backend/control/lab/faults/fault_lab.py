@@ -107,13 +107,13 @@ class FaultLab:
     # --- one run
 
     async def _carry_out(self, fault_target: FaultTarget, scenario: Scenario, broker: int | None) -> None:
-        stage = scripts.ScriptContext(self._gateway, fault_target, self._report)
+        context = scripts.ScriptContext(self._gateway, fault_target, self._report)
         limit_s = scenario.heals_after_s
         try:
             async with asyncio.timeout(limit_s) as limit:
-                await self._unless_healed(scripts.INJECT[scenario.slug](stage, broker))
+                await self._unless_healed(scripts.INJECT[scenario.slug](context, broker))
                 if not self._clear_requested.is_set() and scenario.slug not in scripts.ENDS_BY_ITSELF:
-                    self._say(FaultState.BROKEN)
+                    self._log_state(FaultState.BROKEN)
                     await self._clear_requested.wait()
         except TimeoutError:
             self._report(
@@ -148,7 +148,7 @@ class FaultLab:
 
     async def _mended(self, fault_target: FaultTarget, state: FaultState, message: str | None) -> None:
         """After any scenario store, brokers and topics are as before."""
-        self._say(FaultState.HEALING)
+        self._log_state(FaultState.HEALING)
         self._store("none")
         left = []
         for node_id in sorted(fault_target.brokers - fault_target.running):
@@ -176,7 +176,7 @@ class FaultLab:
             for node_id in self._fault_target.brokers:
                 self._fault_target.inject_store_fault(node_id, fault)
 
-    def _say(self, state: FaultState) -> None:
+    def _log_state(self, state: FaultState) -> None:
         if self.run is not None and self.run.state not in ENDED:
             self.run = replace(self.run, state=state)
 

@@ -43,67 +43,67 @@ class ScriptContext:
     report: Callable[[str], None]
 
 
-async def _stuck(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.fault_target.brokers:
-        stage.fault_target.inject_store_fault(node_id, "held")
-    stage.report("Uploads of every broker are held back.")
+async def _stuck(context: ScriptContext, _broker: int | None) -> None:
+    for node_id in context.fault_target.brokers:
+        context.fault_target.inject_store_fault(node_id, "held")
+    context.report("Uploads of every broker are held back.")
 
 
-async def _away(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.fault_target.brokers:
-        stage.fault_target.inject_store_fault(node_id, "unreachable")
-    stage.report("The object store refuses every call.")
+async def _away(context: ScriptContext, _broker: int | None) -> None:
+    for node_id in context.fault_target.brokers:
+        context.fault_target.inject_store_fault(node_id, "unreachable")
+    context.report("The object store refuses every call.")
 
 
-async def _slow(stage: ScriptContext, _broker: int | None) -> None:
-    for node_id in stage.fault_target.brokers:
-        stage.fault_target.inject_store_fault(node_id, "slow")
-    stage.report("Every call of the object store takes two seconds more.")
+async def _slow(context: ScriptContext, _broker: int | None) -> None:
+    for node_id in context.fault_target.brokers:
+        context.fault_target.inject_store_fault(node_id, "slow")
+    context.report("Every call of the object store takes two seconds more.")
 
 
-async def _kill(stage: ScriptContext, broker: int | None) -> None:
+async def _kill(context: ScriptContext, broker: int | None) -> None:
     assert broker is not None
-    await stage.fault_target.kill(broker)
-    stage.report(f"Broker {broker} is killed.")
+    await context.fault_target.kill(broker)
+    context.report(f"Broker {broker} is killed.")
 
 
-async def _dangling(stage: ScriptContext, broker: int | None) -> None:
+async def _dangling(context: ScriptContext, broker: int | None) -> None:
     """Kills the broker while an upload of its is held, so that its copy stays started for ever."""
     assert broker is not None
-    fault_target = stage.fault_target
+    fault_target = context.fault_target
     fault_target.inject_store_fault(broker, "held")
-    stage.report(f"Uploads of broker {broker} are held back; waiting for one.")
+    context.report(f"Uploads of broker {broker} are held back; waiting for one.")
 
     async def upload_paused() -> bool | None:
         return fault_target.paused_uploads(broker) > 0 or None
 
     await until(f"broker {broker} begins to copy a segment; produce to a tiered topic", upload_paused, UPLOAD_WAIT_S)
     await fault_target.kill(broker)
-    stage.report(f"Broker {broker} is killed in the middle of an upload.")
-    await _left(stage, broker)
+    context.report(f"Broker {broker} is killed in the middle of an upload.")
+    await _left(context, broker)
     await fault_target.start(broker)
-    stage.report(f"Broker {broker} runs again; the copy stays open in the ledger.")
+    context.report(f"Broker {broker} runs again; the copy stays open in the ledger.")
 
 
-async def _left(stage: ScriptContext, broker: int) -> None:
+async def _left(context: ScriptContext, broker: int) -> None:
     """Waits until nobody takes the broker for alive, so that others lead what it led."""
 
     async def failed_over() -> bool | None:
-        view = await fetch_cluster(stage.gateway)
+        view = await fetch_cluster(context.gateway)
         leads = any(partition.leader == broker for partition in view.partitions)
         return (not leads and broker not in {registered.broker_id for registered in view.brokers}) or None
 
     await until(f"broker {broker} is fenced and others lead its partitions", failed_over, ELECTION_WAIT_S)
-    stage.report(f"Others lead what broker {broker} led.")
+    context.report(f"Others lead what broker {broker} led.")
 
 
-async def _thin(stage: ScriptContext, _broker: int | None) -> None:
+async def _thin(context: ScriptContext, _broker: int | None) -> None:
     """The second half of the bootstrap race, and then the new replica leads."""
-    fault_target, gateway = stage.fault_target, stage.gateway
+    fault_target, gateway = context.fault_target, context.gateway
     leader, broker = min(fault_target.brokers), max(fault_target.brokers)
     topic = LabTopic(gateway, THIN_TOPIC)
     await topic.delete()
-    stage.report(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
+    context.report(f"{THIN_TOPIC} is made on broker {leader}; its beginning is copied to the remote tier.")
     log = await build(topic, THIN_PLAN, leader, lambda _step, _bytes: None)
     before = await own_flag(gateway, broker)
 
@@ -114,7 +114,7 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
         seen = await race(topic, gateway, leader, broker, flag=True, phases=no_phases)
     finally:
         await set_flag(gateway, broker, before)
-    stage.report(
+    context.report(
         f"The new replica of broker {broker} begins at offset {seen.start_offset}, that of broker {leader} at "
         f"{log.local_start}."
     )
@@ -125,26 +125,26 @@ async def _thin(stage: ScriptContext, _broker: int | None) -> None:
         return (await topic.view()).leader == broker or None
 
     await until(f"broker {broker} leads {THIN_TOPIC}", leads, ELECTION_WAIT_S)
-    stage.report(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
+    context.report(f"Broker {broker} leads {THIN_TOPIC}: consumers of older records read from the remote tier.")
 
 
-async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
+async def _unclean(context: ScriptContext, _broker: int | None) -> None:
     """A follower that missed records leads; the old leader returns and truncates."""
-    fault_target, gateway = stage.fault_target, stage.gateway
+    fault_target, gateway = context.fault_target, context.gateway
     old, new = sorted(fault_target.brokers - fault_target.needed)[-2:]
     topic = LabTopic(gateway, UNCLEAN_TOPIC)
     await topic.delete()
     await topic.create(old, {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}, [new])
     await _fill(topic, KEPT_RECORDS)
     await fault_target.kill(new)
-    stage.report(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
+    context.report(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
 
     async def alone() -> bool | None:
         return (await topic.view()).isr == (old,) or None
 
     await until(f"broker {new} leaves the ISR", alone, ELECTION_WAIT_S)
     await _fill(topic, LOST_RECORDS)
-    stage.report(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
+    context.report(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
     await fault_target.kill(old)
     await fault_target.start(new)
 
@@ -154,13 +154,13 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
         return (new in alive and old not in alive and (await topic.view()).leader < 0) or None
 
     await until(f"{UNCLEAN_TOPIC} is without a leader", without_leader, ELECTION_WAIT_S)
-    stage.report(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
+    context.report(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
     refused = await elect_unclean(gateway, [topic.partition])
     if refused:
         raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
     await _fill(topic, NEW_RECORDS)
     end = await topic.offset(new, offset_timestamps.LATEST)
-    stage.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
+    context.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
     await fault_target.start(old)
 
     async def both() -> bool | None:
@@ -168,7 +168,7 @@ async def _unclean(stage: ScriptContext, _broker: int | None) -> None:
 
     await until(f"broker {old} is in the ISR again", both, ELECTION_WAIT_S)
     end = await topic.offset(old, offset_timestamps.LATEST)
-    stage.report(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
+    context.report(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
 
 
 async def _fill(topic: LabTopic, records: int) -> None:

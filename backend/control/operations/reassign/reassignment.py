@@ -116,7 +116,7 @@ class Reassign(LongRunningKind[ReassignInputs]):
     async def draft(self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject) -> Draft:
         moves = _planned_moves(inputs, snapshot)
         reviewed = await review(context, inputs, snapshot, moves)
-        words = reassignment_texts.dialog_texts(
+        texts = reassignment_texts.dialog_texts(
             context.cluster_name, inputs, moves, reviewed.estimate, reviewed.leaders_change
         )
         return Draft(
@@ -128,7 +128,7 @@ class Reassign(LongRunningKind[ReassignInputs]):
             )[:PARTITIONS_MAX],
             checks=tuple(reviewed.checks),
             cli=tuple(cli(inputs, moves)),
-            words=words,
+            words=texts,
             estimate=reviewed.estimate,
             extra={
                 "lines": reassignment_texts.lines(moves),

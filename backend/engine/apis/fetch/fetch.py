@@ -51,7 +51,7 @@ PARTITION_BYTES: Final = 55
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # Found by looking the topic up, not by reading it: Kafka answers these with an empty list of aborted transactions.
 _LOOKUP_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_Row = m.FetchResponse.Responses.Partitions
+_PartitionResponse = m.FetchResponse.Responses.Partitions
 
 
 class FetchServices(Protocol):
@@ -127,7 +127,7 @@ def _respond(
         throttled = _throttled(services, context, fetch_context, results)
         if throttled is not None:
             return throttled
-    session_id, pairs = services.fetch_sessions.answer(
+    session_id, pairs = services.fetch_sessions.response(
         fetch_context,
         results,
         slots=services.config.max_incremental_fetch_session_cache_slots,
@@ -178,9 +178,9 @@ def _topics(pairs: Sequence[tuple[CachedPartition, FetchData]]) -> list[m.FetchR
     return topics
 
 
-def _row(entry: CachedPartition, data: FetchData) -> _Row:
+def _row(entry: CachedPartition, data: FetchData) -> _PartitionResponse:
     aborted = data.aborted
-    row = _Row(
+    row = _PartitionResponse(
         partition_index=entry.index,
         error_code=data.error,
         high_watermark=data.high_watermark,
@@ -189,14 +189,18 @@ def _row(entry: CachedPartition, data: FetchData) -> _Row:
         aborted_transactions=None
         if aborted is None and data.error not in _LOOKUP_ERRORS
         else [
-            _Row.AbortedTransactions(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            _PartitionResponse.AbortedTransactions(
+                producer_id=transaction.producer_id, first_offset=transaction.first_offset
+            )
             for transaction in aborted or ()
         ],
         preferred_read_replica=data.preferred_replica,
         records=data.records,
     )
     if data.diverging is not None:
-        row.diverging_epoch = _Row.DivergingEpoch(epoch=data.diverging.epoch, end_offset=data.diverging.end_offset)
+        row.diverging_epoch = _PartitionResponse.DivergingEpoch(
+            epoch=data.diverging.epoch, end_offset=data.diverging.end_offset
+        )
     return row
 
 
@@ -239,7 +243,7 @@ def _hint_leaders(
         if topic is None:
             continue
         hint = leader_hint(services, context, topic.name, entry.index)
-        rows[(entry.topic_id, entry.index)].current_leader = _Row.CurrentLeader(
+        rows[(entry.topic_id, entry.index)].current_leader = _PartitionResponse.CurrentLeader(
             leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
         )
         # A follower has every broker's address from metadata.

@@ -183,7 +183,7 @@ class FetchSessionCache:
             )
         return session
 
-    def answer(
+    def response(
         self,
         context: FetchContext,
         results: Sequence[FetchData],

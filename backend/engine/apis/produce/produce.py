@@ -80,7 +80,7 @@ _WITHOUT_START: Final = frozenset(
 
 _log = logging.getLogger(__name__)
 
-_Row = m.ProduceResponse.Responses.PartitionResponses
+_PartitionResponse = m.ProduceResponse.Responses.PartitionResponses
 Required = list[tuple[int, Partition, int]]
 
 
@@ -113,7 +113,7 @@ def produce(
     appending = _Appending(services, context, request, {})
     if queue.is_busy(context.connection_id) or not appending.go_on():
         return queue.append_in_order(context.connection_id, appending.finish)
-    return appending.answer()
+    return appending.respond()
 
 
 async def _confirm_and_append(
@@ -141,7 +141,7 @@ class _Appending:
         self._request = request
         self._unconfirmed = unconfirmed
         self._response = m.ProduceResponse()
-        self._rows: list[_Row] = []
+        self._rows: list[_PartitionResponse] = []
         self._required: Required = []
         self._refused = False
         self._running: Generator[ValidationWork, ValidatedBatch | None, None] | None = None
@@ -161,7 +161,7 @@ class _Appending:
         running = self._running
         if running is None:
             if self.go_on():
-                return self.answer()
+                return self.respond()
             running = self._running
             assert running is not None
         while True:
@@ -173,7 +173,7 @@ class _Appending:
                 else:
                     self._work = running.send(done)
             except StopIteration:
-                return self.answer()
+                return self.respond()
 
     def _append_all(self) -> Generator[ValidationWork, ValidatedBatch | None, None]:
         services, version = self._services, self._context.api_version
@@ -193,7 +193,7 @@ class _Appending:
 
     def _append(
         self, topic: str | None, part: m.ProduceRequest.TopicData.PartitionData, cost: RequestCost
-    ) -> Generator[ValidationWork, ValidatedBatch | None, _Row]:
+    ) -> Generator[ValidationWork, ValidatedBatch | None, _PartitionResponse]:
         services, context, acks = self._services, self._context, self._request.acks
         try:
             partition = _partition(services, context, acks, topic, part.index)
@@ -211,14 +211,14 @@ class _Appending:
         if acks == ALL:
             self._required.append((len(self._rows), partition, info.last_offset + 1))
         _count(services.metrics, partition.topic_id_partition.topic, info)
-        return _Row(
+        return _PartitionResponse(
             index=part.index,
             base_offset=info.first_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
         )
 
-    def answer(self) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+    def respond(self) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
         """Once all is appended: at once, when it is acknowledged, or None for acks=0."""
         services, request, response = self._services, self._request, self._response
         total = services.metrics.all_topics
@@ -257,7 +257,7 @@ def _refuse_all(request: m.ProduceRequest, code: ErrorCode) -> m.ProduceResponse
         raise NoAnswer("a request sent with acks=0 was refused")
     response = m.ProduceResponse()
     for topic in request.topic_data:
-        rows = [_Row(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data]
+        rows = [_PartitionResponse(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data]
         response.responses.append(
             m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name, partition_responses=rows)
         )
@@ -268,7 +268,7 @@ def _when_acknowledged(
     services: ProduceServices,
     request: m.ProduceRequest,
     response: m.ProduceResponse,
-    rows: list[_Row],
+    rows: list[_PartitionResponse],
     required: Required,
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse]:
     """The response once every high watermark has passed what was appended, or when the client's time is up."""
@@ -302,7 +302,7 @@ def _not_appended(
     index: int,
     records: object,
     error: KafkaError,
-) -> _Row:
+) -> _PartitionResponse:
     _count_refused(services.metrics, topic or "", records, error)
     if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         # Ends the client's producer, so its operator will look for the reason here.
@@ -339,11 +339,12 @@ def _records(part: m.ProduceRequest.TopicData.PartitionData, version: int) -> me
     return view
 
 
-def _refused(index: int, error: KafkaError) -> _Row:
-    row = _Row(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+def _refused(index: int, error: KafkaError) -> _PartitionResponse:
+    row = _PartitionResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, RecordsRejected):
         row.record_errors = [
-            _Row.RecordErrors(batch_index=at, batch_index_error_message=text) for at, text in error.record_errors
+            _PartitionResponse.RecordErrors(batch_index=at, batch_index_error_message=text)
+            for at, text in error.record_errors
         ]
     return row
 
@@ -381,7 +382,9 @@ def _hint_leaders(services: ProduceServices, context: RequestContext, response: 
             if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or name is None:
                 continue
             hint = leader_hint(services, context, name, row.index)
-            row.current_leader = _Row.CurrentLeader(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            row.current_leader = _PartitionResponse.CurrentLeader(
+                leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+            )
             if hint.host is not None:
                 nodes[hint.leader_id] = m.ProduceResponse.NodeEndpoints(
                     node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack

@@ -43,7 +43,7 @@ class Admission(Generic[K]):
         """Returns the permits of what the controller refused, as it has changed nothing."""
         for key in failed - self.refused:
             if partitions := self.partitions.get(key, 0):
-                _take(self.services, self.context, -partitions, strict=False)
+                _record(self.services, self.context, -partitions, strict=False)
 
 
 def admit(
@@ -65,14 +65,16 @@ def admit(
     for key, partitions in admission.partitions.items():
         if not partitions:
             continue
-        wait_ms = _take(services, context, partitions, strict=strict)
+        wait_ms = _record(services, context, partitions, strict=strict)
         if wait_ms and strict:
             admission.refused.add(key)
         admission.throttle_ms = max(admission.throttle_ms, wait_ms)
     return admission
 
 
-def _take(services: ControllerMutationQuotaServices, context: RequestContext, partitions: int, *, strict: bool) -> int:
+def _record(
+    services: ControllerMutationQuotaServices, context: RequestContext, partitions: int, *, strict: bool
+) -> int:
     now_ms = services.ports.clock.monotonic_ms()
     image = services.metadata.image
     return services.client_quotas.record_mutations(

@@ -49,7 +49,7 @@ class ActiveController(CommandQueue, Protocol):
     """The controller of the epoch that it leads, for parts that fence brokers."""
 
     @property
-    def keeps_isr(self) -> bool:
+    def isr_frozen(self) -> bool:
         """Whether no broker is fenced for its silence any more, because the whole cluster is about to stop."""
         ...
 

@@ -41,11 +41,12 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> MemberSubscription
     """Raises DecodeError."""
     kind = m.ConsumerProtocolSubscription
     version = _version_of(metadata, kind.MAX_VERSION)
-    said, _ = codec.decode(kind, version, metadata, _VERSION.size)
-    owned = _known(
-        ((owned_partition.topic, owned_partition.partitions) for owned_partition in said.owned_partitions), topics
+    subscription, _ = codec.decode(kind, version, metadata, _VERSION.size)
+    owned = _existing(
+        ((owned_partition.topic, owned_partition.partitions) for owned_partition in subscription.owned_partitions),
+        topics,
     )
-    return MemberSubscription(frozenset(said.topics), owned, said.rack_id)
+    return MemberSubscription(frozenset(subscription.topics), owned, subscription.rack_id)
 
 
 def read_assignment(data: bytes, topics: TopicsView) -> frozenset[AssignablePartition]:
@@ -54,7 +55,7 @@ def read_assignment(data: bytes, topics: TopicsView) -> frozenset[AssignablePart
         return frozenset()
     kind = m.ConsumerProtocolAssignment
     assignment, _ = codec.decode(kind, _version_of(data, kind.MAX_VERSION), data, _VERSION.size)
-    return _known(
+    return _existing(
         (
             (assigned_partition.topic, assigned_partition.partitions)
             for assigned_partition in assignment.assigned_partitions
@@ -63,7 +64,7 @@ def read_assignment(data: bytes, topics: TopicsView) -> frozenset[AssignablePart
     )
 
 
-def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[AssignablePartition]:
+def _existing(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[AssignablePartition]:
     topic_infos = ((topics.by_name.get(name), indexes) for name, indexes in named)
     return frozenset((topic.id, index) for topic, indexes in topic_infos if topic is not None for index in indexes)
 

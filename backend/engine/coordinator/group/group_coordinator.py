@@ -227,7 +227,7 @@ class GroupCoordinator:
     ) -> tasks.Future[SyncResult]:
         """The answer comes when the leader's assignments are stored. Raises KafkaError."""
         shard = self._shard_of_members(group_id)
-        entry = self._known(shard, group_id)
+        entry = self._existing_group(shard, group_id)
         done: tasks.Future[SyncResult] = tasks.future()
         token = self._next_token()
         now_ms = self._ports.clock.monotonic_ms()
@@ -250,7 +250,7 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keeps a member. Raises KafkaError."""
         shard = self._shard_of_members(group_id)
-        entry = self._known(shard, group_id)
+        entry = self._existing_group(shard, group_id)
         now_ms = self._ports.clock.monotonic_ms()
         event = GroupHeartbeat(self._next_token(), now_ms, member_id, instance_id, generation)
         if entry.consumer is not None:
@@ -317,7 +317,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
         return self._shards.of(group_id)
 
-    def _known(self, shard: GroupShard, group_id: str) -> GroupEntry:
+    def _existing_group(self, shard: GroupShard, group_id: str) -> GroupEntry:
         entry = shard.groups.get(group_id)
         if entry is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")

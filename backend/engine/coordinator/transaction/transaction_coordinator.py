@@ -147,7 +147,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], version: int
     ) -> None:
         """Puts partitions into the producer's transaction. Raises KafkaError."""
-        shard, entry = self._known(transactional_id)
+        shard, entry = self._existing(transactional_id)
         decision = decide.add_partitions(
             entry.transaction,
             producer,
@@ -162,7 +162,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether the producer may write to each partition. Raises KafkaError."""
-        _, entry = self._known(transactional_id)
+        _, entry = self._existing(transactional_id)
         return {partition: decide.verify_partition(entry.transaction, producer, partition) for partition in partitions}
 
     async def end(self, transactional_id: str, producer: Producer, *, commit: bool, version: int) -> Producer:
@@ -170,7 +170,7 @@ class TransactionCoordinator:
 
         Returns the producer's id and epoch for its next transaction. Raises KafkaError.
         """
-        shard, entry = self._known(transactional_id)
+        shard, entry = self._existing(transactional_id)
         fresh_id = await self._fresh_id(shard, entry)
         decision = decide.end(
             entry.transaction,
@@ -207,7 +207,7 @@ class TransactionCoordinator:
 
     # Changes
 
-    def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionEntry]:
+    def _existing(self, transactional_id: str) -> tuple[TransactionShard, TransactionEntry]:
         shard = self._shards.of(transactional_id)
         entry = shard.entries.get(transactional_id)
         if entry is None:

@@ -27,7 +27,7 @@ SEND_TIMEOUT_MS: Final = 30_000
 RETRY_PAUSE_MS: Final = 20
 RETRY_MS: Final = 100
 
-_Asked = m.AddPartitionsToTxnRequest.Transactions
+_TransactionRequest = m.AddPartitionsToTxnRequest.Transactions
 VerificationCodes = Mapping[TopicPartition, ErrorCode]
 
 
@@ -80,7 +80,9 @@ class TransactionVerifier:
         return None if partition is None or partition.leader < 0 else partition.leader
 
     async def _send(self, broker_id: int, verifications: Sequence[VerificationRequest]) -> Sequence[VerificationCodes]:
-        request = m.AddPartitionsToTxnRequest(transactions=[_asked(verification) for verification in verifications])
+        request = m.AddPartitionsToTxnRequest(
+            transactions=[_transaction_request(verification) for verification in verifications]
+        )
         response = await self._send_to_broker(broker_id, request, ADD_PARTITIONS_VERSION, timeout_ms=SEND_TIMEOUT_MS)
         if not isinstance(response, m.AddPartitionsToTxnResponse):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} answered something else")
@@ -94,13 +96,16 @@ class TransactionVerifier:
         ]
 
 
-def _asked(verification: VerificationRequest) -> _Asked:
-    return _Asked(
+def _transaction_request(verification: VerificationRequest) -> _TransactionRequest:
+    return _TransactionRequest(
         transactional_id=verification.transactional_id,
         producer_id=verification.producer.producer_id,
         producer_epoch=verification.producer.epoch,
         verify_only=not verification.add,
-        topics=[_Asked.Topics(name=name, partitions=indexes) for name, indexes in by_topic(verification.partitions)],
+        topics=[
+            _TransactionRequest.Topics(name=name, partitions=indexes)
+            for name, indexes in by_topic(verification.partitions)
+        ],
     )
 
 

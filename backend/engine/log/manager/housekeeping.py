@@ -13,7 +13,7 @@ from backend.engine.log.log_errors import CorruptLog, DamagedIndex
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import KafkaError
-from backend.protocol.record_batches.record_validation import columns_wanted, load_columns
+from backend.protocol.record_batches.record_validation import columns_requested, load_columns
 from backend.tiering.ids import TopicPartition
 
 # Delay before a roll's flush, the sync of a new log's topic id and the removal of files that are due.
@@ -64,7 +64,7 @@ class Housekeeping:
         """Logs that the next turn looks at."""
         return self._with_work.keys()
 
-    def look_after(self, log: UnifiedLog) -> None:
+    def enqueue(self, log: UnifiedLog) -> None:
         """The next turn looks at this log: it is new here, or may have work now."""
         self._with_work[log] = None
 
@@ -93,7 +93,7 @@ class Housekeeping:
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
         await self._remove_due(now_ms)
-        if columns_wanted():
+        if columns_requested():
             await self._ports.workers.run(load_columns)
 
     async def _rebuild_indexes(self, log: UnifiedLog) -> None:

@@ -207,7 +207,7 @@ class LogManager:
     def _adopt(self, log: UnifiedLog) -> None:
         partition = log.topic_partition
         self._logs[partition] = log
-        self.housekeeping.look_after(log)
+        self.housekeeping.enqueue(log)
         self.checkpoints.high_watermark_moved()
 
     def _has(self, log: UnifiedLog) -> bool:
@@ -220,7 +220,7 @@ class LogManager:
 
     def _on_work(self, log: UnifiedLog) -> None:
         if self._has(log):
-            self.housekeeping.look_after(log)
+            self.housekeeping.enqueue(log)
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
         if not self._has(log):
@@ -325,7 +325,7 @@ class LogManager:
             if log.topic_id_partition.topic_id == ZERO_UUID:
                 write_topic_id(self._ports.disk, log.dir, tip.topic_id)
                 log.topic_id_partition, log.flusher.topic_id_dirty = tip, True
-                self.housekeeping.look_after(log)
+                self.housekeeping.enqueue(log)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {partition} cannot be created: {error}"

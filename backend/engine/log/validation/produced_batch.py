@@ -105,11 +105,11 @@ def validate_produced(
     if len(records) > size_bytes:
         records = records[:size_bytes]
     _check_header(header, records, config)
-    plain = records[HEADER_BYTES:]
-    body: Buffer = plain
+    payload = records[HEADER_BYTES:]
+    body: Buffer = payload
     decompressed_bytes = 0
     if header.compression:
-        body = _decompressed(header, plain, decompressed_bytes_max)
+        body = _decompressed(header, payload, decompressed_bytes_max)
         decompressed_bytes = len(body)
     rebuilt = config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression
     summary = _check_body(header, body, rebuilt)

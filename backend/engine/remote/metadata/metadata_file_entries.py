@@ -42,7 +42,7 @@ _ENTRIES: Final = {
 _BY_LENGTH: Final = {entry.itemsize - 1: txn_empty for txn_empty, entry in _ENTRIES.items()}
 
 
-def plain_entries(rows: bytes) -> bytes:
+def canonical_entries(rows: bytes) -> bytes:
     """The entries of packed rows of one leader epoch each without custom metadata."""
     packed = np.frombuffer(rows, dtype=ROW_DTYPE)
     txn_empty = packed["flags"] & TXN_INDEX_EMPTY != 0
@@ -62,7 +62,7 @@ def _entries(rows: NDArray[Any], *, is_empty: bool) -> bytes:
     return made.tobytes()
 
 
-def plain_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+def canonical_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     """Packed rows of the plain entries from `at` on, and where the first other entry begins."""
     rows: list[bytes] = []
     block = _RUN_FIRST
@@ -72,8 +72,8 @@ def plain_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
             break
         kind = _ENTRIES[txn_empty]
         entries = np.frombuffer(data, kind, min(block, (end - at) // kind.itemsize), at)
-        is_plain = _plain(entries, txn_empty=txn_empty)
-        count = len(entries) if is_plain.all() else int(is_plain.argmin())
+        is_canonical = _is_canonical(entries, txn_empty=txn_empty)
+        count = len(entries) if is_canonical.all() else int(is_canonical.argmin())
         if not count:
             break
         rows.append(_rows(entries[:count], txn_empty=txn_empty))
@@ -82,7 +82,7 @@ def plain_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     return b"".join(rows), at
 
 
-def _plain(entries: NDArray[Any], *, txn_empty: bool) -> NDArray[np.bool_]:
+def _is_canonical(entries: NDArray[Any], *, txn_empty: bool) -> NDArray[np.bool_]:
     ok: NDArray[np.bool_] = entries["length"] == entries.itemsize - 1
     ok &= (entries["kind"] == SNAPSHOT_KIND) & (entries["version"] == 0)
     ok &= (entries["state"] >= 0) & (entries["state"] <= _LAST_STATE) & (entries["epoch_start"] == entries["start"])

@@ -148,7 +148,7 @@ class MetadataFiles:
 
 def build_store(stored: Stored, overlap: Overlap) -> bytes:
     """The bytes of a store; about 95 a segment."""
-    from backend.engine.remote.metadata.metadata_file_entries import plain_entries  # with numpy
+    from backend.engine.remote.metadata.metadata_file_entries import canonical_entries  # with numpy
 
     partition = stored.cache.topic_id_partition
     name = partition.topic.encode()
@@ -157,7 +157,7 @@ def build_store(stored: Stored, overlap: Overlap) -> bytes:
     out += encode_varint(stored.offset)
     for part in segments:
         if isinstance(part, bytes):
-            out += plain_entries(part)
+            out += canonical_entries(part)
             continue
         # Without the frame version, which the KIP's entries do not have: type, version, data.
         entry = encode(SegmentSnapshot(*part[1:]))[1:]
@@ -209,14 +209,14 @@ def parse_store(data: bytes, partition: TopicIdPartition, overlap: Overlap) -> S
 def _parse_entries(
     data: bytes, at: int, end: int, partition: TopicIdPartition
 ) -> tuple[list[bytes | SegmentMetadata], dict[int, EpochMap]]:
-    from backend.engine.remote.metadata.metadata_file_entries import plain_rows  # with numpy
+    from backend.engine.remote.metadata.metadata_file_entries import canonical_rows  # with numpy
 
     segments: list[bytes | SegmentMetadata] = []
     epochs: dict[int, EpochMap] = {}
     while at < end:
-        plain, at = plain_rows(data, at, end)
-        if plain:
-            segments.append(plain)
+        rows, at = canonical_rows(data, at, end)
+        if rows:
+            segments.append(rows)
             continue
         size, at = decode_uvarint(data, at)
         kind, data_at = decode_uvarint(data, at)

@@ -129,10 +129,10 @@ def _spans(
     rows = _rows(batch, at_first, order[firsts + 1])
     epochs, starts, ends = rows["epoch"], rows["start"], rows["end"]
     # A run goes on with the next pair if nothing lies between and it continues the same leader epoch.
-    goes_on = np.diff(firsts) == _RECORDS_PER_PAIR
-    goes_on &= (codes[firsts][1:] == codes[firsts][:-1]) & (epochs[1:] == epochs[:-1])
-    goes_on &= (starts[1:] > starts[:-1]) & (ends[1:] >= ends[:-1])
-    bounds = [0, *(np.flatnonzero(~goes_on) + 1).tolist(), len(firsts)] if len(firsts) else [0]
+    continues = np.diff(firsts) == _RECORDS_PER_PAIR
+    continues &= (codes[firsts][1:] == codes[firsts][:-1]) & (epochs[1:] == epochs[:-1])
+    continues &= (starts[1:] > starts[:-1]) & (ends[1:] >= ends[:-1])
+    bounds = [0, *(np.flatnonzero(~continues) + 1).tolist(), len(firsts)] if len(firsts) else [0]
     at = 0
     for low, high in pairwise(bounds):
         begin = int(firsts[low])

@@ -231,7 +231,7 @@ class RemoteLogMetadataCache:
             if overlaps or (epoch_map.starts and epoch_map.starts[-1] >= run.starts[0]):
                 return 0
         self._summary = None
-        added = self._rows.add_plain(run.rows)
+        added = self._rows.add_canonical(run.rows)
         if added:
             highest = run.highest if len(added) == len(run.starts) else self._rows.offsets(added[-1])[1]
             self._map(run.epoch).extend(run.starts[: len(added)], added, highest)

@@ -186,7 +186,7 @@ class SegmentRows:
         self._count += 1
         return row
 
-    def add_plain(self, packed: bytes) -> list[int]:
+    def add_canonical(self, packed: bytes) -> list[int]:
         """Stores segments given as packed rows of one leader epoch each and without custom metadata; numbers of their
         rows. Stops before the first one that is here already: there are fewer numbers then.
         """

@@ -315,7 +315,7 @@ class FollowedPartition:
             return True
         return attempts <= ATTEMPTS_REPORTED or attempts % ATTEMPTS_REPORTED_EVERY == 0
 
-    def _is_usual(self) -> bool:
+    def _is_expected(self) -> bool:
         """Whether the replica goes on where its log ends, as thousands do at a start."""
         state = self.state
         if state.phase is FollowerPhase.TRUNCATING:
@@ -326,7 +326,7 @@ class FollowedPartition:
         state = self.state
         self._reported = (state.attempts, state.evidence)
         tip = self.partition.topic_id_partition
-        level = logging.DEBUG if self._is_usual() else logging.INFO
+        level = logging.DEBUG if self._is_expected() else logging.INFO
         _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._context.node_id, state.phase.value,
                  state.fetch_offset, state.evidence or f"following broker {self.leader}")  # fmt: skip
         self._context.events.emit(

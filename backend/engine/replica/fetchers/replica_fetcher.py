@@ -273,14 +273,17 @@ class ReplicaFetcher:
         if not state.matches(target.fetch_offset, target.leader_epoch) or state.busy or state.failed:
             return
         ends = row.diverging_epoch
-        said = FetchPartitionResult(
+        result = FetchPartitionResult(
             error_code(row.error_code),
             row.high_watermark,
             row.log_start_offset,
             EpochEnd(ends.epoch, ends.end_offset) if ends.end_offset >= 0 else None,
         )
         decision = fetch_state.decide(
-            state, said, request_leader_epoch=target.leader_epoch, log_end_offset=follower.partition.log.log_end_offset
+            state,
+            result,
+            request_leader_epoch=target.leader_epoch,
+            log_end_offset=follower.partition.log.log_end_offset,
         )
         try:
             self._carry_out(follower, decision, target, row)

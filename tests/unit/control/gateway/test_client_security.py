@@ -25,7 +25,7 @@ def test_scram_answers_as_rfc_7677_says() -> None:
     scram = scram_client(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="rOprNGfwEbeRWgbNEkqO")
     assert scram.first_message == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     server = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-    assert scram.answer(server).endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    assert scram.respond(server).endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
     scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
     with pytest.raises(ScramError):
         scram.check(b"v=AAAATRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
@@ -60,7 +60,7 @@ def test_scram_answers_as_rfc_7677_says() -> None:
 def test_a_broker_that_does_not_keep_to_scram_is_not_trusted(server: bytes, why: str) -> None:
     scram = scram_client(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="mine")
     with pytest.raises(ScramError, match=why):
-        scram.answer(server)
+        scram.respond(server)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_broker_that_does_not_know_the_password_is_not_trusted(server: bytes, 
     scram = scram_client(Security(None, "SCRAM-SHA-512", "user", "pencil"), nonce="mine")
     with pytest.raises(ScramError, match="did not prove"):
         scram.check(b"v=")  # before the proof was asked for
-    scram.answer(b"r=mine1,s=AAAA,i=4096,x=extension")
+    scram.respond(b"r=mine1,s=AAAA,i=4096,x=extension")
     with pytest.raises(ScramError, match=why):
         scram.check(server)
 

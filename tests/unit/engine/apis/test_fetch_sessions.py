@@ -57,7 +57,7 @@ class Server:
     ) -> tuple[int, dict[int, FetchData]]:
         context = self.context(asked)
         data = [(found or {}).get(entry.index, FetchData(high_watermark=5)) for entry in context.entries]
-        session_id, pairs = self.sessions.answer(
+        session_id, pairs = self.sessions.response(
             context,
             data,
             slots=self.slots,
@@ -255,7 +255,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
             client.answered(turn, error.code, 0)
             continue
         assert offsets(context) == wanted
-        session_id, _ = server.sessions.answer(
+        session_id, _ = server.sessions.response(
             context,
             [FetchData(high_watermark=dice.randrange(3)) for _ in context.entries],
             slots=3,

@@ -107,7 +107,7 @@ class Talk:
         first = await self.token(scram.first_message)
         if first.error_code:
             return first
-        last = await self.token(scram.answer(bytes(first.auth_bytes)))
+        last = await self.token(scram.respond(bytes(first.auth_bytes)))
         if not last.error_code:
             scram.check(bytes(last.auth_bytes))
         return last

@@ -35,7 +35,7 @@ class Frame:
 
     def make_room(self) -> None:
         self.dropped = True
-        self._buffers.give_back(self)
+        self._buffers.release(self)
 
 
 def test_what_comes_too_slowly_makes_room_the_slowest_first() -> None:

@@ -21,7 +21,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 
-_Asked = m.AlterPartitionRequest.Topics.Partitions
+_PartitionRequest = m.AlterPartitionRequest.Topics.Partitions
 _PartitionResult = m.AlterPartitionResponse.Topics.Partitions
 
 
@@ -48,7 +48,12 @@ def alter_partition(
 
 
 def _alter(
-    image: MetadataImage, topic: TopicImage, request_partition: _Asked, leader: int, config: BrokerConfig, version: int
+    image: MetadataImage,
+    topic: TopicImage,
+    request_partition: _PartitionRequest,
+    leader: int,
+    config: BrokerConfig,
+    version: int,
 ) -> tuple[m.PartitionChangeRecord | None, _PartitionResult]:
     partition = topic.partitions.get(request_partition.partition_index)
     if partition is None:
@@ -83,7 +88,7 @@ def _alter(
     )
 
 
-def _wanted_isr(request_partition: _Asked, version: int) -> dict[int, int]:
+def _wanted_isr(request_partition: _PartitionRequest, version: int) -> dict[int, int]:
     """Broker id → epoch of that broker as the leader knows it (-1: not said)."""
     if version < 3:
         return dict.fromkeys(request_partition.new_isr, -1)
@@ -91,7 +96,11 @@ def _wanted_isr(request_partition: _Asked, version: int) -> dict[int, int]:
 
 
 def _problem(
-    image: MetadataImage, partition: PartitionRegistration, request_partition: _Asked, isr: dict[int, int], leader: int
+    image: MetadataImage,
+    partition: PartitionRegistration,
+    request_partition: _PartitionRequest,
+    isr: dict[int, int],
+    leader: int,
 ) -> ErrorCode:
     """Kafka's checks in Kafka's order (validateAlterPartitionData)."""
     if (
@@ -126,5 +135,5 @@ def _eligible(image: MetadataImage, partition: PartitionRegistration, member: in
     return alive and has_log(image, partition, member)
 
 
-def _error(request_partition: _Asked, code: ErrorCode) -> _PartitionResult:
+def _error(request_partition: _PartitionRequest, code: ErrorCode) -> _PartitionResult:
     return _PartitionResult(partition_index=request_partition.partition_index, error_code=code)

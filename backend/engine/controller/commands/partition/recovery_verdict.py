@@ -71,8 +71,8 @@ def still_to_recover(image: MetadataImage, partitions: Iterable[LocatedPartition
 
 def is_to_recover(partition: PartitionRegistration) -> bool:
     """Whether nobody leads, nobody may lead, and a replica is remembered as having had all, beside others."""
-    nobody = partition.leader == NO_LEADER and not partition.isr and not partition.elr
-    return nobody and bool(partition.last_known_elr) and len(partition.replicas) > 1
+    leaderless = partition.leader == NO_LEADER and not partition.isr and not partition.elr
+    return leaderless and bool(partition.last_known_elr) and len(partition.replicas) > 1
 
 
 @dataclass(frozen=True, slots=True)

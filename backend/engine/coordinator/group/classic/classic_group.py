@@ -93,7 +93,7 @@ class Group:
     join_deadline_ms: float | None = None
     # First rebalance of an empty group: how much longer newcomers may put it off, and whether one came since.
     initial_delay_left_ms: float | None = None
-    newcomer: bool = False
+    new_member_added: bool = False
     # Members of the generation that have not asked for their assignment, and when they are dropped.
     to_sync: frozenset[str] = frozenset()
     sync_deadline_ms: float | None = None

@@ -34,7 +34,7 @@ class Joining:
         elif not self._accepts(event.member_id):
             self._expel(event.member_id)
             self._refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        elif not self._speaks(event):
+        elif not self._supports_protocol(event):
             self._refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not event.member_id:
             self._join_unknown(event)
@@ -59,13 +59,13 @@ class Joining:
         if member_id in self._group.members:
             self._group.remove(self._group.members[member_id])
 
-    def _speaks(self, event: Join) -> bool:
+    def _supports_protocol(self, event: Join) -> bool:
         """Whether the joiner speaks a protocol that all members speak, its own former self among them."""
         names = {name for name, _ in event.protocols}
         if self._group.state is GroupState.EMPTY:
             return bool(event.protocol_type) and bool(names)
         return event.protocol_type == self._group.protocol_type and any(
-            all(any(name == spoken for spoken, _ in member.protocols) for member in self._group.members.values())
+            all(any(name == supported for supported, _ in member.protocols) for member in self._group.members.values())
             for name in names
         )
 
@@ -105,7 +105,7 @@ class Joining:
             self._group.leader = member_id
         deadline_ms = event.now_ms + NEW_MEMBER_TIMEOUT_MS
         self._group.change(replace(self._member_of(event, member_id), is_new=True, session_deadline_ms=deadline_ms))
-        self._group.newcomer = True
+        self._group.new_member_added = True
         self._group.prepare_or_complete(event.now_ms)
 
     def _member_of(self, event: Join, member_id: str, assignment: bytes = b"") -> Member:

@@ -66,7 +66,7 @@ class GroupUpdate:
         self.pending = dict(group.pending)
         self.join_deadline_ms = group.join_deadline_ms
         self.initial_delay_left_ms = group.initial_delay_left_ms
-        self.newcomer = group.newcomer
+        self.new_member_added = group.new_member_added
         self.sync_deadline_ms = group.sync_deadline_ms
         self.to_sync = set(group.to_sync)
         self.storing = group.storing
@@ -156,7 +156,7 @@ class GroupUpdate:
         if was_empty and delay_ms > 0:
             self.join_deadline_ms = now_ms + delay_ms
             self.initial_delay_left_ms = max(0, timeout_ms - delay_ms)
-            self.newcomer = False
+            self.new_member_added = False
         else:
             self.join_deadline_ms = now_ms + timeout_ms
             self.complete_join_when_all_came(now_ms)
@@ -172,8 +172,8 @@ class GroupUpdate:
 
     def join_time_is_up(self, now_ms: float) -> None:
         left_ms = self.initial_delay_left_ms
-        if left_ms is not None and self.newcomer and left_ms > 0:
-            self.newcomer = False
+        if left_ms is not None and self.new_member_added and left_ms > 0:
+            self.new_member_added = False
             delay_ms = min(self.limits.initial_rebalance_delay_ms, left_ms)
             self.join_deadline_ms = now_ms + delay_ms
             self.initial_delay_left_ms = left_ms - delay_ms

@@ -62,7 +62,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
     update = ConsumerGroupUpdate(group, topics, limits, event.now_ms, time_ms)
     member_id = event.member_id or event.fresh_id
     update.refuse_when_full(member_id)
-    if not speaks(group, event):
+    if not supports_protocol(group, event):
         text = f"Member {member_id}'s protocols are not supported."
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
     if not event.member_id and event.instance_id is None and event.requires_known_member:
@@ -77,7 +77,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         member = update.join_static(event.instance_id, member_id, by_classic=True)
     name, metadata = event.protocols[0]
     try:
-        said = read_subscription(metadata, topics)
+        member_subscription = read_subscription(metadata, topics)
     except DecodeError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Protocol {name} cannot be read: {error}.") from error
     before = member.subscription
@@ -85,8 +85,8 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         client_id=event.client_id,
         client_host=event.client_host,
         instance_id=before.instance_id if event.instance_id is None else event.instance_id,
-        rack_id=said.rack_id or before.rack_id,
-        topics=said.topics,
+        rack_id=member_subscription.rack_id or before.rack_id,
+        topics=member_subscription.topics,
         regex="",
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         assignor=before.assignor,
@@ -94,7 +94,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
     )
     member, changed = update.subscribe(member, subscription)
     update.assign()
-    member = update.advance(member, subscription_changed=changed, owned=said.owned)
+    member = update.advance(member, subscription_changed=changed, owned=member_subscription.owned)
     update.members[member_id] = replace(
         member,
         session_deadline_ms=event.now_ms + event.session_timeout_ms,
@@ -108,15 +108,17 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
     return Joined(update.group(), result, replaced)
 
 
-def speaks(group: ConsumerGroup, event: Join) -> bool:
+def supports_protocol(group: ConsumerGroup, event: Join) -> bool:
     """Whether the joiner speaks a protocol that all classic members speak."""
     names = {name for name, _ in event.protocols}
-    spoken = [
+    protocols_of_members = [
         {name for name, _ in member.subscription.classic.protocols}
         for member in group.members.values()
         if member.subscription.classic is not None
     ]
-    return event.protocol_type == PROTOCOL_TYPE and bool(names.intersection(*spoken) if spoken else names)
+    return event.protocol_type == PROTOCOL_TYPE and bool(
+        names.intersection(*protocols_of_members) if protocols_of_members else names
+    )
 
 
 def sync(group: ConsumerGroup, event: Sync, topics: TopicsView) -> tuple[ConsumerGroup, SyncResult]:
@@ -226,7 +228,7 @@ def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
     for member in group.members.values():
         # A group that has not settled has no protocol yet; members list theirs, preferred first.
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
-        said = read_subscription(metadata, topics)
+        member_subscription = read_subscription(metadata, topics)
         # A leader may have assigned a partition twice; it stays with one.
         assigned = read_assignment(member.assignment, topics) - owned_by_others
         owned_by_others |= assigned
@@ -236,8 +238,8 @@ def upgraded(group: Group, topics: TopicsView, now_ms: float) -> ConsumerGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 instance_id=member.instance_id,
-                rack_id=said.rack_id,
-                topics=said.topics,
+                rack_id=member_subscription.rack_id,
+                topics=member_subscription.topics,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 classic=ClassicMember(member.session_timeout_ms, member.protocols),
             ),
@@ -264,15 +266,15 @@ def downgraded(group: ConsumerGroup, topics: TopicsView, now_ms: float) -> Group
     """The consumer group, all of whose members are classic, as a classic group. Raises DecodeError."""
     members: dict[str, Member] = {}
     for member in group.members.values():
-        said, classic = member.subscription, member.subscription.classic
+        member_subscription, classic = member.subscription, member.subscription.classic
         assert classic is not None, member
         members[member.member_id] = Member(
             member_id=member.member_id,
-            instance_id=said.instance_id,
-            client_id=said.client_id,
-            client_host=said.client_host,
+            instance_id=member_subscription.instance_id,
+            client_id=member_subscription.client_id,
+            client_host=member_subscription.client_host,
             session_timeout_ms=classic.session_timeout_ms,
-            rebalance_timeout_ms=said.rebalance_timeout_ms,
+            rebalance_timeout_ms=member_subscription.rebalance_timeout_ms,
             protocols=classic.protocols,
             session_deadline_ms=now_ms + classic.session_timeout_ms,
         )

@@ -119,14 +119,14 @@ class ConsumerGroupCoordinator:
         effects = classic.refusals(entry.group) if entry.consumer is None else []
         records = first + changes(entry.consumer, after, self._ports.clock.time_ms())
 
-        def take() -> None:
+        def apply_change() -> None:
             if entry.consumer is None and entry.group.members:
                 _log.info("Group %s changes from the classic to the consumer protocol with %d members",
                           entry.group.group_id, len(entry.group.members))  # fmt: skip
             entry.consumer, entry.group = after, Group(entry.group.group_id)
             self._carry_out(shard, entry, effects)
 
-        await self._write(shard, entry, records, take)
+        await self._write(shard, entry, records, apply_change)
         return result
 
     def _group_for(self, entry: GroupEntry, event: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[RecordData]]:
@@ -203,11 +203,11 @@ class ConsumerGroupCoordinator:
     async def delete_empty(self, shard: GroupShard, entry: GroupEntry) -> None:
         """A consumer group without members makes room for a classic one. Raises KafkaError."""
 
-        def take() -> None:
+        def apply_change() -> None:
             entry.consumer = None
 
         records = changes(entry.consumer, None, self._ports.clock.time_ms())
-        await self._write(shard, entry, records, take)
+        await self._write(shard, entry, records, apply_change)
 
     def _consumer(self, entry: GroupEntry) -> ConsumerGroup:
         if entry.consumer is None:
@@ -264,7 +264,7 @@ class ConsumerGroupCoordinator:
     async def _downgrade(
         self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, after: Group, *, rebalance: bool = False
     ) -> None:
-        def take() -> None:
+        def apply_change() -> None:
             _log.info("Group %s changes from the consumer to the classic protocol with %d members",
                       after.group_id, len(after.members))  # fmt: skip
             entry.consumer, entry.group = None, after
@@ -273,27 +273,27 @@ class ConsumerGroupCoordinator:
                 self._take_over(shard, entry, Takeover(self._ports.clock.monotonic_ms()))
 
         now_ms = self._ports.clock.time_ms()
-        await self._write(shard, entry, [*changes(group, None, now_ms), encode_group(after, now_ms)], take)
+        await self._write(shard, entry, [*changes(group, None, now_ms), encode_group(after, now_ms)], apply_change)
 
     async def _change(self, shard: GroupShard, entry: GroupEntry, before: ConsumerGroup, after: ConsumerGroup) -> None:
-        def take() -> None:
+        def apply_change() -> None:
             entry.consumer = after
 
-        await self._write(shard, entry, changes(before, after, self._ports.clock.time_ms()), take)
+        await self._write(shard, entry, changes(before, after, self._ports.clock.time_ms()), apply_change)
 
     async def _write(
-        self, shard: GroupShard, entry: GroupEntry, records: Sequence[RecordData], take: Callable[[], None]
+        self, shard: GroupShard, entry: GroupEntry, records: Sequence[RecordData], apply_change: Callable[[], None]
     ) -> None:
         """Takes the change over once its records are in the log, and waits until they are replicated."""
 
-        def taken() -> None:
+        def apply_and_note() -> None:
             before = entry.consumer
-            take()
+            apply_change()
             self._note(before, entry)
             self._schedule(shard, entry)
 
         if not records:
-            taken()
+            apply_and_note()
             if entry.writing is not None:
                 await tasks.shield(entry.writing)
             return
@@ -301,7 +301,7 @@ class ConsumerGroupCoordinator:
 
         def appended() -> None:
             entry.writing = writing
-            taken()
+            apply_and_note()
 
         try:
             await self._shards.append(shard, records, appended=appended)

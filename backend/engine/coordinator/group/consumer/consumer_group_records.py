@@ -109,28 +109,28 @@ class _Writer:
         self._add(m.ConsumerGroupMetadataKey(group_id=self.group_id), None)
 
     def subscription(self, member: ConsumerMember) -> None:
-        said = member.subscription
+        subscription = member.subscription
         value = m.ConsumerGroupMemberMetadataValue
         classic = None
-        if said.classic is not None:
+        if subscription.classic is not None:
             classic = value.ClassicMemberMetadata(
-                session_timeout_ms=said.classic.session_timeout_ms,
+                session_timeout_ms=subscription.classic.session_timeout_ms,
                 supported_protocols=[
                     value.ClassicMemberMetadata.SupportedProtocols(name=name, metadata=metadata)
-                    for name, metadata in said.classic.protocols
+                    for name, metadata in subscription.classic.protocols
                 ],
             )
         self._add(
             m.ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id),
             value(
-                instance_id=said.instance_id,
-                rack_id=said.rack_id,
-                client_id=said.client_id,
-                client_host=said.client_host,
-                subscribed_topic_names=sorted(said.topics),
-                subscribed_topic_regex=said.regex,
-                rebalance_timeout_ms=said.rebalance_timeout_ms,
-                server_assignor=said.assignor,
+                instance_id=subscription.instance_id,
+                rack_id=subscription.rack_id,
+                client_id=subscription.client_id,
+                client_host=subscription.client_host,
+                subscribed_topic_names=sorted(subscription.topics),
+                subscribed_topic_regex=subscription.regex,
+                rebalance_timeout_ms=subscription.rebalance_timeout_ms,
+                server_assignor=subscription.assignor,
                 classic_member_metadata=classic,
             ),
         )
@@ -264,12 +264,12 @@ def _read_regex(
 def _read_subscription(
     key: m.ConsumerGroupMemberMetadataKey, value: m.ConsumerGroupMemberMetadataValue | None
 ) -> ConsumerGroupRecord:
-    said = None if value is None else _subscription(value)
+    subscription = None if value is None else _subscription(value)
 
     def apply(group: ConsumerGroup) -> ConsumerGroup:
-        if said is None:
+        if subscription is None:
             return replace(group, members=_with(group.members, key.member_id, None))
-        member = replace(group.members.get(key.member_id, ConsumerMember(key.member_id)), subscription=said)
+        member = replace(group.members.get(key.member_id, ConsumerMember(key.member_id)), subscription=subscription)
         return replace(group, members=_with(group.members, key.member_id, member))
 
     return ConsumerGroupRecord(key.group_id, apply)

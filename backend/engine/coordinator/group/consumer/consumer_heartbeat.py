@@ -77,8 +77,8 @@ def heartbeat(
     member = replace(member, session_deadline_ms=deadline_ms, join_deadline_ms=None, sync_deadline_ms=None)
     update.members[member.member_id] = member
     current = member.current
-    tells = event.is_full or current.assigned.keys() != before.assigned.keys()
-    assignment = frozenset(current.assigned) if tells else None
+    with_assignment = event.is_full or current.assigned.keys() != before.assigned.keys()
+    assignment = frozenset(current.assigned) if with_assignment else None
     return update.group(), HeartbeatResult(member.member_id, current.epoch, assignment)
 
 
@@ -162,11 +162,11 @@ def resumed(group: ConsumerGroup, now_ms: float, session_timeout_ms: int) -> Con
 
 
 def _resumed(member: ConsumerMember, now_ms: float, session_timeout_ms: int) -> ConsumerMember:
-    said = member.subscription
-    if said.classic is not None:
-        return replace(member, session_deadline_ms=now_ms + said.classic.session_timeout_ms)
+    subscription = member.subscription
+    if subscription.classic is not None:
+        return replace(member, session_deadline_ms=now_ms + subscription.classic.session_timeout_ms)
     revokes = member.current.state is MemberState.UNREVOKED_PARTITIONS
-    rebalance_deadline_ms = now_ms + said.rebalance_timeout_ms if revokes else None
+    rebalance_deadline_ms = now_ms + subscription.rebalance_timeout_ms if revokes else None
     return replace(member, session_deadline_ms=now_ms + session_timeout_ms, rebalance_deadline_ms=rebalance_deadline_ms)
 
 

@@ -63,8 +63,8 @@ def test_without_the_leaders_epochs_nothing_is_judged() -> None:
 
 
 def test_below_a_chain_that_was_cut_nothing_is_judged() -> None:
-    cut = LeaderChain(((5, 400),), 0, 1000, cut=True)
-    assert _standings(segment_row(0, 300), segment_row(500, 600), chain=cut) == [
+    truncated = LeaderChain(((5, 400),), 0, 1000, truncated=True)
+    assert _standings(segment_row(0, 300), segment_row(500, 600), chain=truncated) == [
         LineageStanding.NOT_CHECKED,
         LineageStanding.IN_LINEAGE,
     ]
@@ -80,9 +80,9 @@ def test_chain_comes_from_a_leader_that_told_it() -> None:
     assert leader_chain([replica_row(2)]) is None
     assert leader_chain([replica_row(1, leader_epochs=None)]) is None
     assert leader_chain([replica_row(1, log_end_offset=None)]) is None
-    cut = leader_chain([replica_row(1, evidence={"epochs_cut": True})])
-    assert cut is not None
-    assert cut.cut
+    truncated = leader_chain([replica_row(1, evidence={"epochs_cut": True})])
+    assert truncated is not None
+    assert truncated.truncated
 
 
 def segment(topic: str, partition: int, start: int, end: int, epoch: int) -> FinishedSegment:

@@ -43,10 +43,10 @@ def path(folder: Path, suffix: str, base: int = 5) -> Path:
     return folder / "orders-0" / f"{base:020d}{suffix}"
 
 
-def look_after(log: UnifiedLog) -> None:
+def enqueue(log: UnifiedLog) -> None:
     async def work() -> None:
         housekeeping = Housekeeping(system_ports(), lambda: [log])
-        housekeeping.look_after(log)
+        housekeeping.enqueue(log)
         await housekeeping.work()
 
     asyncio.run(work())
@@ -69,7 +69,7 @@ def test_an_offset_index_is_made_again_and_the_log_stays_in_use(tmp_path: Path, 
     assert log.reader.read(2, 100, up_to_offset=11, min_one_message=True).records
     assert log.reader.read(10, 100, up_to_offset=11, min_one_message=True).records
     append(log, 11)
-    look_after(log)
+    enqueue(log)
     assert values(log, 5)[:3] == [(5, b"v5"), (6, b"v6"), (7, b"v7")]
     assert {name: data for name, data in files(tmp_path).items() if data != whole.get(name)}.keys() <= {
         "00000000000000000010.log"
@@ -87,7 +87,7 @@ def test_an_index_that_leads_past_its_offset_hides_no_record(tmp_path: Path) -> 
     path(tmp_path, ".index").write_bytes(data)
     with pytest.raises(DamagedIndex):
         log.reader.read(entries[0][0] + 1, 100, up_to_offset=11, min_one_message=True)
-    look_after(log)
+    enqueue(log)
     assert values(log, 5)[:3] == [(5, b"v5"), (6, b"v6"), (7, b"v7")]
 
 
@@ -99,7 +99,7 @@ def test_time_and_transaction_indexes_are_made_again(tmp_path: Path, suffix: str
     with pytest.raises(DamagedIndex):
         (look_up if suffix == ".timeindex" else partial(log.reader.aborted_transactions, 5, 10))()
     assert log.offline_reason is None
-    look_after(log)
+    enqueue(log)
     found = log.reader.offset_by_timestamp(NOW_MS + 7)
     assert found is not None
     assert found.offset == 7
@@ -112,7 +112,7 @@ def test_retention_does_not_believe_a_damaged_time_index(tmp_path: Path) -> None
     path(tmp_path, ".timeindex", 0).write_bytes((1).to_bytes(8, "big") + (77).to_bytes(4, "big"))
     with pytest.raises(DamagedIndex):
         log.delete_old_segments(NOW_MS + 100)
-    look_after(log)
+    enqueue(log)
     assert log.delete_old_segments(NOW_MS + 100) == 0
     assert len(log.segments) == 3
 
@@ -125,7 +125,7 @@ def test_damaged_records_are_found_when_their_index_is_made_again(tmp_path: Path
     path(tmp_path, ".log").write_bytes(data)
     with pytest.raises(DamagedIndex):
         log.reader.read(7, 100, up_to_offset=11, min_one_message=True)
-    look_after(log)
+    enqueue(log)
     assert "does not match its bytes" in str(log.offline_reason)
     with pytest.raises(KafkaError):
         append(log, 11)

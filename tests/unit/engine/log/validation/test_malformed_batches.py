@@ -20,7 +20,12 @@ from backend.engine.log.validation.produced_batch import ValidatedBatch, validat
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches import record_validation
 from backend.protocol.record_batches.record_batch import iter_records
-from backend.protocol.record_batches.record_validation import MANY_RECORDS, check_records, columns_wanted, load_columns
+from backend.protocol.record_batches.record_validation import (
+    MANY_RECORDS,
+    check_records,
+    columns_requested,
+    load_columns,
+)
 from backend.tiering.ids import TopicPartition
 from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, asked, build
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, batch, open_test_log, replicate
@@ -145,14 +150,14 @@ def test_large_batches_are_checked_as_columns_once_a_worker_has_made_them_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred milliseconds of import are not the first large batch's to wait for, nor a broker's that gets none."""
-    monkeypatch.setattr(record_validation, "_columns", record_validation._Columns())
+    monkeypatch.setattr(record_validation, "_column_check", record_validation._ColumnCheck())
     data = b"".join(Rec(index, index).encode() for index in range(MANY_RECORDS))
     first = check_records(data, MANY_RECORDS)
-    assert columns_wanted()
+    assert columns_requested()
     load_columns()
-    assert not columns_wanted()
+    assert not columns_requested()
     assert check_records(data, MANY_RECORDS) == first
-    assert not columns_wanted()
+    assert not columns_requested()
 
 
 def test_a_header_that_lies_about_its_time_misleads_neither_rolls_nor_retention_nor_searches(tmp_path: Path) -> None:
