@@ -1,9 +1,8 @@
 """The state that every page needs: the cluster, reads of the database, the time.
 
 Pages only read the database; the control API is for actions. Reads are cached by the data
-version, a number that grows with each write of the observer and the pipeline, so that an
-auto-refresh without news costs one small query. While the database is away, pages show what
-was read last, with its age.
+version, a number that grows with each write of the observer and the pipeline, so that an auto-refresh without a change
+costs one small query. While the database is away, pages show what was read last, with its age.
 """
 
 from __future__ import annotations

@@ -89,12 +89,12 @@ def _wait_for_end(opened: ApiSession, run: Json) -> Json:
         time.sleep(ASK_EVERY_S)
         current = opened.get(PATH)["run"]
         if current is None or current["started_ms"] != run["started_ms"]:
-            fail("The backend was started anew and the race is lost; it is cleaned up.", Exit.FAILED)
+            fail("The backend was started again, and the race is lost; it is cleaned up.", Exit.FAILED)
         run = current
 
 
 def progress_lines(shown: Json | None, run: Json) -> Iterable[str]:
-    """The news since `told`: steps that were over before the first request are listed as well."""
+    """New lines since `shown`: steps that were over before the first request are listed as well."""
     for begun in run["steps"][0 if shown is None else len(shown["steps"]) :]:
         yield f"{printable_text(begun['step'])} …"
     produced = None if shown is None else _tenths(shown)

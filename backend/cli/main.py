@@ -95,7 +95,7 @@ def up(
     ] = None,
     cluster_name: Annotated[str | None, typer.Option(help="What a person types to confirm (default demo).")] = None,
     process_per_broker: Annotated[
-        bool, typer.Option("--process-per-broker", help="Each broker in a process of its own, for throughput.")
+        bool, typer.Option("--process-per-broker", help="Each broker in its own process, for throughput.")
     ] = False,
     attach: Annotated[str | None, typer.Option(help="Watch this Apache Kafka cluster: HOST:PORT,…")] = None,
     client_properties: Annotated[Path | None, typer.Option(help="How to connect to it, in librdkafka's names.")] = None,

@@ -131,7 +131,7 @@ class Database:
     async def _on(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(threads, job)
-        except Exception as error:  # each driver has other kinds; no trouble of the database is raised again
+        except Exception as error:  # each driver has other kinds; no fault of the database is raised again
             away = store_error(self.url, error)
             if not isinstance(away, DatabaseAway):
                 raise

@@ -1,7 +1,7 @@
 """Opens the database, as often as it takes, looks whether it is still the same one, and keeps copies of it.
 
-Brokers, lab and Kafka clients run without it. What needs it is told what it waits for (`Database.closed`), and goes on
-by itself once the database answers and has this program's schema. A SQLite file that is lost is put back
+Brokers, lab and Kafka clients run without it. Parts that need it get the reason for the wait (`Database.closed`), and
+continue once the database answers and has this program's schema. A SQLite file that is lost is put back
 (`backend.store.backups.restoring`), not before its owner had the time to do it.
 """
 

@@ -11,10 +11,10 @@ Ts = TypeVarTuple("Ts")
 
 
 class Memo(Generic[KeyT, ValueT]):
-    """A pure function's results by key. What was made of the same things in the last turn is that very object.
+    """A pure function's results by key. Returns the previous object when the arguments are equal.
 
-    So the next function's arguments are the same objects too, and comparing them costs next to nothing. It holds what
-    two turns asked for, and no more.
+    So the next function's arguments are the same objects too, and comparing them costs next to nothing. It holds the
+    results of two rounds and no more.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Messages to bytes and back, in any version Kafka 4.3 has.
 
-Functions of a version are generated from the message tables when the version is first used and kept on the class. What
-comes from outside can only fail as `DecodeError`; a length is believed only as far as bytes are there.
+Functions of a version are generated from the message tables when the version is first used and kept on the class. Input
+from outside can only fail as `DecodeError`; a length is believed only as far as bytes are there.
 """
 
 from struct import error as StructError

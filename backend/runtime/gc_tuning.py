@@ -15,7 +15,7 @@ from typing import Final
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 # Where batches of records are stored: 10,000 records are 30,000 containers before their transaction begins, those of
 # two transactions are there at once, and the collector walked through all of them several times, a quarter of the time.
-# What waits: 400,000, some 80 MB.
+# At most 400,000 containers wait, some 80 MB.
 GC_THRESHOLDS_OF_BATCHES: Final = (200_000, 2, 10)
 # A thread that lets go of the interpreter's lock at each call of the system or of the database then waits this long for
 # one that computes. With Python's 5 ms the brokers' loop loses seconds of a start, while the control plane is imported

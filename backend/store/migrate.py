@@ -310,7 +310,7 @@ def _revision(connection: Connection, url: str) -> str | None:
             some = ", ".join(sorted(tables)[:3])
             raise MigrationError(
                 f"The database {describe(url)} holds tables of another product ({some}): "
-                "give ebbline a database or schema of its own."
+                "give ebbline its own database or schema."
             )
         return None
     row = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).first()

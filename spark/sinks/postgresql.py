@@ -45,7 +45,7 @@ class PostgresqlBulk:
         if not rows:
             return
         names = ", ".join(quoted(columns))
-        # Without the key: that of events is not the one of their description.
+        # Names no key columns: the events' table, which has partitions, has another key than `tables` describes.
         suffix = "ON CONFLICT DO NOTHING" if on_conflict == "leave" else insert_suffix(table, columns, on_conflict)
         if len(rows) < COPY_ROWS_MIN:
             marks = ", ".join("%s" + _cast(table, name) for name in columns)

@@ -48,7 +48,7 @@ def any_directory_has_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_unclean_shutdown_changes_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Who comes back is taken for who it was, and stays eligible to lead."""
+    """A returning broker is treated as its old self, and stays eligible to lead."""
 
     def careless(
         image: MetadataImage,

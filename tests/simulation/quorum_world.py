@@ -110,7 +110,7 @@ class QuorumWorld(World):
             process.disk.check_alive = check_alive  # type: ignore[method-assign]  # of this one process
 
     def spare_all(self) -> None:
-        """Whoever was to end does not."""
+        """Cancels planned crashes."""
         self._fuses.clear()
 
     def _effect(self, process: Process) -> None:

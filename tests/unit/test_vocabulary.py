@@ -281,7 +281,13 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 
 # A comment or docstring that begins so has a relative clause where its subject belongs.
 _RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those who|Whose)\b(?![^.]*\?)")
-_DIALECT_WORDS = re.compile(r"\b(anew|of its own|of their own|lets? rest|Facts:)(?!\w)")
+_DIALECT_WORDS = re.compile(
+    r"\b(anew|of (its|their) own|lets? rest|Facts:|told|troubles?|without news|the news|chance"
+    r"|(an?|each|every|last|next|one|per|the|two) looks?(?! up|-up| at every| for))(?!\w)",
+    re.I,
+)
+# A text for people that is so is no plain English.
+_DIALECT_IN_STRINGS = re.compile(r"\b(anew|of (its|their) own)\b")
 # Pages: README, CONTRIBUTING, docs, architecture, decisions.
 PAGES = ("*.md", "backend/*.md", "backend/decisions/**/*.md", "docs/**/*.md")
 _DIALECT_OF_PAGES = re.compile(
@@ -326,6 +332,8 @@ class Source(NamedTuple):
     """Public classes of the module."""
     definitions: tuple[Definition, ...]
     texts: tuple[Text, ...]
+    dialect_strings: tuple[Text, ...]
+    """String literals with a word of the dialect."""
 
 
 _DEFINING = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -416,7 +424,12 @@ def _sources() -> tuple[Source, ...]:
             definitions += [Definition(name, path, line, is_value) for name, line, is_value in _nested(nodes)]
         classes = (node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
         texts = tuple(_texts_of(path, file.read_text(), nodes))
-        sources.append(Source(path, tuple(classes), tuple(definitions), texts))
+        strings = (
+            Text(path, node.lineno, node.value)
+            for node in nodes
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DIALECT_IN_STRINGS.search(node.value)
+        )
+        sources.append(Source(path, tuple(classes), tuple(definitions), texts, tuple(strings)))
     return tuple(sources)
 
 
@@ -426,6 +439,11 @@ def _definitions() -> Iterator[Definition]:
 
 def _texts() -> Iterator[Text]:
     return (text for source in _sources() for text in source.texts)
+
+
+def _sentences() -> Iterator[tuple[Text, str]]:
+    """Each sentence of docstrings and comments, as those of pages."""
+    return ((text, sentence) for text in _texts() for sentence in _SENTENCE_END.split(" ".join(text.text.split())))
 
 
 def test_no_name_of_the_dialect_is_defined() -> None:
@@ -463,7 +481,12 @@ def test_a_public_class_has_a_name_that_no_other_has() -> None:
 def test_a_comment_begins_with_its_subject(what: str) -> None:
     pattern = _RELATIVE_CLAUSE if what == "relative clause" else _DIALECT_WORDS
     search = pattern.match if what == "relative clause" else pattern.search
-    left = [f"{text.path}:{text.line}: {text.text[:100]}" for text in _texts() if search(text.text)]
+    left = [f"{text.path}:{text.line}: {sentence[:100]}" for text, sentence in _sentences() if search(sentence)]
+    assert not left, "\n".join(left)
+
+
+def test_a_text_for_people_has_no_word_of_the_dialect() -> None:
+    left = [f"{text.path}:{text.line}: {text.text[:100]}" for source in _sources() for text in source.dialect_strings]
     assert not left, "\n".join(left)
 
 

@@ -1,4 +1,4 @@
-"""The rules that look for trouble, those that fire first. Pure: findings and runbooks → HTML and rows."""
+"""The alert rules, those that fire first. Pure: findings and runbooks → HTML and rows."""
 
 from __future__ import annotations
 

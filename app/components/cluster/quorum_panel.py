@@ -83,7 +83,7 @@ def _ago(at_ms: int | None, seen_ms: int) -> str:
 
 
 def table_html(quorum: Json) -> str:
-    """A line for each node, trouble first, then the leader, voters, observers."""
+    """A line for each node: those with a problem first, then the leader, voters, observers."""
     leader_id, seen_ms = quorum["leader_id"], quorum["seen_ms"]
     body = []
     for replica in _worst_first(quorum)[:ROWS_MAX]:

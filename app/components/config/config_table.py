@@ -192,7 +192,7 @@ def remarks(topic: TopicRow) -> list[Remark]:
 
 
 def topic_html(topics: Sequence[TopicRow], sources: Mapping[tuple[str, str], str]) -> str:
-    """``sources``: by topic and setting. What a topic sets itself is plain, what it inherits is muted."""
+    """``sources``: by topic and setting. A topic's own values are plain, inherited ones are muted."""
     columns = [
         ("Topic", "left"),
         ("Tiering", "left"),

@@ -249,7 +249,7 @@ def rows_table(rows: Sequence[TimelineRow], clock: Any) -> pd.DataFrame:
 
 
 def legend_html(colours: Palette) -> str:
-    """The phases in their order, each with the look of its bar."""
+    """The phases in their order, each drawn as its bar."""
     inner = "".join(
         f'<span class="eb-legend-entry"><span class="eb-swatch eb-phase-{phase.lower()}" aria-hidden="true"></span>'
         f"{markup.text('stuck or failed' if phase == 'DELAYED' else PHASE_LABELS[phase])}</span>"

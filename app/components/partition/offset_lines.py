@@ -42,7 +42,7 @@ def figure(
 ) -> go.Figure:
     """Not from zero, as offsets are not amounts. Gaps where not known, and where samples are missing.
 
-    What a reader has zoomed stays while `view` is the same.
+    A zoomed section stays while `view` is the same.
     """
     offsets = [value for line in lines for _, value in line.points if value is not None]
     low, high = min(offsets, default=0), max(offsets, default=1)

@@ -159,7 +159,7 @@ def change_line(row: OperationRow) -> ChangeLine:
 
 
 def state_html(state: str) -> str:
-    """``✓ verified``: healthy is quiet, trouble has its colour."""
+    """``✓ verified``: a healthy one has no colour, a failed one has its own."""
     status = STATE_STATUS.get(state)
     if status is None:
         return f'<span class="eb-quiet">{markup.text(state)}</span>'

@@ -16,8 +16,8 @@ GAP_MS_MIN: Final = 60_000
 def gaps(at_ms: Sequence[int], interval_ms: int, spacing_ms: int = 0) -> frozenset[int]:
     """Indices of the samples that come after a gap; ``at_ms`` rises, its last is taken for now.
 
-    A gap is longer than three sample intervals and than a minute. Samples that are kept at a wider ``spacing_ms``, or
-    that retention has thinned with their age, are that far apart without a gap, so it takes two of those.
+    A gap is longer than three sample intervals and longer than a minute. Where samples are kept at a wider
+    ``spacing_ms``, or retention has thinned them with their age, it is also longer than two of those distances.
     """
     indexes = set()
     for index in range(1, len(at_ms)):

@@ -43,7 +43,7 @@ def pill(label: str, status: str | None = None, *, title: str = "", html: str = 
 
 
 def swatch(kind: str) -> str:
-    """``remote``, ``local`` or ``pending``: the look of that range in a chart."""
+    """``remote``, ``local`` or ``pending``: that range as a chart draws it."""
     return f'<span class="eb-swatch eb-swatch-{kind}" aria-hidden="true"></span>'
 
 

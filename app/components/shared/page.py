@@ -111,7 +111,7 @@ def open_page(
 def live(page: Page, name: str, render: Callable[..., None], *arguments: Any, history: bool = False) -> None:
     """Draws a part of the page again and again: display only, never the place to open a dialog.
 
-    Reads are cached by the data version, so a round without news costs the head's small queries. Paused while a
+    Reads are cached by the data version, so a round without a change costs the head's small queries. Paused while a
     dialog is open and after half an hour without a touch. ``history``: the part draws the chosen range, where a long
     one changes slowly; all others stay at the short interval, so that a stopped process shows within 15 s.
     """

@@ -1,4 +1,4 @@
-"""Activity: the rules that look for trouble, and the same rules as a file for Prometheus."""
+"""Activity: the alert rules, and the same rules as a file for Prometheus."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def render() -> None:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
     if kind != "embedded":
-        st.html(markup.empty(ATTACHED, "Start one with `ebbline up` in a folder of its own."))
+        st.html(markup.empty(ATTACHED, "Start one with `ebbline up` in its own folder."))
         return
     _controls(page)
     live(page, "race", _race, page)

@@ -164,7 +164,7 @@ def _topics_hint(action: str) -> str:
 
 
 def _selection(topic: str, numbers: str) -> dict[str, Any]:
-    """A topic, or some of its partitions: ``0, 3-5``. What is no number makes the selection unusable."""
+    """A topic, or some of its partitions: ``0, 3-5``. Anything but numbers makes the selection unusable."""
     if not numbers.strip():
         return {"topics": [topic]}
     partitions: list[int] = []

@@ -209,7 +209,7 @@ def verify(options: DatabaseOptions, *, remote: Annotated[str | None, typer.Opti
         print(f"{report.older_than_history} deleted segments are no longer in the ledger's history, as it has a limit.")
     print("No differences." if not report.differences else f"{report.differences} differences.")
     if report.differences:
-        print("`ebbline pipeline rebuild` makes the ledger anew from the topic; files are not changed by it.")
+        print("`ebbline pipeline rebuild` builds the ledger again from the topic; files are not changed by it.")
         raise typer.Exit(ATTENTION)
 
 

@@ -35,7 +35,7 @@ class ObjectProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LedgerProblem:
-    """One object in trouble."""
+    """One object with a problem."""
 
     problem: ObjectProblem
     key: str

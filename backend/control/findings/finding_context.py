@@ -80,12 +80,12 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingContext:
-    """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline. `moved_ms`:
+    """`ledger_ms`: up to when the pipeline is known to have stored everything; None: there is no pipeline. `moved_ms`:
     when the log end of a follower was last seen to change, by (topic, partition, broker). `kafka_rules`: the brokers
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `eligible`: of partitions
+    not tell. `feature_levels`, `quorum_replicas`: empty until the cluster has reported them. `eligible`: of partitions
     without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by who
     reads: `broker 2`, or `events` for our own reader of `__ebbline_events`. `recoveries`: leaders elected by comparing
     logs within the last hour. `offline_logs`: why a broker that runs cannot use its log, by partition and broker.

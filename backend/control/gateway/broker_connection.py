@@ -39,7 +39,7 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 # Requests in flight on one connection; the next one waits. 2 connections x 8 x 9 brokers = 144 open answers.
 IN_FLIGHT_MAX: Final = 8
 CONNECT_TIMEOUT_S: Final = 5.0
-# A broker ends a session after the life it told (KIP-368); a new connection takes its place before that.
+# A broker ends a session after the lifetime that it announced (KIP-368); a new connection takes its place before that.
 SESSION_SHARE: Final = 0.85
 RETIRE_TIMEOUT_S: Final = 30.0
 

@@ -140,7 +140,7 @@ async def until_settled(call: Callable[[], Awaitable[T]], *, timeout_s: float) -
     """The result of `call`, repeated with back-off while it fails with a retriable Kafka error, until `timeout_s`.
 
     Raises what the last attempt raised. An unreachable broker is not retried here: for a write, the caller must first
-    look at what the broker did.
+    find out what the broker did.
     """
     deadline_s = time.monotonic() + timeout_s
     pause_s = RETRY_FIRST_S

@@ -313,7 +313,7 @@ class FeatureLevels(BaseModel):
 
 
 class QuorumSeen(BaseModel):
-    """The last look; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
+    """The last reading; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
 
     seen_ms: int | None = None
     leader_id: int | None = None

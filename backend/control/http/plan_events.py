@@ -17,7 +17,7 @@ from backend.control.operations.lifecycle.plan_store import version_of
 from backend.control.operations.operation_errors import OperationError
 from backend.store.queries.audit import OperationRow
 
-# One read of one row per look and stream: 20 streams are 40 reads a second.
+# One read of one row per poll and stream: 20 streams are 40 reads a second.
 POLL_INTERVAL_S: Final = 0.5
 STREAMS_MAX: Final = 20
 # One token, or one person of the dashboard, and all viewers together: an operator always finds a stream to look after

@@ -16,7 +16,7 @@ from backend.control.database_keeper import DatabaseKeeper
 from backend.control.http.disk_room import DiskRoom
 from backend.control.observer.cluster_observer import ClusterObserver
 
-# The pipeline holds the lock for half a second at most; a database that is not free in this time is in trouble.
+# The pipeline holds the lock for half a second at most; a database that is not free in this time is faulty.
 PROBE_TIMEOUT_S: Final = 3.0
 # Probes come every 100 ms while a start is watched: one question to the database a second is enough.
 PROBE_EVERY_S: Final = 1.0

@@ -141,7 +141,7 @@ class LabTopic:
     async def fill(self, size_bytes: int, batch_bytes: int, progress: Callable[[int], None]) -> None:
         """Produces records of one size until the log has this many bytes more, as nearly as a batch allows.
 
-        Raises LabFailed. `progress` is told bytes from time to time, on a thread of the client's.
+        Raises LabFailed. `progress` is called with the bytes from time to time, on a thread of the client's.
         """
         stop = threading.Event()
         servers = ",".join(str(address) for address in self._gateway.bootstrap)

@@ -1,4 +1,4 @@
-"""Rows of `cluster` and `broker`, and what a look at settings stores. Pure."""
+"""Rows of `cluster` and `broker`, and those of a reading of settings. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.control.observer.sampling.cluster_facts import BrokerFacts, Cluster
 from backend.control.observer.sampling.settings_sample import SettingsSample, by_resource
 from backend.store.writes.observer_rows import Resource
 
-# Set-aside folders of a directory that are stored with each look at a broker, the oldest: some 200 bytes each.
+# Set-aside folders of a directory that are stored with each reading of a broker, the oldest: some 200 bytes each.
 SET_ASIDE_STORED_MAX: Final = 20
 
 

@@ -39,7 +39,7 @@ class OperationService:
         self._planner = Planner(context, kinds, self._records)
         self._plan_claim = PlanClaim(context, self._records)
         self._execution = PlanExecutor(context, kinds, on_change)
-        # From the look at the cluster to the request: what one plan changes, the look of the next one must see.
+        # Held from reading the cluster to sending the request: the next plan must read what this one changes.
         self._execution_lock = asyncio.Lock()
 
     async def plan(self, actor: Actor, kind: str, inputs: Mapping[str, object], *, reason: str | None = None) -> int:

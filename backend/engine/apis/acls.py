@@ -1,6 +1,6 @@
 """DescribeAcls (29), CreateAcls (30), DeleteAcls (31), versions 1-3: there is no authorizer (KIP-140).
 
-What `AclApis` answers without one: SECURITY_DISABLED, wherever the response has a place for it.
+Every response has SECURITY_DISABLED where it has a place for an error, as `AclApis` without an authorizer.
 Kafka: `AclApis.handleDescribeAcls`, `handleCreateAcls`, `handleDeleteAcls`.
 """
 

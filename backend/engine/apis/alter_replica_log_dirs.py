@@ -37,8 +37,8 @@ def alter_replica_log_dirs(
 ) -> Steps[m.AlterReplicaLogDirsResponse]:
     """Answers when the moves have begun; DescribeLogDirs shows how far they are.
 
-    For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation. What
-    is asked for twice goes where it was asked for last, and is answered once, as in Kafka.
+    For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation. A
+    partition that is named twice goes to the directory named last, and is answered once, as in Kafka.
     """
     directories: dict[TopicPartition, str] = {}
     for directory in request.dirs:

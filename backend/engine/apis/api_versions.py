@@ -22,7 +22,7 @@ MAX_VERSION: Final = 4
 # Kafka's ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
-# Feature levels of Kafka 4.3 (metadata.version 30 = 4.3-IV0). What the engine has not, it does not offer for
+# Feature levels of Kafka 4.3 (metadata.version 30 = 4.3-IV0). Features that the engine lacks are not offered for
 # UpdateFeatures to switch on: kraft.version (the voters stand in the settings), share.version, streams.version.
 SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),

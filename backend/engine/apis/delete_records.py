@@ -36,7 +36,7 @@ def delete_records(
 ) -> Steps[tasks.Future[m.DeleteRecordsResponse]]:
     """Low watermarks once they have reached what was asked for; REQUEST_TIMED_OUT for those that have not in time.
 
-    What is named more than once is answered once, for the offset that was named last, as in Kafka.
+    A partition that is named more than once is answered once, for the offset that was named last, as in Kafka.
     """
     rows: list[_Answers.Partitions] = []
     required: list[tuple[int, Partition, int]] = []

@@ -104,7 +104,7 @@ async def _partition_snapshot(
             return result
         piece = await services.ports.workers.run(lambda: files.read_part(snapshot_id, position, limit))
     except FileNotFoundError:
-        # Retention took it between the look and the read.
+        # Retention took it between the check and the read.
         result.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return result
     result.size, result.position, result.unaligned_records = size, position, piece

@@ -211,7 +211,9 @@ class Broker:
                 await self._attempt("stop its controller", self._controller.close())
 
     async def stop(self) -> None:
-        """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
+        """Hands leadership over, answers what waits, writes everything down. A step that fails is logged; the rest is
+        done.
+        """
         with logging_as_node(self.config.id):
             await self._stop()
 

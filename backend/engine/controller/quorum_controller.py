@@ -90,7 +90,7 @@ class Controller:
         self.snapshotter = metadata.snapshotter
         self.topic_deletions = metadata.topic_deletions
         self._newest = self.image
-        # Set when the image may have partitions that nobody may lead without a look at their logs.
+        # Set when the image may have partitions that no replica may lead before their logs are compared.
         self.leaderless = tasks.Event()
         self._may_be_leaderless = False
         self.isr_frozen = False
@@ -403,7 +403,7 @@ class Controller:
 
 
 def _may_leave_leaderless(record: object) -> bool:
-    """Whether after this record nobody may lead a partition, for now or without a look at the logs."""
+    """Whether after this record nobody may lead a partition, for now or before the logs are compared."""
     if not isinstance(record, m.PartitionChangeRecord):
         return False
     return record.leader == NO_LEADER or record.eligible_leader_replicas == [] or bool(record.last_known_elr)

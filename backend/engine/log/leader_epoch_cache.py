@@ -2,8 +2,8 @@
 
 Covers the whole log, the remote part included: deleting local segments never removes an entry. Entries are written to
 `leader-epoch-checkpoint` at every change by an atomic rename; they reach the device when the log is flushed, before the
-recovery point moves past them. What a power failure may lose lies at or past the recovery point, where recovery finds
-it in the batches.
+recovery point moves past them. Entries that a power failure may lose lie at or past the recovery point, where recovery
+finds them in the batches.
 
 The epoch of a new leader is the exception: it is written before its first record is. Until then nobody can have a
 record of it, and the next leader's takes its place. A broker that comes to lead thousands of idle partitions writes

@@ -53,7 +53,7 @@ class LogFlusher:
         return self._work([s for s in segments.from_offset(self.recovery_point) if s.sealed], base)
 
     def topic_id_work(self) -> FlushWork | None:
-        """The same for the topic id only."""
+        """Returns the sync of `partition.metadata`, None when it is on the device."""
         if self._health.offline_reason is not None or not self.topic_id_dirty:
             return None
         return FlushWork((self._topic_id_path,), self._local.dir, self.recovery_point)

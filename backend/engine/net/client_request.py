@@ -19,7 +19,7 @@ from backend.protocol.messages import Message
 # take ten times as much for lists of numbers; the decoder limits other elements.
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 # Elements that are read on the loop, some 3 us each; a request with more is decoded by a worker, and has cost as much
-# when that is noticed. What has more takes two bytes for each at least.
+# when that is noticed. A request with more takes at least two bytes for each.
 INLINE_ELEMENTS_MAX: Final = 5_000
 INLINE_BYTES_MAX: Final = 2 * INLINE_ELEMENTS_MAX
 # A message of a node of the same process comes decoded: from this size on it may have as many elements.

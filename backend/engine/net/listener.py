@@ -3,7 +3,7 @@
 Above a limit of `max.connections` new connections wait unread for others to go, as in Kafka; above that of one address
 they are closed.
 
-What protects the port (TLS, SASL) is made ready before it is bound.
+TLS and SASL of the port are made ready before it is bound.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from backend.protocol.buffers import Buffer
 
 T = TypeVar("T")
 StoreFault = Literal["none", "unreachable", "slow", "held"]
-"""``waiting_uploads``: uploads wait until the trouble is over; all else is served."""
+"""``waiting_uploads``: uploads wait until the fault is cleared; all else is served."""
 SLOW_S: Final = 2.0
-# A held upload sits on one of the broker's copier threads; so it looks up this often whether the trouble is over.
+# A held upload sits on one of the broker's copier threads; so it checks this often whether the fault is cleared.
 HELD_LOOK_S: Final = 0.2
 
 
 class ObjectStoreFaults:
-    """The trouble of one broker's way to the object store. Thread-safe; outlives a restart of the broker."""
+    """The fault of one broker's connection to the object store. Thread-safe; outlives a restart of the broker."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -1,8 +1,8 @@
 """The end up to which a voter has acknowledged the metadata log, noted outside that log's folder.
 
-A metadata folder that was put back from an older copy looks whole. What the voter had acknowledged since may be
-committed with its help, so it must not vote as if it never had. The note is written after each flush, before the
-leader hears of it, to each log directory and to `ebbline.quorum.acknowledged.dir`: a note that was not put back
+A metadata folder that was put back from an older copy looks whole. Records that the voter had acknowledged since may be
+committed with its help, so it must not vote as if it had never had them. The note is written after each flush, before
+the leader hears of it, to each log directory and to `ebbline.quorum.acknowledged.dir`: a note that was not put back
 together with the metadata shows the difference. It need not survive a power failure, after which it can only be behind.
 """
 

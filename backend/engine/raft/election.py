@@ -288,7 +288,7 @@ def handle_vote(state: RaftState, vote: ReceivedVote, log_end: LogEnd, now: Now)
 def _is_voter_of(state: RaftState, vote: ReceivedVote) -> bool:
     """Whether this node is the voter that the candidate means, with all its memory.
 
-    Who forms a quorum is none of a quorum that has records already.
+    A node that forms a quorum is no voter of one that has records already.
     """
     if not state.is_voter or (state.standing is VoterStanding.FORMING and vote.log_end.offset > 0):
         return False

@@ -10,11 +10,11 @@ from backend.engine.raft.election import hears_others
 from backend.engine.raft.raft_state import RaftState
 
 TICK_MS: Final = 50.0
-# While the others are heard nothing is due for seconds: twenty looks a second would be half of what an idle node does.
-# The price: of a hold-up in between only what is left after the next look is noticed, at most a quarter of the fetch
+# While the others are heard nothing is due for seconds: twenty checks a second would be half of what an idle node does.
+# The price: of a hold-up in between only what is left after the next check is noticed, at most a quarter of the fetch
 # timeout goes unnoticed.
 IDLE_TICK_MS: Final = 500.0
-# A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a look, because on a machine
+# A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a tick, because on a machine
 # that has too much to do many short delays in a row keep a node from hearing as one long one does.
 STALL_MS: Final = TICK_MS / 2
 
@@ -32,7 +32,7 @@ class ElectionTimer:
     async def due(self) -> float:
         """Returns at the deadline, or when the clock comes too late; by how much.
 
-        The looks are callbacks: a task that woke up for each would be a sixth of what an idle node costs.
+        The checks are callbacks: a task that woke up for each would be a sixth of what an idle node costs.
         """
         self._due = tasks.future()
         self._schedule_check(self._clock.monotonic_ms())

@@ -85,8 +85,8 @@ class BoundedPool:
 
 
 async def to_its_end(running: tasks.Task[T]) -> T:
-    """The result of work that others wait for too, and that no cancellation of one of them cuts short. Who is
-    cancelled meanwhile is so once it has ended, and its outcome is dropped.
+    """The result of work that others wait for too, and that no cancellation of one of them ends early. A caller that is
+    cancelled meanwhile raises Cancelled once the work has ended; its outcome is dropped.
     """
     cancelled = False
     while not running.done():

@@ -1,7 +1,7 @@
 """The requests that wait for one partition, and the fetch sessions that watch it. Kafka: `DelayedOperations`.
 
 A partition owns one and says when it has changed. Requests enter and leave it themselves (`purgatory`,
-`delayed_remote`); nothing here knows what a partition is, nor what a request does with the news.
+`delayed_remote`); nothing here knows what a partition is, nor what a request does with a change.
 """
 
 from __future__ import annotations

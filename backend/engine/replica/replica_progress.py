@@ -82,7 +82,7 @@ class ReplicaProgress:
         return before, after
 
     def mark_caught_up(self, replica: int, at_ms: float) -> None:
-        """A fetch at `at_ms`, which was not looked up, came from the end of the log as it was until now."""
+        """Records a fetch at `at_ms` whose offset equals the log end, without a look-up."""
         state = self.states.get(replica)
         if state is not None:
             self.states[replica] = state.caught_up_at(at_ms)

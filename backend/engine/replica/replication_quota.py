@@ -1,8 +1,8 @@
 """Throttled replication (KIP-73): how many bytes a second the replicas of a reassignment may move, at either end.
 
-Which replicas: the topics' settings leader. and follower.replication.throttled.replicas; how fast: the brokers' dynamic
-settings leader. and follower.replication.throttled.rate. Replicas in the ISR are never held back, or they would leave
-it. Kafka: ReplicationQuotaManager, TopicConfigHandler, ReplicaManager.shouldLeaderThrottle.
+The topics' settings leader. and follower.replication.throttled.replicas name the replicas; the brokers' dynamic
+settings leader. and follower.replication.throttled.rate limit the rate. Replicas in the ISR are never held back, or
+they would leave it. Kafka: ReplicationQuotaManager, TopicConfigHandler, ReplicaManager.shouldLeaderThrottle.
 """
 
 from __future__ import annotations

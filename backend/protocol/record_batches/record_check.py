@@ -1,7 +1,7 @@
 """The check of records one by one (`DefaultRecord.readFrom` of Kafka), without making a record of any of them.
 
-What passes can be read by every client: lengths are those of Kafka's reader, and where that one is lenient (a length of
--2, a varint whose upper bits it drops) the strict ones among its clients decide.
+Records that pass can be read by every client: lengths are those of Kafka's reader, and where that one is lenient (a
+length of -2, a varint whose upper bits it drops) the strict ones among its clients decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """States of a remote segment and of a partition's deletion, as `__remote_log_metadata` writes them (KIP-405).
 
-What may follow what is decided in `backend.tiering.segment_state`.
+`backend.tiering.segment_state` decides which state may follow which.
 """
 
 from enum import IntEnum

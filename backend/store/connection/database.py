@@ -49,7 +49,7 @@ class DatabaseAway(StoreError):
 
 
 def store_error(url: str, error: Exception) -> StoreError | None:
-    """An error of the database as one sentence: DatabaseAway for a trouble; None for an error that is none of it."""
+    """An error of the database as one sentence: DatabaseAway for a fault of the database; None for any other error."""
     diagnosis = diagnose(error)
     if diagnosis is not None:
         return DatabaseAway(f"The database {describe(url)} {diagnosis.sentence}.", diagnosis)
@@ -155,7 +155,7 @@ def adopt(connection: Connection) -> None:
 
 
 def inspection_engine(url: str) -> Engine:
-    """For a look at a database that may be another product's: no file is turned to WAL, no connection is kept."""
+    """For inspecting a database that may be another product's: no file is turned to WAL, no connection is kept."""
     parsed = parse_url(url)
     if is_sqlite(parsed):
         file = _file(parsed)

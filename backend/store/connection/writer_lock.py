@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-# SQLite's longest wait between two looks, and half of that for a machine that is busy.
+# SQLite's longest wait between two tries, and half of that for a machine that is busy.
 GIVE_WAY_MAX_S: Final = 0.15
 _RETRY_INTERVAL_S: Final = 0.002
 _TRIES: Final = 10
@@ -48,7 +48,9 @@ def give_way(database: Path, at_most_s: float = GIVE_WAY_MAX_S) -> None:
 
 
 def _share(held: int) -> None:
-    """Not by waiting: nobody has it alone for longer than a look, and who was stopped then must not stop others."""
+    """Not by waiting: a process has it alone only for the time of a check, and one that was stopped then must not stop
+    others.
+    """
     for _ in range(_TRIES):
         try:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -143,7 +143,7 @@ def history(
 def copied_bytes(connection: Connection, cluster_id: str, since_ms: int, step_ms: int) -> list[CopiedBytes]:
     """Bytes copied since ``since_ms`` by the ledger, summed over steps of time, oldest first.
 
-    A step without a finished copy has no row. Segments count that were deleted since; an index holds all it takes.
+    A step without a finished copy has no row. Deleted segments count too. The index is covering.
     """
     table = t.segment
     step = (table.c.copy_finished_ms // step_ms).label("step")

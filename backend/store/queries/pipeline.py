@@ -1,4 +1,4 @@
-"""How the pipeline is doing: one look for `ebbline pipeline status` and for `/metrics`."""
+"""How the pipeline is doing: one reading for `ebbline pipeline status` and for `/metrics`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def save_settings(
     of_cluster: Collection[Resource],
     at_ms: int,
 ) -> None:
-    """Settings after a look at some of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
+    """Settings after a reading of some of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
 
     Resources that the cluster no longer has, those not in `of_cluster`, are removed; others keep their values and age.
     """

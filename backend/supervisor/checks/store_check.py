@@ -162,7 +162,7 @@ def _remedy(remedy: str, location: str) -> str:
 
 
 def _unsendable(location: str) -> StoreDiagnosis | None:
-    """The trouble with a variable at which the client would panic."""
+    """The diagnosis of a variable at which the client would panic."""
     if not location.startswith(S3_SCHEMES):
         return None
     for name, endpoint in s3_endpoints(os.environ).items():

@@ -298,7 +298,7 @@ def wait_until_healthy(
 ) -> bool:
     """True once the child serves; False when it ended, ran out of its start time, or we are stopping.
 
-    `meanwhile` is called between two looks.
+    `meanwhile` is called between two checks.
     """
     deadline = time.monotonic() + child.spec.start_timeout_s
     while time.monotonic() < deadline and not stopping():

@@ -21,7 +21,7 @@ DISK_WARNING: Final = 0.85
 DISK_CRITICAL: Final = 0.95
 RUNWAY_MS: Final = 12 * 3_600_000
 RUNWAY_CRITICAL_MS: Final = 2 * 3_600_000
-# Tools set the throttle, then begin the move; and a change is seen with the next look at all settings.
+# Tools set the throttle, then begin the move; and a change is seen when all settings are read next.
 THROTTLE_FOR_MS: Final = 15_000
 
 

@@ -84,7 +84,7 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
 
 
 def failing_copies(context: FindingContext) -> Iterable[Candidate]:
-    """The newest copies of a partition failed, none has finished since. Told by the embedded engine only."""
+    """The newest copies of a partition failed, none has finished since. Only the embedded engine reports it."""
     newest: dict[tuple[str, int], list[StoredCopyEvent]] = defaultdict(list)
     for event in context.copy_events:
         if event.outcome in ("finished", "failed"):

@@ -11,7 +11,7 @@ from backend.control.findings.finding_context import NOTICE, WARNING, Candidate,
 from backend.control.formatting import in_bytes
 from backend.store.writes.samples import PartitionSample
 
-# Longer than two looks at the groups: one read of an old offset is what the remote tier is for.
+# Longer than two readings of the groups: one read of an old offset is what the remote tier is for.
 STORM_FOR_MS: Final = 40_000
 
 

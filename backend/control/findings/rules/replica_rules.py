@@ -97,7 +97,7 @@ def _keeps_acknowledged(replica: ReplicaSample) -> bool:
 def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
     """A follower that would have to give up acknowledged records to follow its leader, and does not.
 
-    Told by the embedded engine only: Kafka's followers cut their logs.
+    Only the embedded engine reports it: Kafka's followers cut their logs.
     """
     leaders = {(row.topic, row.partition): row.leader for row in context.partitions}
     for replica in context.replicas:

@@ -18,7 +18,8 @@ TIMEOUT_S: Final = 10.0
 
 
 async def elect_preferred(gateway: Gateway, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
-    """Makes the first replica of each list the leader. What was refused, by partition; who leads already is not.
+    """Makes the first replica of each list the leader. Returns the refusals by partition; a replica that leads already
+    is none.
 
     Raises KafkaError when Kafka refuses the whole, GatewayError when it does not answer.
     """

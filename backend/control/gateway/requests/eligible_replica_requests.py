@@ -10,8 +10,8 @@ from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
 from backend.tiering.ids import TopicPartition
 
-# One page of an answer: brokers give as many unless they are told otherwise (max.request.partition.size.limit), 80
-# bytes each. Of a cluster that is down as a whole the rest is told without these names.
+# One page of an answer: brokers give as many unless they are configured otherwise (max.request.partition.size.limit),
+# 80 bytes each. For a cluster that is down as a whole, the rest is reported without these names.
 PARTITIONS_MAX: Final = 2_000
 # Of the backend's report, which is stored every few seconds: 80 bytes each.
 ROWS_MAX: Final = 500

@@ -1,7 +1,7 @@
 """Consumer groups that are at work, and what they have committed: ListGroups and OffsetFetch.
 
-A broker lists the groups it coordinates, so that broker is also the one to ask for their offsets. What the principal
-may not describe is left out by the broker, not refused.
+A broker lists the groups it coordinates, so that broker is also the one to ask for their offsets. The broker leaves out
+groups that the principal may not describe; it does not refuse.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from backend.tiering.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SetAsideReplica:
-    """A replica's folder that a broker keeps although nobody uses it; since when and why. Told by our engine only."""
+    """A replica's folder that a broker keeps although nobody uses it; since when and why. Only the embedded engine
+    reports it.
+    """
 
     name: str
     size_bytes: int
@@ -27,7 +29,7 @@ class SetAsideReplica:
 @dataclass(frozen=True, slots=True)
 class OfflineLog:
     """A replica whose log its broker cannot use, though the directory works, and why: a file as it lies in the
-    directory, and what is wrong with it. Told by our engine only."""
+    directory, and what is wrong with it. Only the embedded engine reports it."""
 
     partition: TopicPartition
     reason: str

@@ -48,14 +48,14 @@ class _Chunk:
     last: LastResponse[m.ListOffsetsResponse, Answers] = field(default_factory=LastResponse)
 
     def read(self, response: m.ListOffsetsResponse) -> None:
-        """Takes the answers over; what says the same as before is the same object."""
+        """Stores the responses; an equal one keeps its object."""
         self.answers = self.last.made(response, partial(_answers, previous=self.answers))
 
 
 class OffsetListing:
     """One special timestamp, asked of one broker again and again about nearly always the same partitions.
 
-    What `ask` gives is the same object until an answer changes.
+    `ask` returns the same object until a response changes.
     """
 
     def __init__(self, node_id: int, timestamp: int, replica_id: int = THIS_REPLICA) -> None:

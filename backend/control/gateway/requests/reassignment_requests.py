@@ -45,7 +45,7 @@ async def list_reassignments(
 async def alter_reassignments(
     gateway: Gateway, targets: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, KafkaError]:
-    """Asks for these replica lists, first one preferred; None cancels a move. What was refused, by partition.
+    """Asks for these replica lists, first one preferred; None cancels a move. Returns the refusals by partition.
 
     Raises KafkaError when Kafka refuses the whole, GatewayError when it does not answer: what it did is then not known.
     """

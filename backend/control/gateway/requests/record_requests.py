@@ -89,7 +89,7 @@ async def fetch_records(
 
 def _read(data: Any, offset: int) -> FetchedRecords:
     """Whole batches of the answer; the last one may be cut off and comes again with the next fetch. A batch whose
-    records are none is passed over; CORRUPT_MESSAGE when not even its end can be told.
+    records are none is passed over; CORRUPT_MESSAGE when not even its end can be found.
     """
     buffer = b"".join(data) if isinstance(data, list) else bytes(data)
     records: list[Record] = []

@@ -1,4 +1,4 @@
-"""Handlers of the lab: what is run on the embedded cluster to look at it. Who began what stands in the audit."""
+"""Handlers of the lab: experiments on the embedded cluster. The audit names the user who began each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The bootstrap race of KIP-1023 as a service: one run at a time, its progress, its result, and cleaning up after it.
 
 A run builds a topic on the embedded cluster, adds an empty replica with the flag off, removes it, and adds one on the
-same broker with the flag on. Whatever happens, the topic is deleted and the broker's own value of the flag is put back
-at the end; a note in the run folder lets the next process do so for one that was killed.
+same broker with the flag on. In every case the topic is deleted and the broker's own value of the flag is restored at
+the end; a note in the run folder lets the next process do so for one that was killed.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 # Copying 10 GB at 30 MB/s takes 6 minutes; nothing here takes longer unless it hangs.
 WAIT_S: Final = 900.0
 SETTLE_S: Final = 60.0
-# A replica with the flag on joins in a few tenths of a second. 4 requests a look: 80 a second.
+# A replica with the flag on joins in a few tenths of a second. 4 requests a poll: 80 a second.
 POLL_INTERVAL_S: Final = 0.05
-# 25 s of looks; then every second position is forgotten. 50 bytes each in an answer of the API: 25 kB a race.
+# 25 s of polls; then every second position is forgotten. 50 bytes each in an answer of the API: 25 kB a race.
 POSITIONS_MAX: Final = 500
 # Of a segment: with less than this not tiered, only the active segment is.
 TAIL_PERCENT: Final = 90
@@ -154,7 +154,7 @@ async def race(
     seen = await phases(began_ms)
     in_sync_ms = next((phase.at_ms for phase in seen if phase.phase == FollowerPhase.IN_SYNC), None)
     if in_sync_ms is not None:
-        # The broker told it to the millisecond; the looks are 50 ms apart.
+        # The broker reported it to the millisecond; the polls are 50 ms apart.
         seconds, joined_ms = max(0, in_sync_ms - began_ms) / 1000, in_sync_ms
     last = positions[-1]
     return Race(

@@ -22,10 +22,10 @@ from backend.control.operations.operation_errors import Conflict, InvalidInput
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 
-# Steps of a scenario that are told; a script has fewer than ten.
+# Steps of a scenario that are kept for the page; a script has fewer than ten.
 TOLD_MAX: Final = 40
 NO_FAULT_TARGET: Final = (
-    "The lab breaks brokers of its own process only: start `ebbline up` without --process-per-broker."
+    "The lab breaks brokers of the backend's process only: start `ebbline up` without --process-per-broker."
 )
 _log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class FaultLab:
         return self.run
 
     async def close(self) -> None:
-        """Ends the troubles of the store and the scenario; killed brokers stay down, as the process stops."""
+        """Clears the faults of the store, and the scenario; killed brokers stay down, as the process stops."""
         if self._fault_target is not None:
             self._store("none")
         if self._task is not None:

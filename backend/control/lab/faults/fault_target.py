@@ -1,11 +1,11 @@
-"""The embedded brokers as their process lets the lab break them. What implements it is given to the control plane."""
+"""The embedded brokers as their process lets the lab break them. The control plane receives the implementation."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
 InjectedStoreFault = Literal["none", "unreachable", "slow", "held"]
-"""``held``: uploads wait until the trouble is over; all else is served."""
+"""``held``: uploads wait until the fault is cleared; all else is served."""
 
 
 class FaultTarget(Protocol):

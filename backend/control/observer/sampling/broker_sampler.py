@@ -63,7 +63,7 @@ class _PartitionSelection:
 
 
 class BrokerSampler:
-    """Asks one broker each round. What it says again is the object of the round before."""
+    """Samples one broker each round. An unchanged response keeps the previous round's object."""
 
     def __init__(self, gateway: Gateway, broker_id: int) -> None:
         self._gateway = gateway

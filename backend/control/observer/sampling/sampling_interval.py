@@ -46,5 +46,5 @@ class SamplingInterval:
 
 
 def settings_interval_ms(topics: int) -> int:
-    """Between two looks at all settings; one that follows a change of ours does not wait."""
+    """Between two readings of all settings; one that follows a change of ours does not wait."""
     return max(SETTINGS_INTERVAL_MS, topics * SETTINGS_MS_PER_TOPIC)

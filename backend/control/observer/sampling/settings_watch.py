@@ -48,7 +48,7 @@ class SettingsWatch:
 
     async def sample(self, view: ClusterMetadata, now_ms: int) -> None:
         """Asks for all of them. A topic that does not answer now has what it had."""
-        self._read_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
+        self._read_ms = now_ms  # set before the request, so that a refresh() during it is not lost
         ids = {topic.topic: topic.topic_id for topic in view.topics}
         try:
             settings = await sample_settings(

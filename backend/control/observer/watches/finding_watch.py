@@ -295,7 +295,7 @@ def _is_set(entry: ConfigEntry) -> bool:
 
 
 def _kafka_overlap(settings: SettingsSample) -> bool:
-    """The embedded engine told to keep one segment per epoch and first offset, as Kafka 4.3.1 does."""
+    """Whether the embedded engine is configured to keep one segment per epoch and first offset, as Kafka 4.3.1 does."""
     return any(
         entry.value == "kafka" for entries in settings.brokers.values() if (entry := entries.get(OVERLAP)) is not None
     )

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def quorum_facts(quorum: QuorumInfo, now_ms: int) -> dict[str, Any]:
-    """The look as JSON. Times in ms since the epoch, None: never; lags in records."""
+    """The reading as JSON. Times in ms since the epoch, None: never; lags in records."""
     return {
         "seen_ms": now_ms,
         "leader_id": quorum.leader_id,

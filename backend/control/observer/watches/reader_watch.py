@@ -1,7 +1,7 @@
 """Readers of the remote tier: groups whose committed offset lies below the leader's local log, and broker numbers.
 
-Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics. Which groups read
-from the remote tier travels in the backend's heartbeat, so that pages read it from the database like all else.
+Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics. The backend's
+heartbeat carries the groups that read from the remote tier, so that pages read them from the database like all else.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class PlanClaim:
     async def _check_key(self, key: str, plan_id: int) -> None:
         other = await self._records.read(lambda c: operation_of_key(c, self._context.cluster_id, key))
         if other is not None and other != plan_id:
-            raise Conflict(f"This Idempotency-Key was used for plan {other}; give each execution a key of its own.")
+            raise Conflict(f"This Idempotency-Key was used for plan {other}; give each execution its own key.")
 
     def _check_allowed(self) -> None:
         if not self._context.changes_allowed:
@@ -135,7 +135,7 @@ class PlanClaim:
         try:
             taken = await self._records.write(job)
         except KeyInUse as error:
-            text = "This Idempotency-Key was used for another plan; give each execution a key of its own."
+            text = "This Idempotency-Key was used for another plan; give each execution its own key."
             await self._records.audit_refusal(actor, f"execute {row.kind}", row, text, confirmation.reason)
             raise Conflict(text) from error
         if taken is True or taken is False:

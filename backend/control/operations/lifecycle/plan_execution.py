@@ -119,7 +119,7 @@ class PlanExecutor:
         await journal.move(state, verification.sentence, verification.detail)
 
     async def _recover(self, row: OperationRow) -> None:
-        """One look at the cluster decides. A single request is never sent again: a person makes a new plan."""
+        """One reading of the cluster decides. A single request is never sent again: a person makes a new plan."""
         kind = self._kinds.get(row.kind)
         who = Actor(str((row.result or {}).get("executed_by", row.author)), ActorRole.OPERATOR)
         journal = PlanJournal(self._context, row, who)

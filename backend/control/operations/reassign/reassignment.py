@@ -140,7 +140,7 @@ class Reassign(LongRunningKind[ReassignInputs]):
     async def step(
         self, context: OperationContext, inputs: ReassignInputs, snapshot: JsonObject, control: ExecutionControl
     ) -> StepResult:
-        """One look, and at most one request for partitions."""
+        """One reading, and at most one request for partitions."""
         moves = _planned_moves(inputs, snapshot)
         now = await _now(context)
         refused: dict[str, str] = dict(control.progress.get("refused", {}))

@@ -103,7 +103,7 @@ class FetchSession:
         """An idle partition has changed, or is about to: the request that waits reads it too, as will the next."""
         entry, _ = self.idle.pop(key)
         self.entries[key] = entry
-        # As if each request since had asked for it, as it did.
+        # An idle partition counts as fetched at the session's last request.
         partition.followers.mark_caught_up(self.replica_id, self.used_ms)
         if self.waiting is not None and self.waiting_context is not None:
             self.waiting_context.entries.append(entry)

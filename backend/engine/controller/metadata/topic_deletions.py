@@ -39,7 +39,7 @@ class TopicDeletions:
             if not isinstance(record, m.RemoveTopicRecord):
                 continue
             topic = before.topics.get(bytes(record.topic_id))
-            # Said to be false it may have been true once, with remote data left.
+            # An explicit false may follow a true: remote data may be left.
             if topic is None or REMOTE_STORAGE not in before.topic_config(topic.name):
                 continue
             for index, registration in topic.partitions.items():

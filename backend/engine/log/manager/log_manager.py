@@ -181,7 +181,7 @@ class LogManager:
             await self.housekeeping.flush(log, work)
 
     async def _load(self, jobs: Iterator[list[LogFolder]], config_of: Callable[[str], LogConfig] | None) -> None:
-        """Opens the logs of one job after the other; who shares the jobs works beside."""
+        """Opens the logs of one job after the other; several workers share the iterator."""
         for job in jobs:
             configs = [
                 self.config.default_log if config_of is None else config_of(log_folder.partition.topic)
@@ -211,7 +211,7 @@ class LogManager:
         self.checkpoints.high_watermark_moved()
 
     def _has(self, log: UnifiedLog) -> bool:
-        """False for one that is being opened, for a copy under way, and for one given up: their events do not count."""
+        """Whether the table has this log. Events of others (being opened, copied or given up) are ignored."""
         return self._logs.get(log.topic_partition) is log
 
     def _on_log_start(self, log: UnifiedLog) -> None:

@@ -1,7 +1,7 @@
 """Opening a partition's folder (`LogLoader` of Kafka).
 
 After a clean stop only the end of the last segment is looked at. After an unclean one every segment at or past the
-recovery point is scanned, batch by batch, and its indexes are rebuilt. What is found damaged:
+recovery point is scanned, batch by batch, and its indexes are rebuilt. Damage is treated by its kind:
 
 - after an unclean stop, anything past the recovery point: truncated to the last valid batch, as these records may never
   have reached the device;

@@ -119,7 +119,8 @@ def validate_produced(
     if rebuilt:
         if header.base_timestamp + summary.delta_ms_min < NO_TIMESTAMP and not config.is_log_append_time:
             # Kafka's builder refuses them, where it lets them pass in a batch that stays as it is.
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Records with times before 1970 cannot be compressed anew")
+            text = "Records with times before 1970 cannot be compressed again"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         records = _recompressed(header, records, config)
         header = parse_header(records)
         if header.size_bytes > config.max_message_bytes:

@@ -125,8 +125,8 @@ def find_highest_remote(
 ) -> OffsetAndEpoch:
     """The last offset of the leader's own history that is in the remote tier.
 
-    Looks from the latest epoch down. What a deposed leader copied past the point where its history forks off does not
-    count: 200 copied of an epoch that ended at 150 gives 149.
+    Looks from the latest epoch down. Segments that a deposed leader copied past the point where its history forks off
+    do not count: 200 copied of an epoch that ended at 150 gives 149.
     """
     for epoch, _ in reversed(epochs):
         highest = highest_of(epoch)

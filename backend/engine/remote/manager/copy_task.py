@@ -93,7 +93,7 @@ class CopyTask:
     async def _may_copy(self, size_bytes: int) -> bool:
         """Waits for the broker's copy quota and takes the segment's share of it; False when the task is over.
 
-        Between the last look at the quota and the count lies no wait, so no two copies take the same share.
+        Between the last check of the quota and the count lies no wait, so no two copies take the same share.
         """
         quota = self._tier.copy_quota
         while not self._is_over():

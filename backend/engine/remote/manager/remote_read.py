@@ -24,7 +24,7 @@ from backend.protocol.record_batches.record_batch import BatchHeader, iter_batch
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata
 from backend.tiering.epoch_lineage import segment_lineage
 
-# Kafka's default of max.message.bytes. What entries far apart may make one read in vain.
+# Kafka's default of max.message.bytes. Index entries that are far apart may make one read so many bytes in vain.
 BATCH_BYTES_DEFAULT_MAX: Final = 1_048_588
 
 

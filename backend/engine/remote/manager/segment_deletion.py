@@ -83,8 +83,8 @@ async def delete_all(
 ) -> None:
     """Deletes all segments of a partition, with the events in Kafka's order.
 
-    All are marked DELETE_SEGMENT_STARTED first, then the objects go, then all are marked finished. What was marked by
-    an earlier attempt is not marked again.
+    All are marked DELETE_SEGMENT_STARTED first, then the objects go, then all are marked finished. Segments that an
+    earlier attempt marked are not marked again.
     """
     for segment in segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:

@@ -72,8 +72,8 @@ class EpochMap:
         self.unreferenced: set[int] = set()
         # Highest offset ever finished; only grows, also when the segment is deleted.
         self.highest: int | None = None
-        # Whether a segment was added that ends before an earlier one: then the nearest start is not always the right
-        # one.
+        # Whether a segment was added that ends before an earlier one: then a look-up by floor of the start offset may
+        # miss.
         self.nested = False
         # The largest timestamp of each segment and those before it, once somebody has looked for a time.
         self.latest: array[int] | None = None

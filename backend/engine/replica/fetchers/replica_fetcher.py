@@ -148,8 +148,8 @@ class ReplicaFetcher:
         # between making a request and sending it: the leader refuses epochs that come out of order.
         if self._second_is_due() and (request := self._next_request()) is not None:
             await self._exchange(request)
-            # The first Fetch may be waiting at the leader again, with what it knew before this answer. What came while
-            # two were under way could not send one either, whether it has set `_wake` or not.
+            # The first Fetch may be waiting at the leader again, with what it knew before this answer. A change that
+            # came while two were under way could not send one either, whether it has set `_wake` or not.
             if self._dirty:
                 self._wake.set()
                 tasks.call_soon(self._send_second)
@@ -295,7 +295,7 @@ class ReplicaFetcher:
             else:
                 follower.fail(error.message)
         except Exception as error:
-            # One partition's trouble must not stop the others of this leader.
+            # One partition's error must not stop the others of this leader.
             _log.exception("%s could not take over an answer of broker %d", follower, self.leader)
             follower.fail(repr(error))
         self._dirty[key] = None

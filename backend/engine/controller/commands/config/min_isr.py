@@ -54,7 +54,7 @@ def cluster_min_isr(image: MetadataImage, config: BrokerConfig) -> list[m.Config
 def min_isr_changes(
     image: MetadataImage, config: BrokerConfig, changes: Iterable[m.ConfigRecord]
 ) -> list[m.PartitionChangeRecord]:
-    """ELRs that another `min.insync.replicas` makes needless.
+    """ELRs that become redundant under the new `min.insync.replicas`.
 
     Kafka clears every ELR that a change concerns, which forgets who may lead even when the value is raised, or while
     nobody is in sync; here each partition is looked at again.

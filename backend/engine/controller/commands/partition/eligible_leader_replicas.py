@@ -4,7 +4,7 @@ The high watermark does not move while the ISR is smaller than `min.insync.repli
 leaves such an ISR, or makes it that small by leaving, keeps every committed record and may lead once the ISR is empty:
 it is in the ELR. A replica that comes back from an unclean shutdown may have lost records that were not flushed: it
 leaves ISR and ELR, and is remembered as last known ELR until the ISR is large enough again. Apache Kafka 4.3 remembers
-the last leader only, and elects it without a look at its log; here `recovery_verdict` compares the logs of all that are
+the last leader only, and elects it without reading its log; here `recovery_verdict` compares the logs of all that are
 remembered (decision 25).
 """
 

@@ -1,6 +1,6 @@
 """The choice of a leader after every replica that had all committed records came back from an unclean shutdown.
 
-Apache Kafka 4.3 elects the last leader without a look at its log, which may be on a new disk (KIP-966's second half,
+Apache Kafka 4.3 elects the last leader without reading its log, which may be on a new disk (KIP-966's second half,
 the unclean recovery, is not built). Here nobody leads before the logs of all replicas in question have been compared:
 the highest epoch of a last record wins, and among those the highest end, as in every election that compares logs.
 Decisions alone: who asks and when is `broker.unclean_recovery`.

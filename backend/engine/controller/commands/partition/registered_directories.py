@@ -1,7 +1,7 @@
 """Whether a replica's log is where metadata says: in a directory that its broker has registered (KIP-858).
 
-A broker that comes back with a new disk registers another directory id. Whatever its new, empty log holds, it is not
-the log that the ISR, the ELR or the last known ELR speak of.
+A broker that comes back with a new disk registers another directory id. Its new, empty log is not the log that the ISR,
+the ELR or the last known ELR refer to.
 """
 
 from __future__ import annotations

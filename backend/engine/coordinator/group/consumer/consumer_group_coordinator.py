@@ -1,9 +1,9 @@
 """The consumer groups that this broker coordinates (KIP-848): requests in, records out, answers when those are safe.
 
-Every decision is a pure function of `consumer_heartbeat` or `classic_members`. What it changes is appended to
-`__consumer_offsets` and taken over in the same moment, so that the next request builds on it; the answer waits until
-the records are replicated. A request that writes nothing waits for what is still on its way: nobody learns of a
-state that a new coordinator might not know.
+Every decision is a pure function of `consumer_heartbeat` or `classic_members`. A change is appended to
+`__consumer_offsets` and applied in the same moment, so that the next request builds on it; the response waits until the
+records are replicated. A request that writes nothing waits for what is still on its way: nobody learns of a state that
+a new coordinator might not know.
 """
 
 from __future__ import annotations
