@@ -108,8 +108,11 @@ def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) ->
     """
     with writing(engine) as connection:
         bulk_for(engine).lock(connection, live, JOB)
-        mine, theirs = stored_offsets(connection, beside, JOB, topic), stored_offsets(connection, live, JOB, topic)
-        if any(mine.get(p, 0) < offset for p, offset in theirs.items() if p not in gone):
+        rebuilt_offsets, live_offsets = (
+            stored_offsets(connection, beside, JOB, topic),
+            stored_offsets(connection, live, JOB, topic),
+        )
+        if any(rebuilt_offsets.get(p, 0) < offset for p, offset in live_offsets.items() if p not in gone):
             return None
         before, after = _events(connection, live), _events(connection, beside)
         for table in LEDGER:

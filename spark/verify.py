@@ -138,10 +138,13 @@ def _compare_ledgers(
     cluster_id = settings.cluster_id
     read_to = stored_offsets(fresh, cluster_id, JOB, settings.source_topic)
     for topic_id, number in sorted({*_partitions(live, cluster_id), *_partitions(fresh, cluster_id)}):
-        mine, theirs = _segments(live, cluster_id, topic_id, number), _segments(fresh, cluster_id, topic_id, number)
-        forgotten = _forgotten(live, cluster_id, (topic_id, number), mine, theirs)
-        for segment_id in sorted({*mine, *theirs}):
-            here, there = mine.get(segment_id), theirs.get(segment_id)
+        ledger_segments, topic_segments = (
+            _segments(live, cluster_id, topic_id, number),
+            _segments(fresh, cluster_id, topic_id, number),
+        )
+        forgotten = _forgotten(live, cluster_id, (topic_id, number), ledger_segments, topic_segments)
+        for segment_id in sorted({*ledger_segments, *topic_segments}):
+            here, there = ledger_segments.get(segment_id), topic_segments.get(segment_id)
             row = here or there or ()
             source, last = int(row[-2]), int(row[-1])
             if last >= read_to.get(source, 0):
@@ -160,13 +163,15 @@ def _compare_ledgers(
                 report.add(f"{name} is in the ledger and not in the topic.")
             else:
                 report.add(f"{name} differs: {_what_differs(here, there)}.")
-        _compare_counts(live, cluster_id, topic_id, number, mine, report)
+        _compare_counts(live, cluster_id, topic_id, number, ledger_segments, report)
 
 
-def _forgotten(live: Connection, cluster_id: str, partition: Partition, mine: Segments, theirs: Segments) -> set[str]:
+def _forgotten(
+    live: Connection, cluster_id: str, partition: Partition, ledger_segments: Segments, topic_segments: Segments
+) -> set[str]:
     """Deleted segments of which the ledger has neither row nor event: `store.history.segment_history` takes both."""
     state = _COMPARED.index("state")
-    gone = {segment_id for segment_id, row in theirs.items() if row[state] == _GONE} - mine.keys()
+    gone = {segment_id for segment_id, row in topic_segments.items() if row[state] == _GONE} - ledger_segments.keys()
     if not gone:
         return gone
     table = t.segment_event.c
@@ -176,9 +181,9 @@ def _forgotten(live: Connection, cluster_id: str, partition: Partition, mine: Se
 
 def _what_differs(here: tuple[Any, ...], there: tuple[Any, ...]) -> str:
     differing = [
-        f"{name} is {mine} in the ledger and {theirs} by the topic"
-        for name, mine, theirs in zip(_COMPARED, here, there, strict=True)
-        if mine != theirs
+        f"{name} is {ledger_value} in the ledger and {topic_value} by the topic"
+        for name, ledger_value, topic_value in zip(_COMPARED, here, there, strict=True)
+        if ledger_value != topic_value
     ]
     return ", ".join(differing)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -14,3 +17,15 @@ ROOT: Final = Path(__file__).parents[1]
 def source_tree(path: Path) -> ast.Module:
     """The tree of a file; shared, and so not to be changed."""
     return ast.parse(path.read_text())
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """For work on all trees, which stay: walks of the garbage collector through them would be most of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -282,9 +282,9 @@ _ALIKE: Final = 0.8
 def misspelt(names: Iterable[str]) -> list[str]:
     """A sentence for each EBBLINE_* that is nearly a setting: it is not read, and its owner thinks that it is."""
     expected = _OTHER_VARIABLES | {name.upper() for name in Settings.model_fields}
-    ours = {name.removeprefix("EBBLINE_") for name in names if name.startswith("EBBLINE_")}
+    variables = {name.removeprefix("EBBLINE_") for name in names if name.startswith("EBBLINE_")}
     sentences = []
-    for name in sorted(ours - expected):
+    for name in sorted(variables - expected):
         alike = difflib.get_close_matches(name, expected, 1, _ALIKE)
         if alike and not name.startswith(_NAMED_ELSEWHERE):
             sentences.append(f"EBBLINE_{name} is no setting and is not read. Is it EBBLINE_{alike[0]}?")

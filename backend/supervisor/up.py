@@ -203,7 +203,9 @@ class Supervisor:
             table.add_column(heading, overflow="fold")
         for child in self._children:
             state = "running" if child.running else "restarting"
-            table.add_row(child.spec.name, state, child.spec.where, str(child.log_path.relative_to(self._folder.root)))
+            table.add_row(
+                child.spec.name, state, child.spec.address, str(child.log_path.relative_to(self._folder.root))
+            )
         self._console.print(table)
         if self._settings.ui:
             provider = provider_signs_in(self._settings.app_url)

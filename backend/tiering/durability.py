@@ -104,11 +104,11 @@ def _one_replica(copies: Copies) -> tuple[int | None, tuple[str, ...]]:
 def _several_replicas(copies: Copies, min_isr: int) -> tuple[int | None, tuple[str, ...]]:
     needed = _needed(copies, min_isr)
     if needed == 1:
-        alone = (
+        only_sentence = (
             f"One lost disk may lose acknowledged records: {MIN_ISR} is {min_isr}, so the last replica in sync"
             " acknowledges by itself."
         )
-        return 0, (alone, UNCLEAN_TOO) if copies.unclean_election else (alone,)
+        return 0, (only_sentence, UNCLEAN_TOO) if copies.unclean_election else (only_sentence,)
     survived = "any one disk" if needed == 2 else f"any {needed - 1} disks"
     settings = f"{copies.replicas} replicas, {MIN_ISR} {min_isr}"
     limit = _while_down(copies)
@@ -148,8 +148,8 @@ def _now(copies: Copies) -> tuple[str, ...]:
     only = f"Now only {who} {'are' if several else 'is'} in sync"
     if in_sync < needed:
         more = "another is" if needed - in_sync == 1 else f"{needed - in_sync} more are"
-        alone = "" if several else ", and its disk may hold the only whole copy"
-        return (f"{only}: acks=all is refused until {more}{alone}.",)
+        risk = "" if several else ", and its disk may hold the only whole copy"
+        return (f"{only}: acks=all is refused until {more}{risk}.",)
     if in_sync == 1:
         return (f"{only}: what it acknowledges is on its disk alone.",)
     if in_sync == needed:

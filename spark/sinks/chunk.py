@@ -184,10 +184,10 @@ def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:
 
     Each in the order of its key, so that neighbours in it are stored one after the other.
     """
-    mine, changed, segments = (cluster_id,), ledger.changed_intervals, ledger.segments
+    prefix, changed, segments = (cluster_id,), ledger.changed_intervals, ledger.segments
     return (
-        [mine + _segment_values(segments[key]) for key in sorted(segments)],
-        sorted((mine + interval(segments[key]) for key in changed), key=_by_begin),
+        [prefix + _segment_values(segments[key]) for key in sorted(segments)],
+        sorted((prefix + interval(segments[key]) for key in changed), key=_by_begin),
     )
 
 

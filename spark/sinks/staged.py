@@ -80,8 +80,8 @@ class StagedLedgerSink(LedgerSink):
 
         def clear() -> None:
             with writing(self._engine) as connection:
-                mine = (table.c.cluster_id == self._cluster_id, table.c.job == self._job)
-                connection.execute(delete(table).where(*mine))
+                of_job = (table.c.cluster_id == self._cluster_id, table.c.job == self._job)
+                connection.execute(delete(table).where(*of_job))
 
         self._patiently("rows that were staged before", clear)
         return super().next_offsets()
@@ -108,16 +108,16 @@ class StagedLedgerSink(LedgerSink):
             require_reached(self._reached, before)
             replayed = self._drop_stored(connection, manifest, before)
             fresh = sum(manifest.values()) - replayed
-            table, mine = t.staged_record, t.staged_record.c.attempt.in_(list(manifest))
+            table, of_attempts = t.staged_record, t.staged_record.c.attempt.in_(list(manifest))
             ends = connection.execute(
                 select(table.c.metadata_partition, func.max(table.c.metadata_offset) + 1, func.count(),
                        func.max(table.c.event_timestamp_ms), func.count(table.c.problem))
-                .where(mine).group_by(table.c.metadata_partition)
+                .where(of_attempts).group_by(table.c.metadata_partition)
             ).all()  # fmt: skip
             if sum(row[2] for row in ends) != fresh:
                 raise StagedRowsLost(f"{sum(row[2] for row in ends)} of {fresh} staged records of batch {batch_id}")
             illegal = self._move(connection, list(manifest), started_ms, trusting=trusting)
-            connection.execute(delete(table).where(mine))
+            connection.execute(delete(table).where(of_attempts))
             next_offsets = before | {row[0]: row[1] for row in ends}
             self._store_offsets(connection, before, next_offsets, started_ms)
             newest = max((row[3] for row in ends if row[3] is not None), default=None)
@@ -143,13 +143,13 @@ class StagedLedgerSink(LedgerSink):
         event_months.ensure(connection, (int(number) * event_months.DAY_MS for number in days), now_ms)
         names = ", ".join(quoted(EVENT_COLUMNS))
         given = names.replace('"leader_epochs"', '"leader_epochs"::jsonb')
-        mine = {"c": self._cluster_id, "a": attempts, "topic": self._source_topic, "now": now_ms}
+        parameters = {"c": self._cluster_id, "a": attempts, "topic": self._source_topic, "now": now_ms}
         connection.execute(
             text(
                 f"INSERT INTO segment_event (cluster_id, {names}, legal) SELECT :c, {given}, true FROM staged_record "
                 "WHERE attempt = ANY(:a) AND problem IS NULL ON CONFLICT DO NOTHING"
             ),
-            mine,
+            parameters,
         )
         connection.execute(
             text(
@@ -158,7 +158,7 @@ class StagedLedgerSink(LedgerSink):
                 "raw_key, raw_value, record_timestamp_ms, :now FROM staged_record "
                 "WHERE attempt = ANY(:a) AND problem IS NOT NULL ON CONFLICT DO NOTHING"
             ),
-            mine,
+            parameters,
         )
         return sum(self._flag(connection, part, trusting=trusting) for part in _in_order(connection, events))
 

@@ -39,7 +39,7 @@ def test_a_filled_broker_lives_and_a_stopped_one_does_not(tmp_path: Path, settin
         name="broker-1",
         command=[sys.executable, "-m", "backend.startup.backend_entry", ONE_BROKER, str(properties)],
         environment={},
-        where="here",
+        address="here",
         stop_timeout_s=30.0,
         healthy=partial(any_broker_answers, [port]),
         reports_liveness=True,

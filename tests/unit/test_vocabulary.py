@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.source_trees import source_tree
+from tests.source_trees import no_collection, source_tree
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("app", "backend", "spark", "migrations")
@@ -157,6 +157,9 @@ DIALECT = {
     "setback": "failure",
     "give_back": "release",
     "goes_on": "continues",
+    "heard": "leader_contacted, broker_contacted",
+    "leader_heard": "leader_contacted",
+    "voter_heard": "voter_contacted",
 }
 # A private name, attribute, parameter or local that is gone → the name of its thing.
 DIALECT_LOCALS = {
@@ -175,6 +178,11 @@ DIALECT_LOCALS = {
     "machine": "fault target",
     "stays_in_sync": "unchanged_phase",
     "is_usual": "is_expected, is_canonical",
+    "stage": "context",
+    "mine": "the thing's name: reads, parameters, …",
+    "theirs": "the thing's name: live_offsets, …",
+    "ours": "the thing's name",
+    "alone": "only_replica, only_voter",
 }
 # Names of DIALECT that are plain English for a value: allowed as attribute, parameter and local, not as a definition.
 PLAIN_AS_VALUE = {"after", "far", "gone", "held", "merged", "near", "sentence"}
@@ -411,6 +419,7 @@ def _texts_of(path: str, code: str, nodes: Iterable[ast.AST]) -> Iterator[Text]:
 
 
 @cache
+@no_collection()
 def _sources() -> tuple[Source, ...]:
     """Each module is walked once."""
     sources = []

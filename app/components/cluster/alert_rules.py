@@ -34,11 +34,13 @@ def rules(slugs: Sequence[str], findings: Sequence[FindingRow]) -> list[AlertRul
     """The worst first, then by name."""
     alert_rules = []
     for slug in slugs:
-        mine = [finding for finding in findings if finding.slug == slug and finding.closed_ms is None]
-        worst = min((_rank(finding.severity) for finding in mine), default=None)
+        open_findings = [finding for finding in findings if finding.slug == slug and finding.closed_ms is None]
+        worst = min((_rank(finding.severity) for finding in open_findings), default=None)
         severity = None if worst is None else (*WORST_FIRST, "notice")[worst]
         alert_rules.append(
-            AlertRule(slug, len(mine), severity, min((finding.opened_ms for finding in mine), default=None))
+            AlertRule(
+                slug, len(open_findings), severity, min((finding.opened_ms for finding in open_findings), default=None)
+            )
         )
     return sorted(
         alert_rules, key=lambda rule: (_rank(rule.severity) if rule.severity else len(WORST_FIRST) + 1, rule.slug)

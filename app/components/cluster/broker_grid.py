@@ -62,8 +62,8 @@ def checks(
 
 
 def _copy(facts: AlertFacts, broker_id: int) -> BrokerCheck:
-    mine = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
-    hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in mine)
+    open_copies = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
+    hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in open_copies)
     return BrokerCheck(f"{hung} hung", "critical") if hung else BrokerCheck()
 
 

@@ -45,8 +45,8 @@ def in_effect(rows: Iterable[ConfigRow], scope: BrokerScope) -> dict[str, str]:
     """
     values: dict[str, list[int]] = {}
     for row in rows:
-        mine = row.resource and (scope.broker_id is None or row.resource == str(scope.broker_id))
-        if mine and row.name in ALL and not row.is_read_only and _number(row.value) is not None:
+        in_scope = row.resource and (scope.broker_id is None or row.resource == str(scope.broker_id))
+        if in_scope and row.name in ALL and not row.is_read_only and _number(row.value) is not None:
             values.setdefault(row.name, []).append(int(row.value or 0))
     return {name: str(min(values[name])) for name in ALL if name in values}
 

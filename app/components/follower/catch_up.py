@@ -19,11 +19,11 @@ HEIGHT_PX: Final = 230
 POINTS_MAX: Final = 600
 
 
-def lines(mine: Points, leader: Sequence[PartitionPoint]) -> list[tuple[str, Points]]:
+def lines(follower: Points, leader: Sequence[PartitionPoint]) -> list[tuple[str, Points]]:
     """Name and points of each; what the leader does not know is left out."""
     drawn: list[tuple[str, Points]] = [
         ("leader end", [(point.sampled_ms, point.log_end_offset) for point in leader]),
-        ("follower", list(mine)),
+        ("follower", list(follower)),
         (
             "pending from",
             [(point.sampled_ms, _offset_or_none(point.earliest_pending_upload_offset)) for point in leader],

@@ -66,8 +66,8 @@ def diverges_at(chain: Sequence[EpochEntry], leader: Sequence[EpochEntry], start
     """The first offset of ``[start, end)`` to which both chains give an epoch, and not the same one."""
     points = sorted({start, *(at for _, at in [*chain, *leader] if start < at < end)})
     for point in points:
-        own, theirs = _epoch_at(chain, point), _epoch_at(leader, point)
-        if end > point and own is not None and theirs is not None and own != theirs:
+        own, leaders = _epoch_at(chain, point), _epoch_at(leader, point)
+        if end > point and own is not None and leaders is not None and own != leaders:
             return point
     return None
 

@@ -41,12 +41,12 @@ def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
     """The groups that the backend reports for this partition, the most to read first."""
     reported: Mapping[str, Any] = (detail or {}).get("readers") or {}
     every: Sequence[Mapping[str, Any]] = reported.get("rows") or []
-    mine = tuple(
+    reads = tuple(
         Reads(row["group"], row["committed_offset"], row["offsets_left"], row["bytes_left"], row["moved"])
         for row in every
         if (row["topic"], row["partition"]) == (topic, number)
     )
-    return Readers(mine, reported.get("seen_ms"), reported.get("cause"), int(reported.get("count") or 0) > len(every))
+    return Readers(reads, reported.get("seen_ms"), reported.get("cause"), int(reported.get("count") or 0) > len(every))
 
 
 def clause(readers: Readers, now_ms: int) -> str:

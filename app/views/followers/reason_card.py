@@ -74,9 +74,9 @@ def catch_up(page: Page, view: ClusterView, follower: Follower, now_ms: int) -> 
     replica = follower.replica
     key = (replica.topic, replica.partition)
     since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
-    mine = state.read_cached(queries.log_ends, page.cluster_id, *key, replica.broker_id, since_ms, version=view.version)
+    ends = state.read_cached(queries.log_ends, page.cluster_id, *key, replica.broker_id, since_ms, version=view.version)
     leader = state.read_cached(partitions.offset_history, page.cluster_id, *key, since_ms, version=view.version)
-    lines = picture.lines(mine, leader)
+    lines = picture.lines(ends, leader)
     enough = any(len(points) > 1 for _, points in lines)
     clause = f"{replica.topic}-{replica.partition} on broker {replica.broker_id}, last {TIMELINE_MS // 60_000} min"
     card_head("catch-up", "Catch-up", clause, rows=picture.rows(lines, page.zone) if enough else None)

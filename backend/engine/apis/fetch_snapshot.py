@@ -48,7 +48,7 @@ async def fetch_snapshot(
         return m.FetchSnapshotResponse(error_code=refused)
     topic, requested = request.topics[0], request.topics[0].partitions[0]
     if request.replica_id in controller.raft.voters:
-        await controller.raft.voter_heard(request.replica_id)
+        await controller.raft.voter_contacted(request.replica_id)
     exists = topic.name == CLUSTER_METADATA_TOPIC and requested.partition == 0
     result = (
         await _partition_snapshot(services, controller.raft, requested, request.max_bytes)

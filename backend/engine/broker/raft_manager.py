@@ -83,7 +83,7 @@ async def _on_log(
     memory = None
     if votes:
         traces = await ports.workers.run(lambda: _traces(log_dirs, acknowledged))
-        memory = await _remembered(ports, config, log, traces, directory_id, alone=not others)
+        memory = await _remembered(ports, config, log, traces, directory_id, only_voter=not others)
     # Requests of one connection wait for each other: a vote must not wait behind a fetch.
     for_votes = {voter: _client(ports, config, voters[voter], "votes") for voter in others}
     for_log = {voter: _client(ports, config, voters[voter], "log") for voter in others}
@@ -127,7 +127,7 @@ def _acknowledged_paths(ports: Ports, config: BrokerConfig, log_dirs: LogDirecto
 
 
 async def _remembered(
-    ports: Ports, config: BrokerConfig, log: MetadataLog, traces: Traces, directory_id: bytes, *, alone: bool
+    ports: Ports, config: BrokerConfig, log: MetadataLog, traces: Traces, directory_id: bytes, *, only_voter: bool
 ) -> QuorumState:
     """This voter's memory. A quorum-state that cannot be read is kept aside. MetadataLost, OSError."""
     disk, node_id = ports.disk, config.id
@@ -136,7 +136,7 @@ async def _remembered(
         now_ms = ports.clock.time_ms()
         aside = await ports.workers.run(lambda: set_damaged_aside(disk, log.dir, now_ms))
         _log.warning("Node %d cannot read its quorum-state (%s); it is kept as %s", node_id, damage, aside)
-    if alone:
+    if only_voter:
         return judge_only_voter(stored, log.end, traces, log.dir)
     fresh = ports.random.uuid()
     memory = judge(stored, damage, log.end, traces, directory_id=directory_id, fresh_directory_id=fresh)

@@ -18,7 +18,7 @@ class BrokerSession:
     broker_epoch: int
     last_contact_ms: float
     # A controller that has just started gives every broker a full session, but has not heard of any of them.
-    heard: bool = False
+    has_contact: bool = False
     metadata_offset: int = -1
     controlled_shutdown_offset: int = -1
 
@@ -46,7 +46,7 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == broker_epoch:
             session.last_contact_ms = now_ms
-            session.heard = True
+            session.has_contact = True
 
     def extend(self, by_ms: float, now_ms: float) -> None:
         """Nobody could be heard for so long, so that time is no silence of theirs."""
@@ -73,7 +73,7 @@ class BrokerSessions:
     def alive(self, broker_id: int, now_ms: float) -> bool:
         """Whether the broker itself has been heard of within its session."""
         session = self._sessions.get(broker_id)
-        return session is not None and session.heard and not self._expired(session, now_ms)
+        return session is not None and session.has_contact and not self._expired(session, now_ms)
 
     def expired(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Unfenced brokers whose session is over, the longest silent first."""

@@ -107,7 +107,7 @@ class Controller:
         return self._committed.snapshots_loaded
 
     @property
-    def _alone(self) -> bool:
+    def _is_only_voter(self) -> bool:
         return len(self.raft.voters) == 1
 
     @property
@@ -151,7 +151,7 @@ class Controller:
         """Follows the log. An only voter leads when this returns, and has made an empty log a cluster's."""
         self._newest = self.image
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
-        if self._alone:
+        if self._is_only_voter:
             await tasks.shield(self._ready)
         else:
             registering = self._registration.run()
@@ -209,7 +209,7 @@ class Controller:
         """See `commands.brokers.broker_heartbeat`; counts as a sign of life on arrival."""
         self._sessions.touch(request.broker_id, request.broker_epoch, self._ports.clock.monotonic_ms())
         if self._start_wait is not None:
-            self._start_wait.heard(request.broker_id, request.broker_epoch)
+            self._start_wait.broker_contacted(request.broker_id, request.broker_epoch)
 
         def command(image: MetadataImage) -> ControllerResult[m.BrokerHeartbeatResponse]:
             progress = self._sessions.progress(image, request.broker_id)
@@ -256,7 +256,7 @@ class Controller:
             self._config.id, self.log.dir, error,
         )  # fmt: skip
         self._refuse_all(f"The controller has failed: {error}")
-        if self._alone and not self._ready.done():
+        if self._is_only_voter and not self._ready.done():
             self._ready.set_exception(error)
         elif self._on_failure is not None:
             own = isinstance(self.raft.failure, QuorumMismatch)
@@ -324,7 +324,7 @@ class Controller:
             await self.submit("bootstrap", partial(bootstrap, config=self._config))
             await self.submit("register controller", self._registration.command)
         except KafkaError as error:
-            if self._alone and not self._ready.done():
+            if self._is_only_voter and not self._ready.done():
                 self._ready.set_exception(error)
                 return
             _log.warning("Controller %d could not register: %s", self._config.id, error)

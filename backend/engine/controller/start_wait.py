@@ -14,9 +14,9 @@ from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
     any_broker_returned,
     awaited,
+    broker_contacted,
     eligible,
     give_up,
-    heard,
     missing,
     start_of,
     without_given_up,
@@ -59,10 +59,10 @@ class StartWait:
         """The brokers that elections wait for; None once they wait for none."""
         return None if self._start is None or self._start.still_runs else self._start
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
+    def broker_contacted(self, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat has arrived."""
         if self._start is not None:
-            self._start = heard(self._start, broker_id, broker_epoch)
+            self._start = broker_contacted(self._start, broker_id, broker_epoch)
 
     async def run(self) -> None:
         """Runs until no broker is waited for."""

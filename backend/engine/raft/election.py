@@ -120,18 +120,18 @@ def _tick_leader(state: RaftState, now: Now) -> Transition:
     if len(state.voters) == 1:
         return replace(state, deadline_ms=NEVER), ()
     silent_ms = state.timing.fetch_timeout_ms / 2
-    if now.ms - _majority_heard_ms(state) >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
+    if now.ms - _majority_contact_ms(state) >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
         return resign(state, now)
     silent = tuple(
-        sorted(voter for voter, progress in state.progress.items() if now.ms - progress.heard_ms >= silent_ms)
+        sorted(voter for voter, progress in state.progress.items() if now.ms - progress.contact_ms >= silent_ms)
     )
     return replace(state, deadline_ms=now.ms + silent_ms), (SendBeginQuorumEpoch(silent),) if silent else ()
 
 
-def _majority_heard_ms(state: RaftState) -> float:
+def _majority_contact_ms(state: RaftState) -> float:
     """The time until which a majority, with this leader, has been heard."""
-    heard = sorted((progress.heard_ms for progress in state.progress.values()), reverse=True)
-    return heard[state.majority - 2]
+    contacts_ms = sorted((progress.contact_ms for progress in state.progress.values()), reverse=True)
+    return contacts_ms[state.majority - 2]
 
 
 def hears_others(state: RaftState, now_ms: float) -> bool:
@@ -139,9 +139,9 @@ def hears_others(state: RaftState, now_ms: float) -> bool:
     recent_ms = state.timing.fetch_timeout_ms / 4
     match state.role:
         case RaftRole.FOLLOWER:
-            return state.leader_heard and state.deadline_ms - now_ms >= state.timing.fetch_timeout_ms - recent_ms
+            return state.leader_contacted and state.deadline_ms - now_ms >= state.timing.fetch_timeout_ms - recent_ms
         case RaftRole.LEADER if state.others():
-            return now_ms - _majority_heard_ms(state) <= recent_ms
+            return now_ms - _majority_contact_ms(state) <= recent_ms
         case _:
             return False
 
@@ -164,7 +164,7 @@ def _become_prospective(state: RaftState, log_end: LogEnd, now: Now) -> Transiti
         granted=frozenset({state.node_id}),
         refused=frozenset(),
         abstaining=frozenset(),
-        leader_heard=False,
+        leader_contacted=False,
         deadline_ms=_election_deadline(state.timing, now),
     )
     return asking, (SendVote(pre_vote=True),)
@@ -181,7 +181,7 @@ def _become_candidate(state: RaftState, log_end: LogEnd, now: Now) -> Transition
         granted=frozenset({state.node_id}),
         refused=frozenset(),
         abstaining=frozenset(),
-        leader_heard=False,
+        leader_contacted=False,
         deadline_ms=_election_deadline(state.timing, now),
     )
     if len(asking.granted) >= asking.majority:
@@ -214,7 +214,7 @@ def _become_follower(state: RaftState, epoch: int, leader_id: int, now: Now) -> 
         epoch=epoch,
         leader_id=leader_id,
         voted_id=kept_vote,
-        leader_heard=False,
+        leader_contacted=False,
         granted=frozenset(),
         refused=frozenset(),
         deadline_ms=now.ms + state.timing.fetch_timeout_ms if state.is_voter else NEVER,
@@ -230,7 +230,7 @@ def _become_unattached(state: RaftState, epoch: int, now: Now) -> RaftState:
         epoch=epoch,
         leader_id=NOBODY,
         voted_id=NOBODY,
-        leader_heard=False,
+        leader_contacted=False,
         granted=frozenset(),
         refused=frozenset(),
         # An election timeout that runs goes on: a candidate that cannot win must not keep the others from trying.
@@ -301,7 +301,7 @@ def _would_vote(state: RaftState) -> bool:
         case RaftRole.LEADER:
             return False
         case RaftRole.FOLLOWER:
-            return not state.leader_heard
+            return not state.leader_contacted
         case _:
             return True
 
@@ -387,7 +387,7 @@ def handle_end_quorum_epoch(
     place = preferred.index(state.node_id) if state.node_id in preferred else len(preferred)
     pause_ms = 0.0 if place == 0 else state.timing.backoff_max_ms * (place + now.jitter) / 2
     # The epoch has no leader any more, but this node stays its follower: it must not vote in it again.
-    return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, now.ms + pause_ms)), ErrorCode.NONE
+    return replace(state, leader_contacted=False, deadline_ms=min(state.deadline_ms, now.ms + pause_ms)), ErrorCode.NONE
 
 
 def leader_answered(state: RaftState, now: Now) -> RaftState:
@@ -395,7 +395,7 @@ def leader_answered(state: RaftState, now: Now) -> RaftState:
     if state.role is not RaftRole.FOLLOWER:
         return state
     deadline_ms = now.ms + state.timing.fetch_timeout_ms
-    return replace(state, leader_heard=True, majority_from_ms=0, deadline_ms=deadline_ms)
+    return replace(state, leader_contacted=True, majority_from_ms=0, deadline_ms=deadline_ms)
 
 
 def own_flush_begins(state: RaftState) -> RaftState:
@@ -411,14 +411,14 @@ def leader_unreachable(state: RaftState, now: Now) -> RaftState:
     if state.role is not RaftRole.FOLLOWER:
         return state
     soon_ms = now.ms + state.timing.backoff_max_ms * (0.1 + now.jitter)
-    return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, soon_ms))
+    return replace(state, leader_contacted=False, deadline_ms=min(state.deadline_ms, soon_ms))
 
 
 def postpone_timeouts(state: RaftState, by_ms: float) -> RaftState:
     """This node itself did nothing for so long, so what it did not hear meanwhile says nothing about the others."""
     progress = state.progress
     for voter, voter_progress in progress.items():
-        progress = progress.set(voter, replace(voter_progress, heard_ms=voter_progress.heard_ms + by_ms))
+        progress = progress.set(voter, replace(voter_progress, contact_ms=voter_progress.contact_ms + by_ms))
     return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
 
 

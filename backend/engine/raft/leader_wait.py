@@ -24,7 +24,7 @@ class LeaderWait:
         # Voter → when it answered a vote last, and whether it was catching up.
         self._answers: dict[int, tuple[float, bool]] = {}
         self._leaderless_checks = 0
-        self._heard_ms = self._said_ms = 0.0
+        self._contact_ms = self._logged_ms = 0.0
         # The reason why there is no leader; None while there is one.
         self.text: str | None = None
 
@@ -32,22 +32,22 @@ class LeaderWait:
         """A voter has answered a vote."""
         self._answers[voter] = now_ms, abstains
 
-    def heard(self, now_ms: float) -> None:
+    def leader_contacted(self, now_ms: float) -> None:
         """A leader has answered."""
-        self._heard_ms = now_ms
+        self._contact_ms = now_ms
 
     def check(self, state: RaftState, now_ms: float) -> str | None:
         """The sentence to be logged now; None when a leader is heard, or was lately, or there is nothing new to say."""
-        if state.is_leader or (state.leader_id != NOBODY and now_ms - self._heard_ms < CHECK_MS):
+        if state.is_leader or (state.leader_id != NOBODY and now_ms - self._contact_ms < CHECK_MS):
             self._leaderless_checks, self.text = 0, None
             return None
         self._leaderless_checks += 1
         if self._leaderless_checks < 2:
             return None
         text = self._explain(state, now_ms)
-        if text == self.text and now_ms - self._said_ms < REPEAT_MS:
+        if text == self.text and now_ms - self._logged_ms < REPEAT_MS:
             return None
-        self.text, self._said_ms = text, now_ms
+        self.text, self._logged_ms = text, now_ms
         return text
 
     def _explain(self, state: RaftState, now_ms: float) -> str:

@@ -69,7 +69,7 @@ class FollowingNode(Protocol):
         """Lets a voter that was catching up vote again, when the flushed log says that it may."""
         ...
 
-    def leader_heard(self) -> None:
+    def leader_contacted(self) -> None:
         """The leader has answered a fetch."""
         ...
 
@@ -119,8 +119,8 @@ class MetadataFetcher:
         return state.role is RaftRole.FOLLOWER and state.leader_id in self._voters
 
     def _next_voter(self, state: RaftState) -> int:
-        heard = state.leader_id in self._voters and (state.epoch, state.leader_id) != self._silent
-        if state.role is RaftRole.FOLLOWER or heard:
+        may_fetch = state.leader_id in self._voters and (state.epoch, state.leader_id) != self._silent
+        if state.role is RaftRole.FOLLOWER or may_fetch:
             return state.leader_id
         voters = sorted(self._voters)
         self._probes += 1
@@ -158,7 +158,7 @@ class MetadataFetcher:
         def change(state: RaftState, now: Now) -> Transition:
             same = state.epoch == sent_in.epoch and state.leader_id == sent_in.leader_id
             # Once for each silence: every further failure would only draw another delay.
-            return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()
+            return (q.leader_unreachable(state, now) if same and state.leader_contacted else state), ()
 
         await self._node.step(change)
 
@@ -219,7 +219,7 @@ class MetadataFetcher:
 
     async def _leader_answered(self, sent_in: RaftState) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
-        self._node.leader_heard()
+        self._node.leader_contacted()
         if not self._node.state.is_voter:
             return _same(self._node.state, sent_in)
         now = await self._node.step(

@@ -351,9 +351,9 @@ class RaftNode:
             if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
 
-    def leader_heard(self) -> None:
+    def leader_contacted(self) -> None:
         """The leader of this node's epoch has answered a fetch."""
-        self._waiting.heard(self._ports.clock.monotonic_ms())
+        self._waiting.leader_contacted(self._ports.clock.monotonic_ms())
 
     async def _log_leader_wait(self) -> None:
         while self.failure is None:
@@ -448,19 +448,19 @@ class RaftNode:
         await self.step(lambda state, now: (state, ()))
         self.flush_soon()
 
-    async def voter_heard(self, voter: int) -> None:
+    async def voter_contacted(self, voter: int) -> None:
         """A voter fetches a snapshot."""
-        await self.step(lambda state, now: (voter_progress.voter_heard(state, voter, now), ()))
+        await self.step(lambda state, now: (voter_progress.voter_contacted(state, voter, now), ()))
 
     def lowest_needed(self) -> int | None:
         """The lowest offset that a voter which is heard still reads; None on a node that does not lead."""
         if not self.is_leader:
             return None
         now_ms, limit_ms = self._ports.clock.monotonic_ms(), self._timing.fetch_timeout_ms * 2
-        heard = [
-            progress.end_offset for progress in self._state.progress.values() if now_ms - progress.heard_ms < limit_ms
+        read_offsets = [
+            progress.end_offset for progress in self._state.progress.values() if now_ms - progress.contact_ms < limit_ms
         ]
-        return min((offset for offset in heard if offset >= 0), default=None)
+        return min((offset for offset in read_offsets if offset >= 0), default=None)
 
 
 def _resign(state: RaftState, now: Now) -> Transition:

@@ -64,7 +64,7 @@ class VoterProgress:
     """A voter as the leader knows it: it has everything below `end_offset` on its disk."""
 
     end_offset: int
-    heard_ms: float
+    contact_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class RaftState:
     # Until then a mere majority of pre-votes is not enough; 0 once this node has followed a leader, or led.
     majority_from_ms: float = 0
     # Follower: whether the leader has answered a fetch and nothing since says that it is gone.
-    leader_heard: bool = False
+    leader_contacted: bool = False
     # Leader: offset of the record that begins its epoch, and what each voter has on disk.
     epoch_start: int = -1
     flushed_end: int = 0

@@ -63,12 +63,12 @@ def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Ma
     return noted if state.directory_id == NO_DIRECTORY else noted.set(state.node_id, state.directory_id)
 
 
-def voter_heard(state: RaftState, voter: int, now: Now) -> RaftState:
+def voter_contacted(state: RaftState, voter: int, now: Now) -> RaftState:
     """A voter fetches a snapshot instead of records, which also shows that it runs."""
     progress = state.progress.get(voter) if state.is_leader else None
     if progress is None:
         return state
-    return replace(state, progress=state.progress.set(voter, replace(progress, heard_ms=now.ms)))
+    return replace(state, progress=state.progress.set(voter, replace(progress, contact_ms=now.ms)))
 
 
 def flushed(state: RaftState, end_offset: int) -> RaftState:

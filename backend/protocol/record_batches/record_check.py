@@ -148,7 +148,7 @@ _ALONE: Final = (RecordsSummary(0, 0, True, True), RecordsSummary(0, 0, False, T
 _NULL: Final = 1  # -1 as a varint
 
 
-def check_alone(data: bytes | bytearray | memoryview) -> RecordsSummary | None:
+def check_only_record(data: bytes | bytearray | memoryview) -> RecordsSummary | None:
     """Summary of a batch's only record; None unless it is well-formed and as producers mostly send them alone:
     deltas of 0, lengths of one or two bytes, no headers.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backend.protocol.errors import DecodeError
-from backend.protocol.record_batches.record_check import MalformedRecords, RecordsSummary, check_alone, check_each
+from backend.protocol.record_batches.record_check import MalformedRecords, RecordsSummary, check_each, check_only_record
 from backend.protocol.record_batches.record_codec import RECORD_BYTES_MIN
 
 # From so many records on numpy's cost per call is less than that of the loop per record.
@@ -54,8 +54,8 @@ def check_records(data: Any, count: int) -> RecordsSummary:
         if _column_check.check_many is not None:
             return _column_check.check_many(data, count)
         _column_check.requested = True
-    elif count == 1 and (alone := check_alone(data)) is not None:
-        return alone
+    elif count == 1 and (summary_of_one := check_only_record(data)) is not None:
+        return summary_of_one
     buffer = data if isinstance(data, bytes | bytearray) else bytes(data)
     try:
         end, summary = check_each(buffer, 0, 0, count)

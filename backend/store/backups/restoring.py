@@ -166,8 +166,8 @@ def _missing(database: Path, copy: Backup) -> str:
 def _is_good(copy: Path) -> bool:
     try:
         with opened(copy) as connection:
-            ours = connection.execute("SELECT version_num FROM ebbline_schema").fetchone()
-            return ours is not None and connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+            version = connection.execute("SELECT version_num FROM ebbline_schema").fetchone()
+            return version is not None and connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
     except (OSError, sqlite3.Error):
         return False
 

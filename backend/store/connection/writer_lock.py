@@ -41,7 +41,7 @@ def give_way(database: Path, at_most_s: float = GIVE_WAY_MAX_S) -> None:
         return
     until_s = time.monotonic() + at_most_s
     try:
-        while not _alone(probe) and time.monotonic() < until_s:
+        while not _is_unlocked(probe) and time.monotonic() < until_s:
             time.sleep(_RETRY_INTERVAL_S)
     finally:
         os.close(probe)
@@ -62,7 +62,7 @@ def _share(held: int) -> None:
             return
 
 
-def _alone(probe: int) -> bool:
+def _is_unlocked(probe: int) -> bool:
     try:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

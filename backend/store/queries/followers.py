@@ -34,8 +34,8 @@ class Follower:
     @property
     def behind(self) -> int | None:
         """Records between its log end and the leader's."""
-        mine, end = self.replica.log_end_offset, self.leader_log_end
-        return None if mine is None or end is None else max(0, end - mine)
+        log_end, leader_end = self.replica.log_end_offset, self.leader_log_end
+        return None if log_end is None or leader_end is None else max(0, leader_end - log_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def phase_events(
 ) -> list[FollowerPhaseEvent]:
     """Phases from its broker's events since ``since_ms``, and the last one before, oldest first; the newest 200."""
     table = t.engine_event
-    mine = (
+    of_follower = (
         table.c.cluster_id == cluster_id,
         table.c.topic == topic,
         table.c.partition == partition,
@@ -132,8 +132,8 @@ def phase_events(
         table.c.type == "phase",
     )
     query = select(table.c.at_ms, table.c.body).order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
-    events = connection.execute(query.where(*mine, table.c.at_ms >= since_ms).limit(PHASE_EVENTS_MAX)).all()
-    before = connection.execute(query.where(*mine, table.c.at_ms < since_ms).limit(1)).all()
+    events = connection.execute(query.where(*of_follower, table.c.at_ms >= since_ms).limit(PHASE_EVENTS_MAX)).all()
+    before = connection.execute(query.where(*of_follower, table.c.at_ms < since_ms).limit(1)).all()
     return [FollowerPhaseEvent(row.at_ms, row.body) for row in reversed([*events, *before])]
 
 

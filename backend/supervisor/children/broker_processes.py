@@ -35,7 +35,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
                 name=f"broker-{node_id}",
                 command=[sys.executable, "-m", "backend.startup.backend_entry", ONE_BROKER, str(path)],
                 environment=environment,
-                where=f"{LOOPBACK}:{port}",
+                address=f"{LOOPBACK}:{port}",
                 stop_timeout_s=STOP_TIMEOUT_S,
                 all_end_signal=WHOLE_CLUSTER_ENDS,
                 # A voter has a second listener, which no limit of the first one's connections closes.

@@ -48,7 +48,7 @@ class ChildSpec:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    where: str
+    address: str
     stop_timeout_s: float
     # Does it live? One that does not for long is restarted. None: a running process is enough.
     healthy: Callable[[], bool] | None = None

@@ -89,7 +89,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     backend_env = _backend_environment(settings, shared)
     python = sys.executable
     specs: list[ChildSpec] = []
-    where = [*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]
+    address = [*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]
     # Those whose brokers run in the backend: it lives as long as one of them answers, whatever becomes of the API.
     brokers = range(settings.broker_port, settings.broker_port + settings.brokers)
     if settings.process_per_broker or settings.attach is not None:
@@ -100,13 +100,13 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
 
         specs += broker_specs(settings, folder, shared)
         backend_env["EBBLINE_PROCESS_PER_BROKER"] = "true"
-        where = where[-1:]
+        address = address[-1:]
     specs.append(
         ChildSpec(
             name="backend",
             command=[python, "-m", "backend.startup.backend_entry"],
             environment=backend_env,
-            where="\n".join(where),
+            address="\n".join(address),
             stop_timeout_s=30.0,
             healthy=lambda: any_broker_answers(brokers) or http_answers(f"{settings.api_url}/healthz"),
             ready=lambda: serves(readyz(settings.api_url)),
@@ -119,7 +119,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 name="pipeline",
                 command=[python, "-m", "spark.job", WAIT_FOR_START],
                 environment=shared,
-                where="__remote_log_metadata →\n" + where_database(settings, folder),
+                address="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,
                 waits_for_start=True,
                 healthy=lambda: pipeline_lives(folder, time.time()),
@@ -131,7 +131,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 name="app",
                 command=[python, "-m", "app.run", "--port", str(settings.app_port)],
                 environment=shared | {"EBBLINE_PUBLIC_URL": settings.public_url or ""},
-                where=settings.app_url,
+                address=settings.app_url,
                 stop_timeout_s=10.0,
                 healthy=lambda: http_serves(f"{settings.app_url}/_stcore/health"),
             )

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from backend.protocol.record_batches.record_check import MalformedRecords, check_alone
+from backend.protocol.record_batches.record_check import MalformedRecords, check_only_record
 from backend.protocol.record_batches.record_codec import Header, RecordData, decode_records, encode_record
 from backend.protocol.record_batches.record_columns import check_many
 from backend.protocol.record_batches.record_validation import MANY_RECORDS, check_records
@@ -98,7 +98,7 @@ def test_an_only_record_says_the_same_without_the_loop() -> None:
     for seed in range(effort(2_000, 200_000)):
         chance = random.Random(seed)
         data = _mutate(chance, _records(chance, 1))
-        expected, found = _walked(data, 1), check_alone(data)
+        expected, found = _walked(data, 1), check_only_record(data)
         assert found is None or tuple(found) == expected, data[:100].hex()
         without_loop += found is not None
     assert without_loop > effort(200, 20_000)

@@ -139,10 +139,10 @@ async def _unclean(context: ScriptContext, _broker: int | None) -> None:
     await fault_target.kill(new)
     context.report(f"Broker {new}, the follower of {UNCLEAN_TOPIC}, is killed; {KEPT_RECORDS} records are on both.")
 
-    async def alone() -> bool | None:
+    async def has_left_isr() -> bool | None:
         return (await topic.view()).isr == (old,) or None
 
-    await until(f"broker {new} leaves the ISR", alone, ELECTION_WAIT_S)
+    await until(f"broker {new} leaves the ISR", has_left_isr, ELECTION_WAIT_S)
     await _fill(topic, LOST_RECORDS)
     context.report(f"{LOST_RECORDS} records more are acknowledged by broker {old} alone.")
     await fault_target.kill(old)

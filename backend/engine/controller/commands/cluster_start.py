@@ -67,7 +67,7 @@ def start_of(image: MetadataImage) -> ClusterStart | None:
     return ClusterStart(image) if partitions else None
 
 
-def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStart:
+def broker_contacted(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStart:
     """After a heartbeat: one of a life that was unfenced before the controller became active is of a living broker."""
     before = start.at_start.brokers.get(broker_id)
     lives = before is not None and not before.fenced and before.epoch == broker_epoch

@@ -16,7 +16,9 @@ from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import VirtualClock
 
 TIMING = Timing(election_timeout_ms=1_000, fetch_timeout_ms=6_000, backoff_max_ms=1_000)
-FOLLOWER = RaftState(2, (1, 2, 3), TIMING, RaftRole.FOLLOWER, 4, leader_id=1, leader_heard=True, deadline_ms=6_000.0)
+FOLLOWER = RaftState(
+    2, (1, 2, 3), TIMING, RaftRole.FOLLOWER, 4, leader_id=1, leader_contacted=True, deadline_ms=6_000.0
+)
 
 
 class Node:
@@ -66,7 +68,7 @@ def test_a_silent_leader_is_given_up_within_a_tick_of_its_time() -> None:
 
 
 def test_a_deadline_that_comes_nearer_is_not_slept_through() -> None:
-    resigned = replace(FOLLOWER, leader_heard=False, deadline_ms=120.0)
+    resigned = replace(FOLLOWER, leader_contacted=False, deadline_ms=120.0)
     assert 120.0 <= Node(FOLLOWER).due_at_ms({110.0: resigned}) <= 120.0 + 2 * TICK_MS
 
 

@@ -21,7 +21,7 @@ def child(folder: Path, program: str, *, waits_for_start: bool = False) -> Child
     (folder / "logs").mkdir(exist_ok=True)
     command = [sys.executable, "-c", program]
     spec = ChildSpec(
-        "pipeline", command, environment={}, where="here", stop_timeout_s=10.0, waits_for_start=waits_for_start
+        "pipeline", command, environment={}, address="here", stop_timeout_s=10.0, waits_for_start=waits_for_start
     )
     return Child(spec, folder / "logs")
 

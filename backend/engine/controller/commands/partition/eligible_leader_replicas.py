@@ -31,7 +31,7 @@ class Eligible:
     # Have every committed record.
     elr: tuple[int, ...] = ()
     # Had every committed record when they were last seen, before an unclean shutdown.
-    remembered: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
 
 
 def eligible_after(
@@ -54,10 +54,10 @@ def eligible_after(
     had_all = {*partition.elr, *partition.isr}
     elr = [replica for replica in replicas if replica in had_all and replica not in excluded and replica not in unclean]
     candidates = had_all | set(partition.last_known_elr)
-    remembered = [
+    last_known = [
         replica for replica in replicas if replica in candidates and replica not in excluded and replica not in elr
     ]
-    return Eligible(tuple(sorted(elr)), tuple(sorted(remembered)))
+    return Eligible(tuple(sorted(elr)), tuple(sorted(last_known)))
 
 
 def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligible: Eligible) -> tuple[int, ...]:
@@ -65,11 +65,11 @@ def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligi
     (maybeUpdateLastKnownLeader).
     """
     if isr:
-        return eligible.remembered
+        return eligible.last_known
     last_leader = partition.leader if partition.isr else next(iter(partition.last_known_elr), NO_LEADER)
-    if last_leader in (*eligible.elr, *eligible.remembered):
-        return (last_leader, *(replica for replica in eligible.remembered if replica != last_leader))
-    return eligible.remembered
+    if last_leader in (*eligible.elr, *eligible.last_known):
+        return (last_leader, *(replica for replica in eligible.last_known if replica != last_leader))
+    return eligible.last_known
 
 
 def only_candidate(isr: Collection[int], replicas: Collection[int], eligible: Eligible) -> int:
@@ -77,5 +77,5 @@ def only_candidate(isr: Collection[int], replicas: Collection[int], eligible: El
 
     There is no other log to compare it with; where there are others, `recovery_verdict` compares them all.
     """
-    alone = not isr and not eligible.elr and len(replicas) == 1
-    return eligible.remembered[0] if alone and eligible.remembered else NO_LEADER
+    only_replica = not isr and not eligible.elr and len(replicas) == 1
+    return eligible.last_known[0] if only_replica and eligible.last_known else NO_LEADER

@@ -118,7 +118,7 @@ def elect(
     if target.recovered_leader != NO_LEADER and acceptable(target.recovered_leader):
         # The others keep what they have until enough of them are in sync again.
         leader = target.recovered_leader
-        return Elected(leader, (leader,), Eligible((), _without(eligible.remembered, leader)))
+        return Elected(leader, (leader,), Eligible((), _without(eligible.last_known, leader)))
     only = only_candidate(target.isr, target.replicas, eligible)
     if only != NO_LEADER and acceptable(only):
         return Elected(only, (only,), Eligible(), unclean=True)
@@ -224,7 +224,7 @@ def _with_logs(partition: PartitionRegistration, eligible: Eligible) -> Eligible
     copied again. Kafka keeps them, and an ISR below min.insync.replicas for as long.
     """
     elr = tuple(replica for replica in eligible.elr if not partition.is_lost(replica))
-    return Eligible(elr, tuple(replica for replica in eligible.remembered if not partition.is_lost(replica)))
+    return Eligible(elr, tuple(replica for replica in eligible.last_known if not partition.is_lost(replica)))
 
 
 def _directories(image: MetadataImage, partition: PartitionRegistration, replicas: Sequence[int]) -> list[bytes]:

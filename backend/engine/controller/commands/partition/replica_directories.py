@@ -65,8 +65,8 @@ def _assign(
     if former.get(broker.id) == directory:
         return ErrorCode.NONE, None
     # The only replica's log is gone for good, so waiting for it saves nothing: as in Kafka the log starts empty.
-    alone = partition.replicas == (broker.id,)
-    is_gone = directory not in NO_DIRECTORIES and not alone and log_is_gone(image, partition, broker.id)
+    only_replica = partition.replicas == (broker.id,)
+    is_gone = directory not in NO_DIRECTORIES and not only_replica and log_is_gone(image, partition, broker.id)
     if is_gone and partition.isr == (broker.id,) and not elr_enabled(image):
         # It would stay in the ISR, and lead with an empty log. The broker asks again once another leads.
         return ErrorCode.INELIGIBLE_REPLICA, None

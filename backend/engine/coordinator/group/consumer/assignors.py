@@ -38,13 +38,13 @@ def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dic
     seen: set[AssignablePartition] = set()
     kept: dict[str, set[AssignablePartition]] = {}
     for member_id, spec in members.items():
-        mine = {
+        kept_partitions = {
             partition
             for partition in spec.target
             if partition[0] in spec.topics and partition[1] < counts.get(partition[0], 0)
         } - seen
-        seen |= mine
-        kept[member_id] = mine
+        seen |= kept_partitions
+        kept[member_id] = kept_partitions
     return kept
 
 

@@ -11,8 +11,8 @@ from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
     any_broker_returned,
     awaited,
+    broker_contacted,
     give_up,
-    heard,
     start_of,
     without_given_up,
 )
@@ -213,8 +213,8 @@ def test_partitions_wait_for_their_own_replicas_only() -> None:
 def test_beside_brokers_that_live_nobody_waits() -> None:
     cluster = stopped()
     assert cluster.start is not None
-    assert heard(cluster.start, 1, cluster.image.brokers[1].epoch - 1) is cluster.start
-    cluster.start = heard(cluster.start, 1, cluster.image.brokers[1].epoch)
+    assert broker_contacted(cluster.start, 1, cluster.image.brokers[1].epoch - 1) is cluster.start
+    cluster.start = broker_contacted(cluster.start, 1, cluster.image.brokers[1].epoch)
     assert cluster.start.still_runs
     assert cluster.waits_for() == set()
     assert cluster.partition("t").leader == 2
@@ -225,7 +225,7 @@ def test_a_fenced_life_that_is_heard_is_no_sign_that_the_cluster_goes_on() -> No
     cluster.come_back(1)
     cluster.a_controller_becomes_active()
     assert cluster.start is not None
-    assert heard(cluster.start, 1, cluster.image.brokers[1].epoch) is cluster.start
+    assert broker_contacted(cluster.start, 1, cluster.image.brokers[1].epoch) is cluster.start
     cluster.unfence(1)
     cluster.come_back(2, 3)
     cluster.unfence(2, 3)
