@@ -9,8 +9,8 @@ ARGS ?=
 export UV_SYSTEM_CERTS ?= true
 # The tests start some hundred processes: each would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Four at a time, file by file: most tests wait for something, and a file's tests share what they start.
-WORKERS ?= 4
+# Six at a time, file by file: most tests wait for something, and a file's tests share what they start.
+WORKERS ?= 6
 
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation

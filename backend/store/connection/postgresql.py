@@ -32,10 +32,11 @@ class Unsuitable(psycopg.NotSupportedError):
 class PatientConnection(psycopg.Connection[Any]):
     """Gives up an answer that does not come: the server is frozen, or the network loses what is sent.
 
-    `limit`: of the transaction; None: no limit.
+    `limit`: of the transaction; None: no limit. `first_answer_s`: for the first answer of each transaction.
     """
 
     limit: t.Wait | None = None
+    first_answer_s: float = t.FIRST_ANSWER_S
 
     def begin(self) -> None:
         """A transaction with its limits, all in one message: they take no round trip."""
@@ -54,7 +55,7 @@ class PatientConnection(psycopg.Connection[Any]):
         if timeout is None:
             # The first answer of a transaction comes at once.
             idle = self.pgconn.transaction_status == TransactionStatus.IDLE
-            timeout = t.FIRST_ANSWER_S if idle or self.limit is None else self.limit.answer_s
+            timeout = self.first_answer_s if idle or self.limit is None else self.limit.answer_s
         try:
             return super().wait(gen, interval, timeout)
         except _WaitTimeout:
@@ -87,11 +88,12 @@ def listen(engine: Engine, limits: t.Limits) -> None:
     @event.listens_for(engine, "do_connect")
     def _on_connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> PatientConnection:
         connection = PatientConnection.connect(*arguments, **options)
+        connection.first_answer_s = limits.first_answer_s
         try:
             check_server(connection)
             if own_session(connection, limits.writing):
                 connection.prepare_threshold = PREPARE_THRESHOLD
-        except Unsuitable:
+        except BaseException:
             connection.close()
             raise
         return connection
