@@ -24,7 +24,7 @@ def control_api(user: User) -> ControlApi:
 
 
 def reading_api(user: User) -> ControlApi:
-    """For a file that is made when somebody takes it: Streamlit does that outside of the page, where nobody is known.
+    """For a file that is made at its download: Streamlit does that outside of the page, where there is no user.
 
     It must only be read with; the API checks the role that the page was drawn for.
     """

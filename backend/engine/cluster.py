@@ -154,8 +154,9 @@ class Cluster:
         """Stops every node that runs, the controller's last.
 
         They end together: no leadership moves, and no ISR shrinks to the broker that happens to be the last
-        one, whose disk alone would then decide. First nobody proposes a change of an ISR any more, then nobody serves,
-        then there is no controller that could miss a broker, and only then the logs are closed, which may take long.
+        one, whose disk alone would then decide. First no node proposes a change of an ISR any more, then no node
+        serves, then there is no controller that could miss a broker, and only then the logs are closed, which may take
+        long.
         """
         stopping = [self.brokers[node_id] for node_id in sorted(self.brokers, reverse=True)]
         for broker in stopping:

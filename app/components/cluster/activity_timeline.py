@@ -38,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TimelineTick:
-    """A moment: of a broker's event, or of somebody's attempt."""
+    """A moment: of a broker's event, or of a user's attempt."""
 
     row: str
     at_ms: int

@@ -59,7 +59,7 @@ class BrokerSetting:
 
 
 def broker_settings(rows: Iterable[ConfigRow], *, name_part: str, tiering_only: bool) -> list[BrokerSetting]:
-    """Differences first, then what somebody set, then Kafka's defaults; by name. ``wanted``: part of the name."""
+    """Differences first, then values that were set, then Kafka's defaults; by name. ``wanted``: part of the name."""
     by_name: dict[str, list[ConfigRow]] = defaultdict(list)
     for row in rows:
         # The cluster default is a source of the brokers' values, not a broker.

@@ -1,4 +1,4 @@
-"""Replica folders that brokers keep although nobody uses them: strays, and damaged ones that were copied again. Pure.
+"""Unused replica folders that brokers keep: strays, and damaged ones that were copied again. Pure.
 
 Brokers of other vendors do not report theirs; each broker's list is cut to the first ones, with the full count.
 """

@@ -51,7 +51,7 @@ def export_menu(name: str, title: str, rows: Any) -> None:
 
 
 def downloads(name: str, title: str, rows: Any) -> None:
-    """CSV and Parquet of these rows, made when somebody asks for them."""
+    """CSV and Parquet of these rows, made at a download."""
     subject = (st.query_params.get("tp") or st.query_params.get("q") or "").strip()
     name_text = f"{subject} {title}".strip()
     with st.container(horizontal=True, key=f"downloads-{name}"):

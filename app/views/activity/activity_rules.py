@@ -20,7 +20,7 @@ SHOWN: Final = 4
 
 
 def render(page: Page) -> None:
-    """The card; the file is asked of the control API when somebody takes it."""
+    """The card; the file is asked of the control API at its download."""
     with st.container(key="card-rules"):
         live(page, "rules", _rules, page)
         rules_file = partial(_rules_file, page.user)

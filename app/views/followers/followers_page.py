@@ -73,7 +73,7 @@ def _fact(view: ClusterView) -> str:
 
 
 def _judged_ms(view: ClusterView) -> int:
-    """The moment of the newest sample: what has happened since nobody here knows."""
+    """The moment of the newest sample: later events are not known here."""
     return view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms
 
 

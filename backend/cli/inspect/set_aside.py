@@ -1,4 +1,4 @@
-"""`ebbline set-aside`: replica folders that brokers keep although nobody uses them. Asks the brokers, no more."""
+"""`ebbline set-aside`: unused replica folders that brokers keep. Asks the brokers, no more."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class SegmentLedger:
 
 
 def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> list[LedgerProblem]:
-    """Problems of the objects (key to bytes) that the segments should have, and of those that nobody has.
+    """Problems of the objects (key to bytes) that the segments should have, and of those that no segment has.
 
     A segment that is being copied or deleted may have any part of its objects.
     """

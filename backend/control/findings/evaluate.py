@@ -12,7 +12,7 @@ from backend.control.findings.finding_context import SEVERITIES, Candidate, Find
 from backend.store.queries.findings import Finding
 from backend.store.storable import storable, storable_key
 
-# More lines of one rule help nobody: 20 rules of 500 objects are 10,000 rows of about 1 kB, 10 MB.
+# More lines of one rule are of no use: 20 rules of 500 objects are 10,000 rows of about 1 kB, 10 MB.
 OBJECTS_MAX: Final = 500
 # A finding that stays as it is is written this often all the same, so that its age can be trusted.
 SEEN_INTERVAL_MS: Final = 10_000

@@ -63,8 +63,8 @@ class BrokerAddress:
 class LastResponse(Generic[M, T]):
     """The newest answer to a question that is asked again and again, kept by who asks, with what was made of it.
 
-    An answer of the same bytes is that very message: it is not decoded again, and whoever concludes from it sees at
-    once that nothing is new. Of 10,000 topics with 18 settings each it holds some 80 MB, of 42,000 offsets 5 MB.
+    An answer of the same bytes is that very message: it is not decoded again, and its readers see at once that nothing
+    has changed. Of 10,000 topics with 18 settings each it holds some 80 MB, of 42,000 offsets 5 MB.
     """
 
     version: int = -1
@@ -317,7 +317,7 @@ class BrokerConnection:
                 waiting.response.set_exception(kind(reason))
 
     async def retire(self) -> None:
-        """Closes once nobody waits for an answer, and after RETIRE_TIMEOUT_S in any case."""
+        """Closes once no request waits for a response, and after RETIRE_TIMEOUT_S in any case."""
         waiting = [waiting.response for waiting in self._waiting.values()]
         if waiting:
             await asyncio.wait(waiting, timeout=RETIRE_TIMEOUT_S)

@@ -326,7 +326,7 @@ class QuorumSeen(BaseModel):
 
 
 class QuorumAnswer(BaseModel):
-    """`quorum` null: nobody has looked yet."""
+    """`quorum` null: not read yet."""
 
     now_ms: int
     quorum: QuorumSeen | None

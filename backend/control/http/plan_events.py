@@ -28,7 +28,7 @@ STREAMS_OF_VIEWERS_MAX: Final = 15
 STREAM_S: Final = 600.0
 # Something is sent this often, so that what stands between does not take a quiet stream for a dead one.
 QUIET_S: Final = 15.0
-# From the call on, also while nothing has been sent yet; what nobody sends any more is no longer there.
+# From the call on, also while nothing has been sent yet; a stream that is no longer sent is not counted.
 _open: WeakSet[PlanEventStream] = WeakSet()
 
 

@@ -38,7 +38,7 @@ class RequestContext(NamedTuple):
     client_host: str
     listener_name: str
     listener_kind: ListenerKind
-    # Name of KafkaPrincipal "User:..."; ANONYMOUS where nobody authenticates.
+    # Name of KafkaPrincipal "User:..."; ANONYMOUS on a listener without authentication.
     user: str = ANONYMOUS
 
     @property

@@ -43,7 +43,7 @@ def describe_log_dirs(
     """Local bytes only: what lies in the remote tier does not count. No topics given means all.
 
     Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR. An
-    answer about all has, in tagged fields that Kafka has not, the folders that are kept although nobody uses them, and
+    answer about all has, in tagged fields that Kafka has not, the unused folders that are kept, and
     the reasons why logs are offline, with files as they lie in the directory.
     """
     partitions = None

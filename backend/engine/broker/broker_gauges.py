@@ -1,4 +1,4 @@
-"""Gauges about a broker's replicas and its controller, under Kafka's MBean names; read when somebody scrapes."""
+"""Gauges about a broker's replicas and its controller, under Kafka's MBean names; read at a scrape."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ControllerPartitionMarker:
         self._running = tasks.spawn(marker.run(), name=f"partition marker of node {config.id}")
 
     async def _new_producer_id(self) -> int:
-        """The first of a block that nobody else gets."""
+        """The first of a block that no other producer gets."""
 
         def command(image: MetadataImage) -> ControllerResult[int]:
             start = image.next_producer_id

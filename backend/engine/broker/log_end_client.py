@@ -1,4 +1,4 @@
-"""Asks brokers how far their logs of partitions reach that nobody leads: ListOffsets as a debug reader."""
+"""Asks brokers for the log ends of partitions without a leader: ListOffsets as a debug reader."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LogEndClient:
 
 
 def _request(partitions: Sequence[LocatedPartition]) -> m.ListOffsetsRequest:
-    """With the leader epoch that nobody leads in: a broker that still leads an earlier one does not answer."""
+    """With the leader epoch in which there is no leader: a broker that still leads an earlier one does not answer."""
     request = m.ListOffsetsRequest.Topics
     topics: dict[str, m.ListOffsetsRequest.Topics] = {}
     for topic, index, partition in partitions:

@@ -1,6 +1,6 @@
 """The driver of `controller.commands.partition.recovery_verdict`: asks for logs, waits, and has the best ones lead.
 
-Runs on the node of the active controller, and only while there are partitions that nobody may lead.
+Runs on the node of the active controller, and only while there are partitions that no replica may lead.
 """
 
 from __future__ import annotations

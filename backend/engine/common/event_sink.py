@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class EventSink(Protocol):
-    """Takes events without ever blocking; drops the oldest when nobody drains it."""
+    """Takes events without ever blocking; drops the oldest when it is not drained."""
 
     def emit(self, type: str, *, topic: str, topic_id: bytes, partition: int, **detail: Any) -> None:
         """Reports one state change; the sink adds broker id and time (see backend/protocol/events.py)."""

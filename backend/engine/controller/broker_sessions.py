@@ -42,14 +42,14 @@ class BrokerSessions:
             del self._sessions[broker_id]
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
-        """A heartbeat has arrived; called before it waits for its turn, so that a busy controller fences nobody."""
+        """A heartbeat has arrived; called before it waits for its turn, so that a busy controller fences no broker."""
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == broker_epoch:
             session.last_contact_ms = now_ms
             session.has_contact = True
 
     def extend(self, by_ms: float, now_ms: float) -> None:
-        """Nobody could be heard for so long, so that time is no silence of theirs."""
+        """No broker could be heard for so long, so that time does not count as their silence."""
         for session in self._sessions.values():
             session.last_contact_ms = min(session.last_contact_ms + by_ms, now_ms)
 

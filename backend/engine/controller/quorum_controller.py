@@ -403,7 +403,7 @@ class Controller:
 
 
 def _may_leave_leaderless(record: object) -> bool:
-    """Whether after this record nobody may lead a partition, for now or before the logs are compared."""
+    """Whether after this record no replica may lead a partition, for now or before the logs are compared."""
     if not isinstance(record, m.PartitionChangeRecord):
         return False
     return record.leader == NO_LEADER or record.eligible_leader_replicas == [] or bool(record.last_known_elr)

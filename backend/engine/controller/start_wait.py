@@ -74,7 +74,7 @@ class StartWait:
             if self._start is not None:
                 due_ms = self._clock.monotonic_ms() + CHECK_MS
                 await tasks.sleep_ms(CHECK_MS)
-                # Nobody could be heard while this node was held up.
+                # No broker could be heard while this node was held up.
                 self._since_ms += max(0.0, self._clock.monotonic_ms() - due_ms)
 
     async def _check(self, start: ClusterStart) -> None:

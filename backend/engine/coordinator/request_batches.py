@@ -57,7 +57,7 @@ class RequestBatches(Generic[RequestT, ResponseT]):
                     f"broker {broker_id} gave {len(answers)} answers to {len(gathered)} questions",
                 )
         except Exception as error:
-            # Each that asked raises it; also a mistake of ours must leave nobody waiting.
+            # Each that asked raises it; our own mistakes, too, must not leave a caller waiting.
             for _, waiting in gathered:
                 if not waiting.done():
                     waiting.set_exception(error)

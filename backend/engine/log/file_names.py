@@ -61,7 +61,7 @@ def dir_name_for_future(partition: TopicPartition, unique: bytes) -> str:
 
 
 def dir_name_for_stray(partition: TopicPartition, unique: bytes) -> str:
-    """`orders-0.<32 hex>-stray`: a replica that is kept although nobody uses it."""
+    """`orders-0.<32 hex>-stray`: an unused replica that is kept."""
     return _unique_dir_name(partition, unique, STRAY_DIR_SUFFIX)
 
 

@@ -193,7 +193,7 @@ class LocalLog:
         batch_bytes = int.from_bytes(data[8:12], "big") + _SIZE_PREFIX_BYTES
         if batch_bytes > size:
             if not min_one_message:
-                # Part of a batch is of use to nobody (Kafka: `ReplicaManager.readFromLog`).
+                # Part of a batch is of no use (Kafka: `ReplicaManager.readFromLog`).
                 return ReadInfo(b"", start_offset, segment.base_offset, position)
             size = min(batch_bytes, available)
             as_range = to_send and size >= RANGE_BYTES_MIN

@@ -1,6 +1,6 @@
 """One broker's counters and gauges, under the names that the JMX exporter's rules for Kafka give.
 
-The engine counts into plain integers and `collector` reads them when somebody scrapes: a hot path pays an addition.
+The engine counts into plain integers and `collector` reads them at a scrape: a hot path pays an addition.
 """
 
 from backend.engine.metrics.broker_metrics import BrokerMetrics, MetricValue, RequestMeter, TopicMeters

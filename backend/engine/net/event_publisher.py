@@ -1,7 +1,7 @@
 """The broker's event sink: state changes as JSON records of `__ebbline_events` (see `protocol/events`).
 
-Reporting never waits: events queue here and one task appends them in batches to the topic's leader. While nobody takes
-them the oldest are dropped and counted, because a picture of now is worth more than one of then.
+Reporting never waits: events queue here and one task appends them in batches to the topic's leader. While no broker
+takes them the oldest are dropped and counted, because a picture of now is worth more than one of then.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from backend.protocol import messages as m
 from backend.protocol.messages import Message
 
 PRODUCE: Final = 0
-# Requests between brokers are not throttled and count against nobody (sendResponseExemptThrottle).
+# Requests between brokers are not throttled and count against no client (sendResponseExemptThrottle).
 WRITE_TXN_MARKERS: Final = 27
 
 

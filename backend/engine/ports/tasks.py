@@ -141,7 +141,7 @@ async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
     try:
         return await awaitable
     except asyncio.CancelledError as error:
-        # Somebody else's cancellation that came meanwhile counts more.
+        # A cancellation by another task meanwhile counts more.
         if expired and task.cancelling() == cancelled_before + 1:
             raise TimeoutError from error
         raise

@@ -241,7 +241,7 @@ def _become_unattached(state: RaftState, epoch: int, now: Now) -> RaftState:
 
 
 def observe_epoch(state: RaftState, epoch: int, leader_id: int, now: Now) -> RaftState:
-    """Somebody speaks of an epoch and its leader (NOBODY: not known to them). Older epochs teach nothing."""
+    """Another node names an epoch and its leader (NOBODY: not known to them). Older epochs teach nothing."""
     if epoch < state.epoch or (epoch == state.epoch and leader_id in (NOBODY, state.node_id)):
         return state
     if epoch > state.epoch:

@@ -14,7 +14,7 @@ TICK_MS: Final = 50.0
 # The price: of a hold-up in between only what is left after the next check is noticed, at most a quarter of the fetch
 # timeout goes unnoticed.
 IDLE_TICK_MS: Final = 500.0
-# A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a tick, because on a machine
+# A clock that comes so much too late was held up: no node could be heard meanwhile. Half a tick, because on a machine
 # that has too much to do many short delays in a row keep a node from hearing as one long one does.
 STALL_MS: Final = TICK_MS / 2
 

@@ -108,7 +108,7 @@ class MetadataFetcher:
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms
         self._partial: PartialSnapshot | None = None
-        # An observer's: the epoch and leader that did not answer, and how often it has asked somebody else.
+        # An observer's: the epoch and leader that did not answer, and how often it has asked another node.
         self._silent: tuple[int, int] | None = None
         self._probes = node_id
 

@@ -304,7 +304,7 @@ class RaftNode:
         self.flush_soon()
 
     async def observe_epoch(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
-        """Somebody spoke of an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
+        """Another node named an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
         doubted = by_itself and self._state.role is RaftRole.PROSPECTIVE
         if epoch > self.epoch or (epoch == self.epoch and (leader_id != self.leader_id or doubted)):
             await self.step(lambda state, now: (q.observe_epoch(state, epoch, leader_id, now), ()))

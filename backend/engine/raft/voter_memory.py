@@ -102,7 +102,7 @@ def judge(
 
 
 def judge_only_voter(stored: QuorumState | None, end: LogEnd, traces: Traces, folder: str) -> QuorumState:
-    """The memory of an only voter, whose vote nobody else counts on. MetadataLost when its log is not what it was."""
+    """The memory of an only voter, whose vote no other node counts on. MetadataLost when its log is not what it was."""
     lost = _lost_records(end, traces)
     if lost is not None:
         raise MetadataLost(

@@ -46,9 +46,9 @@ def counts(state: RaftState, voter: int, fetched: VoterFetch) -> bool:
 def directories_to_note(state: RaftState, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
     """The directories to note in the log when a voter has fetched with one that is not noted; else None.
 
-    One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
-    nobody leads a later epoch who has a vote of its former disk. A directory that was replaced does not come back: a
-    disk that is put in again gets another id (`log_changed`).
+    One that does not count yet is noted once it has all that is committed: the note is committed without it, so that no
+    node leads a later epoch by a vote of its former disk. A directory that was replaced does not come back: a disk that
+    is put in again gets another id (`log_changed`).
     """
     directory_id = fetched.directory_id
     noted_id = state.directories.get(voter)

@@ -18,7 +18,7 @@ from backend.protocol.messages import Message
 VOTE_VERSION: Final = 2
 BEGIN_VERSION: Final = 1
 END_VERSION: Final = 1
-# Nobody needs an response to a vote that is older than an election.
+# A response to a vote that is older than an election is of no use.
 RETRY_PAUSE_MS: Final = 100.0
 
 _log = logging.getLogger(__name__)

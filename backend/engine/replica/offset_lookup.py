@@ -105,7 +105,7 @@ def of_record(record: TimestampedOffset | None) -> OffsetResult:
 
 
 def _latest_epoch(partition: Partition, query: OffsetQuery) -> int:
-    """Kafka gives the partition's leader epoch. To a debug reader of a partition that nobody leads it is the epoch of
+    """Kafka gives the partition's leader epoch. To a debug reader of a partition without a leader it is the epoch of
     the replica's last record instead: which log is the best is what such a reader wants to know (KIP-966).
     """
     if query.replica_id != DEBUG or partition.leader >= 0:

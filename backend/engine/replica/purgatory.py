@@ -25,7 +25,7 @@ from backend.tiering.ids import TopicPartition
 # few.
 WAITING_MAX: Final = 20_000
 # A newer high watermark alone waits at least this long, and at most twice as long, for records to travel with: on a
-# busy partition this halves the number of fetches, on a quiet one nobody notices.
+# busy partition this halves the number of fetches, on an idle one no client notices.
 HIGH_WATERMARK_LINGER_MS: Final = 5.0
 # Partitions whose late look-ups are counted apart: at 200 bytes each 1 MB.
 EXPIRED_PARTITIONS_MAX: Final = 5_000

@@ -34,7 +34,7 @@ def close_findings(connection: Connection, finding_ids: Iterable[int], at_ms: in
 
 
 def acknowledge_finding(connection: Connection, cluster_id: str, finding_id: int, at_ms: int, by: str) -> None:
-    """Somebody looks after a finding."""
+    """A user takes a finding over."""
     table = t.finding
     connection.execute(
         update(table)

@@ -101,7 +101,7 @@ def _full(context: FindingContext, broker: BrokerRow, directory: Mapping[str, An
 
 
 def set_aside(context: FindingContext) -> Iterable[Candidate]:
-    """Replica folders that a broker keeps although nobody uses them: they may be the only copy, and take room."""
+    """Unused replica folders that a broker keeps: they may be the only copy, and take room."""
     for broker in context.brokers:
         kept = [
             (directory.get("path"), folder)

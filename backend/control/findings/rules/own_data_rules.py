@@ -1,4 +1,4 @@
-"""Rules about data of the product itself: its database, and records of internal topics that nobody can read."""
+"""Rules about data of the product itself: its database, and unreadable records of internal topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lost_databases(context: FindingContext) -> Iterable[Candidate]:
 
 
 def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
-    """Somebody wrote what is no record, or says nothing, into an internal topic: its readers passed it over."""
+    """An internal topic holds something that is no record, or a record without meaning: its readers passed it over."""
     for reader, number in context.passed_over.items():
         own = reader == _EVENTS
         log = "the backend's log" if own else "the broker's log"

@@ -198,7 +198,9 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
 
 
 def divergence(context: FindingContext) -> Iterable[Candidate]:
-    """Logs that contradict each other: an in-sync replica of another epoch, or an upload that nobody holds any more."""
+    """Logs that contradict each other: an in-sync replica of another epoch, or an upload whose records no replica has
+    any more.
+    """
     for replica in context.replicas:
         evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
         at = evidence.get("disagrees_with_leader_at")

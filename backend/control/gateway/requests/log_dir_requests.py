@@ -16,7 +16,7 @@ from backend.tiering.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SetAsideReplica:
-    """A replica's folder that a broker keeps although nobody uses it; since when and why. Only the embedded engine
+    """An unused replica folder that a broker keeps; since when and why. Only the embedded engine
     reports it.
     """
 

@@ -86,7 +86,7 @@ async def _dangling(context: ScriptContext, broker: int | None) -> None:
 
 
 async def _left(context: ScriptContext, broker: int) -> None:
-    """Waits until nobody takes the broker for alive, so that others lead what it led."""
+    """Waits until the controller has fenced the broker, so that others lead its partitions."""
 
     async def failed_over() -> bool | None:
         view = await fetch_cluster(context.gateway)

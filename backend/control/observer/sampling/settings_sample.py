@@ -21,7 +21,7 @@ from backend.control.observer.sampling.cluster_facts import TopicFacts
 from backend.protocol.errors import KafkaError
 from backend.store.writes.observer_rows import Resource
 
-# Settings that pages show and operations change; all others would be rows that nobody reads.
+# Settings that pages show and operations change; all others would be rows without a reader.
 TOPIC_SETTINGS: Final = (
     "cleanup.policy",
     "compression.type",

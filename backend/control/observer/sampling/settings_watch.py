@@ -34,7 +34,7 @@ class SettingsWatch:
         return unstored
 
     def refresh(self) -> None:
-        """The next round asks for all settings whatever their age: somebody has just changed one."""
+        """The next round asks for all settings whatever their age: one has just been changed."""
         self._read_ms = None
 
     def forget(self) -> None:

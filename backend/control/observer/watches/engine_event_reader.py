@@ -89,7 +89,7 @@ class EngineEventReader:
                 await self._changed.wait()
 
     async def _follow_leader(self, leader: int) -> None:
-        """As long as it leads any partition; -1, nobody, is never asked.
+        """As long as it leads any partition; -1, no leader, is never asked.
 
         A partition that its leader before is still asked about waits for that answer.
         """

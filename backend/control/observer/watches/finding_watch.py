@@ -270,7 +270,7 @@ def _ledger_ms(connection: Connection, cluster_id: str, at_ms: int, open_segment
 
 
 def throttles(settings: SettingsSample, topics: Sequence[Mapping[str, Any]]) -> list[ThrottleSetting]:
-    """Every replication throttle that somebody has set."""
+    """Every replication throttle that is set."""
     result = []
     for topic in topics:
         for name in THROTTLED_REPLICAS:

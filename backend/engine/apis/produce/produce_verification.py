@@ -123,7 +123,7 @@ async def confirm(
 
 
 def _stale_epoch(batch: FirstBatch) -> KafkaError | None:
-    """A producer that this log knows a later epoch of: nobody need be asked (KAFKA-18042)."""
+    """A producer that this log knows a later epoch of: the coordinator need not be asked (KAFKA-18042)."""
     try:
         batch.partition.log.producer_state.check_epoch(batch.header)
     except KafkaError as error:

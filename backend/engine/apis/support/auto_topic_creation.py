@@ -1,4 +1,4 @@
-"""Topics that clients ask for and nobody has created (auto.create.topics.enable; Kafka's AutoTopicCreationManager)."""
+"""Missing topics that clients ask for (auto.create.topics.enable; Kafka's AutoTopicCreationManager)."""
 
 from __future__ import annotations
 

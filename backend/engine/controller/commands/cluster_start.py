@@ -2,8 +2,8 @@
 
 Apache Kafka takes each broker that registers out of its ISRs and elects the first that may lead, so the order of a
 start decides: the ISR is gone, and with it what only the last leader had (acks=1). Here a broker that stopped cleanly
-keeps its place, since its log holds all that was committed, and nobody is elected before all of ISR and ELR are back or
-have been given up (decision 34). Then the last leader leads again. Decisions alone: `controller.start_wait` carries
+keeps its place, since its log holds all that was committed, and no leader is elected before all of ISR and ELR are back
+or have been given up (decision 34). Then the last leader leads again. Decisions alone: `controller.start_wait` carries
 them out.
 """
 

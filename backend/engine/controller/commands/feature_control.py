@@ -91,7 +91,7 @@ def _update(image: MetadataImage, update: _Update, kind: int, config: BrokerConf
 
 
 def _check_nobody_waits_for_elr(image: MetadataImage, level: int) -> None:
-    """Below level 1 an ISR says who may lead: one that is empty would leave nobody (Kafka does not look)."""
+    """Below level 1 an ISR says who may lead: an empty one would leave no candidate (Kafka does not check)."""
     waiting = next((located for located in all_partitions(image) if not located[2].isr), None)
     if waiting is not None:
         topic, index, _ = waiting

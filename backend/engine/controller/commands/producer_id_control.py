@@ -16,7 +16,7 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 def allocate_producer_ids(
     image: MetadataImage, request: m.AllocateProducerIdsRequest
 ) -> ControllerResult[m.AllocateProducerIdsResponse]:
-    """The next block, which nobody else will ever get."""
+    """The next block, which no other broker will ever get."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id
     if start > PRODUCER_ID_MAX - BLOCK_IDS:

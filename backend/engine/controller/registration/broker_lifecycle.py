@@ -18,7 +18,7 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 # While something is awaited (unfencing, leave to go) the next heartbeat follows sooner than the interval.
 IMPATIENT_INTERVAL_MS: Final = 50
-# After a heartbeat that nobody took.
+# After a heartbeat that no controller took.
 REFUSED_INTERVAL_MS: Final = 250
 # A controller that refuses so many heartbeats of a leaving broker in a row cannot hand its leadership over.
 LEAVE_TRIES: Final = 20

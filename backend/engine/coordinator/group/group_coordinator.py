@@ -99,7 +99,7 @@ class GroupCoordinator:
     # Life
 
     def start(self) -> None:
-        """Begins the removal of offsets that nobody has used for long."""
+        """Begins the removal of expired offsets."""
         self._shards.spawn(self._stored.expire_repeatedly(), "offset expiry")
 
     async def shutdown(self) -> None:

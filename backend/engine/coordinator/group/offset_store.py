@@ -1,4 +1,4 @@
-"""Committed offsets: written, deleted, expired, and with the last of them the group that nobody needs (KIP-211)."""
+"""Committed offsets: written, deleted, expired, and with the last of them the unused group (KIP-211)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class OffsetStore:
             await self.expire()
 
     async def expire(self) -> None:
-        """Deletes offsets that nobody has needed for long, and groups without members that have none left."""
+        """Deletes expired offsets, and groups without members that have none left."""
         now_ms = self._clock.time_ms()
         retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
         for shard in self._shards:

@@ -81,7 +81,7 @@ class TransactionCoordinator:
     # Life
 
     def start(self) -> None:
-        """Begins to abort what is left open for too long and to forget ids that nobody uses."""
+        """Begins to abort what is left open for too long and to remove expired ids."""
         config = self._replicas.config
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         forget_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms

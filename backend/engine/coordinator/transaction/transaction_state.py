@@ -103,7 +103,7 @@ def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
 
 
 def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Whether nobody has used the transactional id for so long that it is forgotten."""
+    """Whether the transactional id has expired."""
     return transaction.state.is_idle and transaction.updated_ms + expiration_ms <= now_ms
 
 

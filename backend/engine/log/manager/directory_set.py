@@ -64,7 +64,7 @@ class LogDirectories:
 
     @property
     def failed_directory_ids(self) -> list[bytes]:
-        """Ids of directories that failed since the start (KIP-858); nobody knows those of the ones left out."""
+        """Ids of directories that failed since the start (KIP-858); those of the ones left out are not known."""
         return [log_dir.meta.directory_id for log_dir in self._dirs if log_dir.path in self.failed_dirs]
 
     @property
@@ -86,7 +86,7 @@ class LogDirectories:
         return epochs.pop() if len(epochs) == 1 and not self.left_out else -1
 
     def set_aside_in(self, log_dir: LogDirectory) -> list[SetAsideFolder]:
-        """Replicas that a directory keeps although nobody uses them; nothing for one that cannot be read."""
+        """Unused replicas that a directory keeps; nothing for one that cannot be read."""
         try:
             return set_aside_in(self._ports.disk, log_dir.path)
         except OSError:

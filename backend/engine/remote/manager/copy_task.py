@@ -284,7 +284,7 @@ class CopyTask:
             f"Segment {uuid_text(segment_id)} of {self.partition} was deleted by another broker while it was copied"
         )
         self._emit(started, "failed", error)
-        # Known again, so that somebody removes its objects even if this broker does not come to it.
+        # Known again, so that another broker removes its objects if this one does not come to it.
         again = started._replace(custom_metadata=custom)
         await tier.metadata.add_segment(again)
         await self._clean_up(again, "another broker had deleted it during its copy")
@@ -301,7 +301,7 @@ class CopyTask:
         )
 
     async def _clean_up(self, started: SegmentMetadata, reason: str) -> None:
-        """Takes back a copy that failed for good or that nobody wants any more, so that it does not stay as STARTED."""
+        """Takes back a copy that failed for good or is not needed any more, so that it does not stay as STARTED."""
         try:
             await delete_segment(self._tier, started)
         except RemoteStorageError as error:

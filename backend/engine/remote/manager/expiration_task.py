@@ -151,7 +151,7 @@ def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int)
 def _of_ended_lineages(view: RetentionView, index: RemoteSegmentIndex) -> list[SegmentMetadata]:
     """Of the segments whose every epoch is older than anything the leader still has, those that go, by start offset.
 
-    Below log start nobody can ask for them. Others are what an earlier leader had and this one lacks: a disk that is
+    No consumer can read them below log start. Others are what an earlier leader had and this one lacks: a disk that is
     new, a folder from a backup, an unclean election. They may be the only copy, so they stay as long as the topic's
     own settings keep records: by time, and while together they are no larger than `retention.bytes`. (Kafka deletes
     them at once.)

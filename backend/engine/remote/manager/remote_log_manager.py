@@ -57,7 +57,7 @@ class RemoteLogManager:
     def __init__(self, tier: Tier, deleted: tasks.Queue[TopicIdPartition] | None) -> None:
         """`deleted`: hosted partitions whose topic is deleted, as the metadata topic says.
 
-        None for metadata managers other than the topic-based one, whose partitions nobody leads, so that there is no
+        None for metadata managers other than the topic-based one, whose partitions have no leader, so that there is no
         partition remover: leaders delete the remote data of deleted topics themselves, as Kafka's do.
         """
         self._tier = tier

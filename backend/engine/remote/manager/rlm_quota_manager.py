@@ -26,7 +26,7 @@ class ThrottleTimes:
         self._samples: tuple[tuple[float, int, float, float], ...] = ()
 
     def record(self, throttle_ms: float) -> None:
-        """One time that somebody had to wait."""
+        """One wait of a copy or a read."""
         now_ms = self._clock.monotonic_ms()
         samples = self._recent(now_ms)
         if samples and now_ms - samples[-1][0] < SAMPLE_WINDOW_MS:

@@ -107,7 +107,7 @@ class MetadataConsumer:
             self._interrupt()
 
     def unassign(self, removed: Iterable[TopicIdPartition]) -> None:
-        """Forgets partitions; metadata partitions that nobody needs any more are not read on."""
+        """Forgets partitions; metadata partitions that are not needed any more are not read on."""
         for partition in removed:
             hosted = self.hosted.pop(partition, None)
             if hosted is None:

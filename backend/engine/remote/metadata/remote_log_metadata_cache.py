@@ -75,9 +75,9 @@ class EpochMap:
         # Whether a segment was added that ends before an earlier one: then a look-up by floor of the start offset may
         # miss.
         self.nested = False
-        # The largest timestamp of each segment and those before it, once somebody has looked for a time.
+        # The largest timestamp of each segment and those before it, made at the first search by time.
         self.latest: array[int] | None = None
-        # Every STRIDE-th start, once somebody has looked for an offset.
+        # Every STRIDE-th start, made at the first look-up of an offset.
         self.sparse: array[int] | None = None
 
     def copy(self) -> EpochMap:
@@ -148,7 +148,7 @@ class RemoteLogMetadataCache:
         self._overlap = overlap
         self._rows = _rows_kind()(topic_id_partition)
         self._epochs: dict[int, EpochMap] = {}
-        # None from a change on until somebody asks.
+        # None from a change on until the next call.
         self._summary: SegmentSummary | None = None
 
     @classmethod

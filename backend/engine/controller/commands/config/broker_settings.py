@@ -164,7 +164,7 @@ def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: 
     setting = BROKER_SETTINGS[name]
     value = _parsed(setting, text)
     if name == MAX_CONNECTIONS and value == 0:
-        # Nobody could connect any more to undo it.
+        # No client could connect any more to undo it.
         raise _refused(f"Invalid {MAX_CONNECTIONS} 0")
     if name == ASSIGNMENT_INTERVAL and isinstance(value, int):
         _check_assignment_interval(value, config)

@@ -56,8 +56,8 @@ def min_isr_changes(
 ) -> list[m.PartitionChangeRecord]:
     """ELRs that become redundant under the new `min.insync.replicas`.
 
-    Kafka clears every ELR that a change concerns, which forgets who may lead even when the value is raised, or while
-    nobody is in sync; here each partition is looked at again.
+    Kafka clears every ELR that a change concerns, which forgets who may lead even when the value is raised, or while no
+    replica is in sync; here each partition is looked at again.
     """
     concerned = [change for change in changes if change.name == MIN_ISR]
     if not concerned or not elr_enabled(image):

@@ -215,7 +215,7 @@ def in_isr_or_any_elr(image: MetadataImage, broker: int) -> Iterator[LocatedPart
 
 
 def leaderless(image: MetadataImage) -> Iterator[LocatedPartition]:
-    """Partitions that nobody leads."""
+    """Partitions without a leader."""
     return (located for located in all_partitions(image) if located[2].leader == NO_LEADER)
 
 

@@ -2,7 +2,7 @@
 
 The rules are those of Kafka's `PartitionChangeBuilder`, with eligible leader replicas (KIP-966) where the cluster has
 them: a leader is taken from the ISR, from the ELR once the ISR is empty, or, when an unclean election is allowed and
-nobody of those can lead, from the live replicas. Nobody leads without the log that metadata speaks of.
+nobody of those can lead, from the live replicas. No replica leads without the log that metadata refers to.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The choice of a leader after every replica that had all committed records came back from an unclean shutdown.
 
 Apache Kafka 4.3 elects the last leader without reading its log, which may be on a new disk (KIP-966's second half,
-the unclean recovery, is not built). Here nobody leads before the logs of all replicas in question have been compared:
-the highest epoch of a last record wins, and among those the highest end, as in every election that compares logs.
-Decisions alone: who asks and when is `broker.unclean_recovery`.
+the unclean recovery, is not built). Here no replica leads before the logs of all replicas in question have been
+compared: the highest epoch of a last record wins, and among those the highest end, as in every election that compares
+logs. Decisions alone: who asks and when is `broker.unclean_recovery`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def still_to_recover(image: MetadataImage, partitions: Iterable[LocatedPartition
 
 
 def is_to_recover(partition: PartitionRegistration) -> bool:
-    """Whether nobody leads, nobody may lead, and a replica is remembered as having had all, beside others."""
+    """Whether there is no leader and no eligible replica, but a last known one beside others."""
     leaderless = partition.leader == NO_LEADER and not partition.isr and not partition.elr
     return leaderless and bool(partition.last_known_elr) and len(partition.replicas) > 1
 

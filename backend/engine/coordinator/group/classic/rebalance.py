@@ -26,7 +26,7 @@ from backend.engine.coordinator.group.classic.classic_group import (
 )
 from backend.protocol.errors import ErrorCode
 
-# A rebalance that nobody has joined is looked at again after the rebalance time-out, which a client may set to 0.
+# A rebalance without a joined member is checked again after the rebalance time-out, which a client may set to 0.
 POSTPONED_MS_MIN: Final = 1000
 
 

@@ -24,7 +24,7 @@ class MemberSpec(NamedTuple):
 
 
 def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> TargetAssignment:
-    """Equal numbers of partitions; who has one keeps it unless somebody has fewer."""
+    """Equal numbers of partitions; a member keeps one unless another has fewer."""
     kept = _kept(members, counts)
     if len({spec.topics for spec in members.values()}) == 1:
         _share_evenly(members, counts, kept)
@@ -34,7 +34,7 @@ def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> T
 
 
 def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[AssignablePartition]]:
-    """Present targets that may stay: the topic is subscribed to, the partition exists and is nobody else's."""
+    """Present targets that may stay: the topic is subscribed to, the partition exists and is no other member's."""
     seen: set[AssignablePartition] = set()
     kept: dict[str, set[AssignablePartition]] = {}
     for member_id, spec in members.items():

@@ -1,6 +1,6 @@
 """Members of the classic protocol in a consumer group, and groups that change from one protocol to the other (KIP-848).
 
-While a deployment is upgraded, some of its members still join and sync. In a consumer group nobody waits for others:
+While a deployment is upgraded, some of its members still join and sync. In a consumer group no member waits for others:
 a join is answered at once with what its member may have now, and a heartbeat sends it to join again until it has its
 target. Kafka: `GroupMetadataManager.classicGroup*ToConsumerGroup`, `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup`.
@@ -102,7 +102,7 @@ def join(group: ConsumerGroup, event: Join, topics: TopicsView, limits: Consumer
         join_deadline_ms=None,
         rebalance_deadline_ms=None,
     )
-    # No leader is named: nobody has to assign anything.
+    # No leader is named, as no member has to assign anything.
     result = JoinResult(ErrorCode.NONE, member_id, member.current.epoch, PROTOCOL_TYPE, name)
     replaced = old.member_id if old is not None and old.member_id != member_id else None
     return Joined(update.group(), result, replaced)

@@ -2,8 +2,8 @@
 
 Every decision is a pure function of `consumer_heartbeat` or `classic_members`. A change is appended to
 `__consumer_offsets` and applied in the same moment, so that the next request builds on it; the response waits until the
-records are replicated. A request that writes nothing waits for what is still on its way: nobody learns of a state that
-a new coordinator might not know.
+records are replicated. A request that writes nothing waits for what is still on its way: no client learns of a state
+that a new coordinator might not know.
 """
 
 from __future__ import annotations
