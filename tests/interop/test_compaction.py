@@ -79,7 +79,7 @@ def cleaned(cluster: EngineCluster, node: int, topic: str) -> bool:
     """Whether all but the active segment of a replica have been compacted."""
     log = cluster.broker(node).services.log_manager.get(TopicPartition(topic, 0))
     assert log is not None
-    return log.cleaner_checkpoint == log.active_segment.base_offset and len(log.segments) > 1
+    return log.cleaning.checkpoint == log.active_segment.base_offset and len(log.segments) > 1
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +195,8 @@ def test_committed_offsets_are_compacted_and_still_known(cluster: EngineCluster)
         for log in cluster.broker(node).services.log_manager.all_logs
         if log.topic_id_partition.topic == "__consumer_offsets"
     ]
-    cluster.wait_until("offsets are compacted", lambda: any((log.cleaner_checkpoint or 0) > 100 for log in found), 60)
-    assert any(log.segments[0].size_bytes < 100_000 for log in found if (log.cleaner_checkpoint or 0) > 100)
+    cluster.wait_until("offsets are compacted", lambda: any((log.cleaning.checkpoint or 0) > 100 for log in found), 60)
+    assert any(log.segments[0].size_bytes < 100_000 for log in found if (log.cleaning.checkpoint or 0) > 100)
     for node in (1, 2, 3):
         cluster.stop_broker(node)
         cluster.start_broker(node)

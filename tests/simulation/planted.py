@@ -16,8 +16,9 @@ from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log import local_retention
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
 from backend.engine.log.local_retention import RetentionDecision, RetentionState, decide
+from backend.engine.log.log_appender import AppendInfo
 from backend.engine.log.log_config import LogConfig
-from backend.engine.log.unified_log import AppendInfo, UnifiedLog
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.manager import partition_remover, remote_log_manager, task_loop
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.engine.remote.manager.segment_deletion import delete_all

@@ -7,8 +7,9 @@ says otherwise; files are reached through `ports.disk`, time is an argument.
 
 In reading order:
 
-- `unified_log`: one partition's log. Its parts: `local_log` (segments), `log_offsets`, `local_reader`, `log_health`,
-  `log_flusher`, `index_repair`, `leader_epoch_cache`, `local_retention`; `changed_logs` are on their way to replicas.
+- `unified_log`: one partition's log. Its parts: `local_log` (segments), `log_offsets`, `local_reader`, `log_appender`,
+  `log_truncation`, `local_retention`, `leader_epoch_cache` and `epoch_checkpoint`, `log_health`, `log_flusher`,
+  `index_repair`, `log_cleaning`, `partition_folder`; `changed_logs` are on their way to replicas.
 - `segments`: a `.log` file and its indexes.
 - `validation`: checks of batches before they are appended.
 - `producers`: idempotence and transactions of one partition (KIP-98, KIP-890).

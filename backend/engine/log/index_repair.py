@@ -50,7 +50,7 @@ class IndexRepair:
             if oldest is not None and oldest.base_offset == base_offset and oldest.sealed:
                 return IndexWork(oldest, LogSegments(before), self._producer_state.stored_before(base_offset + 1))
             # Retention, compaction or a truncation has taken it.
-            del damaged[base_offset]
+            self._health.forget_damaged_index(base_offset)
         return None
 
     def rebuild(self, work: IndexWork) -> None:
@@ -71,7 +71,7 @@ class IndexRepair:
 
     def rebuilt(self, work: IndexWork) -> None:
         """The files are there."""
-        self._health.damaged_indexes.pop(work.segment.base_offset, None)
+        self._health.forget_damaged_index(work.segment.base_offset)
         work.segment.forget_damage()
 
     def restore_snapshot(self, offset: int) -> bool:

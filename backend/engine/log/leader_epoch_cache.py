@@ -25,14 +25,14 @@ UNDEFINED_OFFSET: Final = -1
 class LeaderEpochCache:
     """Ascending (epoch, start offset) entries. `save` receives the checkpoint's bytes after a change."""
 
-    __slots__ = ("_epochs", "_save", "_saved", "_starts", "begun", "dirty")
+    __slots__ = ("_dirty", "_epochs", "_save", "_saved", "_starts", "begun")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = (), save: Callable[[bytes], None] | None = None) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._save = save
         # Whether the file holds changes that have not been synced to the device.
-        self.dirty = False
+        self._dirty = False
         # Whether the file has what is here, but for an epoch that has begun.
         self._saved = True
         # The latest epoch is to be written before its first record is.
@@ -43,6 +43,11 @@ class LeaderEpochCache:
     def save_with(self, save: Callable[[bytes], None]) -> None:
         """From now on changes go there: the log has moved."""
         self._save = save
+
+    def take_dirty(self) -> bool:
+        """Whether the file holds changes that the device has not; the caller syncs it."""
+        dirty, self._dirty = self._dirty, False
+        return dirty
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
@@ -138,6 +143,19 @@ class LeaderEpochCache:
             return epoch, self._starts[0]
         return self._epochs[above - 1], self._starts[above]
 
+    def epoch_of_last_record(self, log_end_offset: int) -> int:
+        """Leader epoch of the last record of a log with this end, -1 when there was none.
+
+        An epoch that has begun without a record does not count.
+        """
+        if log_end_offset == 0:
+            return UNDEFINED_EPOCH
+        epoch = self.epoch_for_offset(log_end_offset - 1)
+        if epoch is None and self._epochs:
+            # All records are deleted; what is left of the entries says in which epoch the last one was written.
+            return self._epochs[0]
+        return UNDEFINED_EPOCH if epoch is None else epoch
+
     def entries_in_range(self, start_offset: int, end_offset: int) -> tuple[tuple[int, int], ...]:
         """The entries of `[start_offset, end_offset)` as a segment carries them: the first one raised to the start.
 
@@ -201,7 +219,7 @@ class LeaderEpochCache:
             self._changed()
 
     def _changed(self) -> None:
-        self.dirty, self._saved = True, False
+        self._dirty, self._saved = True, False
         if self._save is not None:
             self._save(self.encode())
         self._saved, self.begun = True, False

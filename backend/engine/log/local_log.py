@@ -45,7 +45,6 @@ class FlushWork:
     paths: tuple[str, ...]
     dir: str
     up_to_offset: int
-    epochs_dirty: bool = False
 
 
 def sync_files(disk: Disk, work: FlushWork) -> None:

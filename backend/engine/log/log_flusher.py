@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from backend.engine.log.file_names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from backend.engine.log.leader_epoch_cache import LeaderEpochCache
-from backend.engine.log.local_log import FlushWork, LocalLog
+from backend.engine.log.local_log import FlushWork, LocalLog, sync_files
 from backend.engine.log.log_health import LogHealth
 from backend.engine.log.producers.producer_state_manager import ProducerStateManager
 from backend.engine.log.segments.log_segment import LogSegment
@@ -68,13 +68,33 @@ class LogFlusher:
             files = segment.files
             paths.extend(files.paths if segment.sealed else (files.log_path, files.txn_index_path))
         paths.extend(self._producer_state.path(offset) for offset in self._producer_state.snapshots[-2:])
-        dirty, self._leader_epochs.dirty = self._leader_epochs.dirty, False
-        if dirty:
+        if self._leader_epochs.take_dirty():
             paths.append(f"{self._local.dir}/{LEADER_EPOCH_FILE}")
-        return FlushWork(tuple(paths), self._local.dir, up_to_offset, dirty)
+        return FlushWork(tuple(paths), self._local.dir, up_to_offset)
+
+    def flush(self) -> None:
+        """Everything appended reaches the device before this returns. KAFKA_STORAGE_ERROR when it cannot."""
+        self._health.check_online()
+        work = self.work()
+        if work is not None:
+            with self._health.disk_errors("flush"):
+                sync_files(self._local.disk, work)
+            self.done(work)
 
     def done(self, work: FlushWork) -> None:
         """Moves the recovery point after `sync_files(work)` has succeeded."""
         self.recovery_point = max(self.recovery_point, min(work.up_to_offset, self._local.end_offset))
         if self._topic_id_path in work.paths:
             self.topic_id_dirty = False
+
+    def move_log_start(self, offset: int) -> None:
+        """Records below the log start need not reach the device."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def truncate(self, end_offset: int) -> None:
+        """The log ends here now; other records may come from here on."""
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def note_topic_id(self) -> None:
+        """`partition.metadata` was written: the next flush syncs it."""
+        self.topic_id_dirty = True

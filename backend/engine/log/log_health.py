@@ -123,6 +123,10 @@ class LogHealth:
             self.damaged_indexes[error.base_offset] = None
             self._on_damaged_index()
 
+    def forget_damaged_index(self, base_offset: int) -> None:
+        """The segment has intact indexes again, or is no longer in the log."""
+        self.damaged_indexes.pop(base_offset, None)
+
     @contextmanager
     def disk_errors(self, doing: str) -> Iterator[None]:
         """Turns an OSError and `CorruptLog` into the log's being offline, and the error to raise."""

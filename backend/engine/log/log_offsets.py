@@ -19,7 +19,9 @@ NO_REMOTE_OFFSET: Final = -1
 
 
 class LogOffsets:
-    """Values and the way each may move; `UnifiedLog` sees to what follows from it.
+    """Values and the way each may move. Others read the values and call a method to move one.
+
+    The caller sees to leader epochs, producers and listeners after a move.
 
     Invariant: log start <= local log start, log start <= high watermark <= log end.
     """
@@ -37,15 +39,34 @@ class LogOffsets:
         self.highest_remote = NO_REMOTE_OFFSET
         self._on_high_watermark = on_high_watermark
 
-    def set_high_watermark(self, offset: int) -> None:
-        """May lower it."""
+    def move_high_watermark(self, offset: int, log_end: int) -> bool:
+        """Sets it, moved into `[log start, log end]`; True when it changed. May lower it."""
+        clamped = min(max(offset, self.log_start), log_end)
+        if clamped == self.high_watermark:
+            return False
+        self._set_high_watermark(clamped)
+        return True
+
+    def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
         self._on_high_watermark()
 
-    def raise_log_start(self, offset: int) -> None:
-        """Local start moves with it."""
+    def move_log_start(self, offset: int) -> None:
+        """Raises it. Local start moves with it."""
         self.log_start = offset
         self.local_log_start = max(self.local_log_start, offset)
+
+    def move_local_log_start(self, offset: int) -> None:
+        """Raises local start alone: the log is tiered."""
+        self.local_log_start = offset
+
+    def move_highest_remote(self, offset: int) -> None:
+        """Only moves up; a truncation below it takes it back."""
+        self.highest_remote = max(self.highest_remote, offset)
+
+    def forget_highest_remote(self) -> None:
+        """No copy counts any more."""
+        self.highest_remote = NO_REMOTE_OFFSET
 
     def truncate(self, end_offset: int) -> None:
         """The log ends here now. Copies from here on belong to another history: other records may come, and those are
@@ -60,7 +81,7 @@ class LogOffsets:
         self.highest_remote = min(self.highest_remote, offset - 1)
         self.log_start = log_start
         self.local_log_start = offset
-        self.set_high_watermark(offset)
+        self._set_high_watermark(offset)
 
     def take_over(self, other: LogOffsets, first_local: int) -> None:
         """Becomes those of a log with the same records, whose local part begins at `first_local` here."""

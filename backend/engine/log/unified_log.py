@@ -12,52 +12,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from backend.engine.log.file_names import DAMAGED_EPOCH_FILE, LEADER_EPOCH_FILE, dir_name_for_delete
+from backend.engine.log.epoch_checkpoint import EpochCheckpoint
 from backend.engine.log.index_repair import IndexRepair
-from backend.engine.log.leader_epoch_cache import UNDEFINED_EPOCH, LeaderEpochCache
-from backend.engine.log.local_log import LocalLog, sync_files
+from backend.engine.log.leader_epoch_cache import LeaderEpochCache
+from backend.engine.log.local_log import LocalLog
 from backend.engine.log.local_reader import LocalReader
 from backend.engine.log.local_retention import LocalRetention
+from backend.engine.log.log_appender import AppendInfo, LogAppender, Origin
+from backend.engine.log.log_cleaning import LogCleaning
 from backend.engine.log.log_config import INT64_MAX, LogConfig, is_remote_enabled
-from backend.engine.log.log_errors import (
-    FULL_ERRNOS,
-    CorruptLog,
-    OffsetOutOfRange,
-    UnexpectedAppendOffset,
-)
+from backend.engine.log.log_errors import FULL_ERRNOS, OffsetOutOfRange
 from backend.engine.log.log_flusher import LogFlusher
 from backend.engine.log.log_health import LogHealth
-from backend.engine.log.log_offsets import NO_REMOTE_OFFSET, LogOffsets
-from backend.engine.log.manager.stray_replicas import set_aside
+from backend.engine.log.log_offsets import LogOffsets
+from backend.engine.log.log_truncation import LogTruncation
+from backend.engine.log.partition_folder import PartitionFolder
 from backend.engine.log.producers.producer_state_manager import ProducerStateManager
-from backend.engine.log.recovery.segment_recovery import end_txn_marker_of, feed_producers, rebuild_producer_state
-from backend.engine.log.segments.log_segment import BatchEntry, LogSegment
+from backend.engine.log.segments.log_segment import LogSegment
 from backend.engine.log.segments.log_segments import LogSegments
-from backend.engine.log.validation.produced_batch import ValidatedBatch, validate_produced
-from backend.engine.log.validation.trusted_batches import validate_fetched, validate_trusted
+from backend.engine.log.validation.produced_batch import ValidatedBatch
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
-from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.compression import DECOMPRESSED_BYTES_MAX
-from backend.protocol.record_batches.record_batch import BatchHeader, patch_offset_and_epoch
 from backend.tiering.ids import TopicIdPartition
-
-Origin = Literal["client", "coordinator", "raft"]
-
-
-class AppendInfo(NamedTuple):
-    """The result of an append. Offsets are -1 when there was nothing to append."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int  # -1 unless the topic uses log append time
-    log_start_offset: int
-    size_bytes: int = 0
-    duplicate: bool = False  # an idempotent batch that is in the log already; offsets are those of then
-    decompressed_bytes: int = 0  # what its validation took
 
 
 def _ignore(*_: object) -> None:
@@ -82,11 +61,13 @@ IGNORE_EVENTS: Final = LogListener()
 
 
 class UnifiedLog:
-    """One partition's log. Build with `log_loader.open_log`. All calls on the loop's thread.
+    """One partition's log, composed of its parts. Build with `log_loader.open_log`. All calls on the loop's thread.
 
-    Records are appended and dropped here. Its parts: `LocalLog` has the segments, `LogOffsets` the offsets; `reader` is
-    for those who read, `health` has the failures, `flusher` knows what is on the device, `index_repair` makes damaged
-    indexes again.
+    Parts for others: `reader` reads, `health` has the failures, `flusher` knows what is on the device, `leader_epochs`
+    are kept on disk by `epoch_checkpoint`, `producer_state` has the producers, `cleaning` the state of compaction;
+    `index_repair` makes damaged indexes again, `folder` renames the folder. Parts behind the methods: `LocalLog` has
+    the segments, `LogOffsets` the offsets, `LogAppender` appends, `LogTruncation` drops the newest records,
+    `LocalRetention` chooses the oldest ones to drop. Each part alone changes its values.
     """
 
     def __init__(
@@ -107,36 +88,31 @@ class UnifiedLog:
         flush_before_roll: bool = False,
         listener: LogListener = IGNORE_EVENTS,
     ) -> None:
-        self._disk = disk
-        self._random = random
         self._listener = listener
         self.topic_id_partition = topic_id_partition
         # Checkpoints and lists of all logs are made of it every few seconds: once made, it costs nothing.
         self.topic_partition = topic_id_partition.topic_partition
         self.remote_system_enabled = remote_system_enabled
         self.leader_epochs = leader_epochs
-        # Whether a damaged checkpoint was made again from what is local: what is remote has epochs that are not here.
-        self.epochs_lost = epochs_lost
         self.producer_state = producer_state
-        on_work = partial(listener.on_work, self)
-        self._local = LocalLog(disk, random, log_dir, segments, config, on_work, self._unreadable)
-        self.health = LogHealth(self.topic_partition, self._local, partial(listener.on_offline, self), on_work)
+        partition, on_work = self.topic_partition, partial(listener.on_work, self)
+        self._local = local = LocalLog(disk, random, log_dir, segments, config, on_work, self._unreadable)
+        self.health = health = LogHealth(partition, local, partial(listener.on_offline, self), on_work)
         local_start = max(log_start_offset, segments.first_base_offset)
         log_start = log_start_offset if self.remote_enabled else local_start
-        self._offsets = LogOffsets(log_start, local_start, listener.on_high_watermark)
-        self.reader = LocalReader(self.topic_partition, self._local, self._offsets, self.health)
-        self._retention = LocalRetention(self._local, self._offsets)
-        self.flusher = LogFlusher(self._local, leader_epochs, producer_state, self.health, recovery_point)
-        self.index_repair = IndexRepair(self._local, leader_epochs, producer_state, self.health)
-        # The metadata log: only its last segment may be torn by a power failure, whatever it has promised.
-        self._flush_before_roll = flush_before_roll
-        # Compaction: first offset that has never been cleaned (None: all), how often the log was truncated, and whether
-        # a cleaning is under way, during which retention waits.
-        self.cleaner_checkpoint: int | None = None
-        self.truncations = 0
-        self.cleaning = False
-        # Whether cleaning has to wait, since the log is being moved to another directory.
-        self.cleaning_paused = False
+        self._offsets = offsets = LogOffsets(log_start, local_start, listener.on_high_watermark)
+        self.reader = LocalReader(partition, local, offsets, health)
+        self._retention = LocalRetention(local, offsets)
+        self.flusher = LogFlusher(local, leader_epochs, producer_state, health, recovery_point)
+        self.index_repair = IndexRepair(local, leader_epochs, producer_state, health)
+        self.epoch_checkpoint = EpochCheckpoint(local, leader_epochs, health, lost=epochs_lost)
+        self.cleaning = LogCleaning(local, producer_state, health)
+        self.folder = PartitionFolder(partition, local, leader_epochs, producer_state, health, random)
+        writers = (partition, local, offsets, leader_epochs, producer_state, health, self.flusher)
+        self._truncation = LogTruncation(*writers, self.cleaning)
+        self._appender = LogAppender(
+            *writers, self._truncation, self.epoch_checkpoint, flush_before_roll=flush_before_roll
+        )
 
     def __str__(self) -> str:
         return str(self.topic_partition)
@@ -245,21 +221,18 @@ class UnifiedLog:
 
     def update_highest_remote_offset(self, offset: int) -> None:
         """Only moves up; a truncation below it takes it back."""
-        self._offsets.highest_remote = max(self._offsets.highest_remote, offset)
+        self._offsets.move_highest_remote(offset)
 
     def forget_highest_remote_offset(self) -> None:
         """The topic is not tiered any more: what was copied does not count if it ever is again."""
-        self._offsets.highest_remote = NO_REMOTE_OFFSET
+        self._offsets.forget_highest_remote()
 
     def update_high_watermark(self, offset: int) -> bool:
         """Sets it, moved into `[log start, log end]`; True when it changed. May lower it."""
-        offsets = self._offsets
-        clamped = min(max(offset, offsets.log_start), self._local.end_offset)
-        if clamped == offsets.high_watermark:
-            return False
-        offsets.set_high_watermark(clamped)
-        self.producer_state.on_high_watermark(clamped)
-        return True
+        moved = self._offsets.move_high_watermark(offset, self._local.end_offset)
+        if moved:
+            self.producer_state.on_high_watermark(self._offsets.high_watermark)
+        return moved
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raises it; True when it moved. A value past the log end is the caller's mistake."""
@@ -271,7 +244,7 @@ class UnifiedLog:
         """Raises log start, and local start with it; True when it moved.
 
         Raises OFFSET_OUT_OF_RANGE past the high watermark. A full disk is no reason not to: then
-        :meth:`require_saved_epochs` raises where it would not outlast a restart.
+        :meth:`EpochCheckpoint.require_saved` raises where it would not outlast a restart.
         """
         self.check_online()
         if offset > self.high_watermark:
@@ -281,8 +254,8 @@ class UnifiedLog:
             )
         if offset <= self.log_start_offset:
             return False
-        self._offsets.raise_log_start(offset)
-        self.flusher.recovery_point = max(self.flusher.recovery_point, offset)
+        self._offsets.move_log_start(offset)
+        self.flusher.move_log_start(offset)
         with self.health.disk_errors("raise the log start of"):
             try:
                 self.leader_epochs.truncate_from_start(offset)
@@ -298,7 +271,7 @@ class UnifiedLog:
         """Raises local start only (tiered topics); True when it moved."""
         if offset <= self.local_log_start_offset:
             return False
-        self._offsets.local_log_start = offset
+        self._offsets.move_local_log_start(offset)
         return True
 
     def check(self) -> None:
@@ -319,29 +292,6 @@ class UnifiedLog:
 
     # --- leader epochs
 
-    def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
-        """Notes where a leader's epoch starts."""
-        with self.health.disk_errors("write the leader epochs of"):
-            self.leader_epochs.assign(epoch, start_offset)
-
-    def require_saved_epochs(self) -> None:
-        """Sees to it that a restart finds the log start: before what lies below it goes from the remote tier.
-
-        Raises NoSpace.
-        """
-        self.check_online()
-        try:
-            self.leader_epochs.save_again()
-        except OSError as error:
-            raise self.health.no_space("write the leader epochs of", error) from error
-
-    def found_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
-        """The leader epochs that a damaged checkpoint had, as far as they are known again: it counts from now on."""
-        with self.health.disk_errors("write the leader epochs of"):
-            self.leader_epochs.prepend(entries)
-            self._disk.remove(f"{self.dir}/{DAMAGED_EPOCH_FILE}")
-        self.epochs_lost = False
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when undefined."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
@@ -351,15 +301,9 @@ class UnifiedLog:
         """Leader epoch of the last record, -1 when there was none: of two logs the one with the higher epoch is the
         better one, and of those with the same one the longer. An epoch that has begun without a record does not count.
         """
-        if self.log_end_offset == 0:
-            return UNDEFINED_EPOCH
-        epoch = self.leader_epochs.epoch_for_offset(self.log_end_offset - 1)
-        if epoch is None and self.leader_epochs.earliest_entry is not None:
-            # All records are deleted; what is left of the entries says in which epoch the last one was written.
-            epoch = self.leader_epochs.earliest_entry[0]
-        return UNDEFINED_EPOCH if epoch is None else epoch
+        return self.leader_epochs.epoch_of_last_record(self.log_end_offset)
 
-    # --- append
+    # --- append and truncation
 
     def append_as_leader(
         self,
@@ -370,174 +314,37 @@ class UnifiedLog:
         origin: Origin = "client",
         decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     ) -> AppendInfo:
-        """Gives the records their offsets and writes them.
-
-        A client's records are one batch and are validated as Kafka does (see `validation`); those of a coordinator or
-        of the metadata quorum are batches of our own making. The buffer is patched in place when it is writable.
-        """
-        self.health.check_online()
-        if origin != "client":
-            return self._append_own(records, leader_epoch, now_ms)
-        batch = validate_produced(
-            records,
-            self._local.config,
-            self.topic_partition,
-            now_ms=now_ms,
-            decompressed_bytes_max=decompressed_bytes_max,
+        """See :meth:`LogAppender.append_as_leader`."""
+        return self._appender.append_as_leader(
+            records, leader_epoch, now_ms=now_ms, origin=origin, decompressed_bytes_max=decompressed_bytes_max
         )
-        return self._append_validated(batch, leader_epoch, now_ms)
 
     def append_validated(self, batch: ValidatedBatch, leader_epoch: int, *, now_ms: int) -> AppendInfo:
-        """The second half of `append_as_leader` for a client's batch, which :func:`validate_produced` found good; that
-        half may have been done elsewhere meanwhile, and needs the log's settings alone.
-        """
-        self.health.check_online()
-        return self._append_validated(batch, leader_epoch, now_ms)
-
-    def _append_validated(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        config = self._local.config
-        records, header, decompressed_bytes = batch
-        if header.producer_id >= 0:
-            duplicate = self._duplicate(header)
-            if duplicate is not None:
-                return duplicate
-            self.producer_state.check(header)
-        offset = self._local.end_offset
-        last_offset = offset + header.last_offset_delta
-        patch_offset_and_epoch(records, 0, offset, leader_epoch)
-        entry = BatchEntry(last_offset, header.size_bytes, header.max_timestamp)
-        segment = self._write(records, (entry,), offset, header.max_timestamp, now_ms)
-        if leader_epoch != self.leader_epochs.latest_epoch:
-            self.assign_epoch_start_offset(leader_epoch, offset)
-        if header.producer_id >= 0:
-            self._feed(header._replace(base_offset=offset), records, 0, segment)
-        self.producer_state.map_end_offset = last_offset + 1
-        append_time = now_ms if config.is_log_append_time else -1
-        return AppendInfo(
-            offset,
-            last_offset,
-            header.max_timestamp,
-            append_time,
-            self._offsets.log_start,
-            header.size_bytes,
-            False,
-            decompressed_bytes,
-        )
-
-    def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        appended = self.producer_state.duplicate_of(header)
-        if appended is None:
-            return None
-        append_time = appended.timestamp_ms if self.config.is_log_append_time else -1
-        start = self._offsets.log_start
-        return AppendInfo(
-            appended.first_offset, appended.last_offset, appended.timestamp_ms, append_time, start, duplicate=True
-        )
-
-    def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
-        if records.readonly:
-            records = memoryview(bytearray(records))
-        records, batches = validate_trusted(records)
-        if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"There is no whole batch to append to {self}")
-        offset = self.log_end_offset
-        placed: list[tuple[int, BatchHeader]] = []
-        for position, header in batches:
-            if header.producer_id >= 0:
-                self._check_own(records, position, header)
-            patch_offset_and_epoch(records, position, offset, leader_epoch)
-            placed.append((position, header._replace(base_offset=offset, leader_epoch=leader_epoch)))
-            offset += header.last_offset_delta + 1
-        return self._append_placed(records, placed, now_ms)
-
-    def _check_own(self, records: memoryview, position: int, header: BatchHeader) -> None:
-        marker = end_txn_marker_of(records, position) if header.is_control else None
-        if marker is not None:
-            self.producer_state.check_marker(header, marker)
-        else:
-            self.producer_state.check_epoch(header)
+        """See :meth:`LogAppender.append_validated`."""
+        return self._appender.append_validated(batch, leader_epoch, now_ms=now_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, *, now_ms: int = 0) -> AppendInfo:
-        """Writes batches of the leader as they are; a batch cut off at the end is ignored.
-
-        Batches of an epoch above `leader_epoch`, the one known when they were fetched, are left out with all that
-        follow. An empty log whose start lies inside the first batch, where DeleteRecords has put the leader's, goes
-        back to that batch's first offset (`Partition.doAppendRecordsToFollowerOrFutureReplica`). Raises
-        CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end otherwise.
-        """
-        self.health.check_online()
-        records, batches = validate_fetched(records, leader_epoch)
-        if not batches:
-            return AppendInfo(-1, -1, -1, -1, self._offsets.log_start)
-        first, end = batches[0][1], self.log_end_offset
-        first_offset = first.base_offset
-        if first_offset < end:
-            if end == self._offsets.log_start and end <= first_offset + first.last_offset_delta:
-                self.truncate_fully_and_start_at(first_offset)
-                return self._append_placed(records, batches, now_ms)
-            raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self}: {first_offset} is below the log end {end}"
-            )
-        return self._append_placed(records, batches, now_ms)
-
-    def _append_placed(
-        self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int
-    ) -> AppendInfo:
-        entries = [BatchEntry(h.base_offset + h.last_offset_delta, h.size_bytes, h.max_timestamp) for _, h in batches]
-        first_offset, last_offset = batches[0][1].base_offset, entries[-1].last_offset
-        maximum = max([entry.max_timestamp for entry in entries])
-        segment = self._write(records, entries, first_offset, maximum, now_ms)
-        epoch = self.leader_epochs.latest_epoch
-        for position, header in batches:
-            if header.leader_epoch != epoch and header.leader_epoch >= 0:
-                epoch = header.leader_epoch
-                self.assign_epoch_start_offset(epoch, header.base_offset)
-            if header.producer_id >= 0:
-                self._feed(header, records, position, segment)
-        self.producer_state.map_end_offset = last_offset + 1
-        return AppendInfo(first_offset, last_offset, maximum, -1, self._offsets.log_start, len(records))
-
-    def _write(
-        self, records: memoryview, entries: Sequence[BatchEntry], first_offset: int, timestamp: int, now_ms: int
-    ) -> LogSegment:
-        local = self._local
-        try:
-            if self.leader_epochs.begun:
-                self.leader_epochs.save_begun()
-            if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
-                if self._flush_before_roll:
-                    self.flush()
-                self.roll(first_offset)
-            segment = local.append(records, entries, now_ms)
-            if local.end_offset - self.flusher.recovery_point >= local.config.flush_messages:
-                self.flush()
-        except (OSError, CorruptLog) as error:
-            raise self.health.not_written("append to", error) from error
-        if self.health.disk_full:
-            self.health.written_again()
-        return segment
-
-    def _feed(self, header: BatchHeader, records: memoryview, position: int, segment: LogSegment) -> None:
-        with self.health.disk_errors("write the transaction index of"):
-            feed_producers(self.producer_state, header, records, position, segment)
-
-    # --- segments
+        """See :meth:`LogAppender.append_as_follower`."""
+        return self._appender.append_as_follower(records, leader_epoch, now_ms=now_ms)
 
     def roll(self, expected_base: int | None = None) -> LogSegment:
-        """Seals the active segment and starts a new one at the log end (or at `expected_base`, past a gap).
+        """See :meth:`LogAppender.roll`."""
+        return self._appender.roll(expected_base)
 
-        An empty active segment at that offset is started afresh instead.
-        """
-        self.check_online()
-        base = max(expected_base or 0, self.log_end_offset)
-        try:
-            segment = self._local.roll(base)
-        except OSError as error:
-            raise self.health.not_written("roll a segment of", error) from error
-        with self.health.disk_errors("roll a segment of"):
-            self.producer_state.map_end_offset = base
-            self.producer_state.take_snapshot()
-        return segment
+    @property
+    def truncations(self) -> int:
+        """How often the log was truncated."""
+        return self._truncation.count
+
+    def truncate_to(self, offset: int) -> bool:
+        """See :meth:`LogTruncation.truncate_to`."""
+        return self._truncation.truncate_to(offset, remote_enabled=self.remote_enabled)
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """See :meth:`LogTruncation.truncate_fully_and_start_at`."""
+        self._truncation.truncate_fully_and_start_at(offset, log_start_offset)
+
+    # --- segments
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
@@ -564,75 +371,9 @@ class UnifiedLog:
             # The snapshot at a segment's base belongs to it; the one of the first segment left is still needed.
             self.producer_state.remove_snapshot(segment.base_offset)
 
-    def replace_segments(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Puts a segment that compaction made in the place of the sealed ones that it was made of."""
-        self.check_online()
-        with self.health.disk_errors("swap a cleaned segment into"):
-            self._local.replace(old, new)
-            for segment in old[1:]:
-                self.producer_state.remove_snapshot(segment.base_offset)
-
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
         return self._local.take_deleted_paths()
-
-    # --- truncation
-
-    def truncate_to(self, offset: int) -> bool:
-        """Drops all records at or past `offset`; False when there were none.
-
-        Below the first segment everything local goes; what is remote below `offset` stays, with its leader epochs.
-        """
-        self.check_online()
-        if offset < 0:
-            raise ValueError(f"{self} cannot be truncated to {offset}")
-        with self.health.disk_errors("truncate"):
-            if offset >= self.log_end_offset:
-                # A leader that appended nothing may have left an epoch at the log end.
-                self.leader_epochs.truncate_from_end(offset)
-                return False
-            if offset < self.segments.first_base_offset:
-                if self.remote_enabled and offset > self.log_start_offset:
-                    # Kafka forgets both here. As leader it would take what is remote for another lineage's.
-                    self._start_over(offset, self.log_start_offset)
-                    self.leader_epochs.truncate_from_end(offset)
-                else:
-                    self.truncate_fully_and_start_at(offset)
-                return True
-            self._truncate_tail(self._local.truncate_to(offset))
-        return True
-
-    def _truncate_tail(self, end: int) -> None:
-        """Everything beside the segments follows: they end at `end` now."""
-        self._note_truncation(end)
-        self._offsets.truncate(end)
-        self.leader_epochs.truncate_from_end(end)
-        self.update_high_watermark(self.high_watermark)
-        rebuild_producer_state(self.producer_state, self.segments, end, self.log_start_offset)
-        # It may have read the markers of transactions again that have long been stable.
-        self.producer_state.on_high_watermark(self.high_watermark)
-
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drops everything; the log goes on at `offset`, with an empty epoch cache and no producers.
-
-        `log_start_offset` is given when the records below `offset` are in the remote tier.
-        """
-        self.check_online()
-        with self.health.disk_errors("truncate"):
-            self._start_over(offset, offset if log_start_offset is None else log_start_offset)
-            self.leader_epochs.clear()
-
-    def _start_over(self, offset: int, log_start_offset: int) -> None:
-        self._local.replace_all(offset)
-        self._note_truncation(offset)
-        self.producer_state.truncate_fully(offset)
-        self._offsets.start_over(offset, log_start_offset)
-
-    def _note_truncation(self, end_offset: int) -> None:
-        self.truncations += 1
-        self.flusher.recovery_point = min(self.flusher.recovery_point, end_offset)
-        if self.cleaner_checkpoint is not None:
-            self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 
     # --- durability and end
 
@@ -650,12 +391,7 @@ class UnifiedLog:
 
     def flush(self) -> None:
         """Everything appended reaches the device before this returns."""
-        self.check_online()
-        work = self.flusher.work()
-        if work is not None:
-            with self.health.disk_errors("flush"):
-                sync_files(self._disk, work)
-            self.flusher.done(work)
+        self.flusher.flush()
 
     def close(self) -> None:
         """Clean end: indexes, producer snapshot and data reach the device. The log must not be used again."""
@@ -671,49 +407,11 @@ class UnifiedLog:
         """Closes descriptors without writing anything."""
         self._local.close_files()
 
-    def abandon(self, reason: str) -> str:
-        """Closes descriptors without writing anything, for good; the folder to be removed."""
-        self.close_files()
-        self.health.retire(reason)
-        return self.dir
-
-    def rename_dir(self, log_dir: str) -> None:
-        """Gives the folder another name on the same file system; the log stays in use."""
-        with self.health.disk_errors("rename the folder of"):
-            self._local.rename_dir(log_dir)
-        path = f"{log_dir}/{LEADER_EPOCH_FILE}"
-        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data, sync=False))
-        self.producer_state.moved_to(log_dir)
-
     def take_over(self, other: UnifiedLog) -> None:
         """Becomes what `other` is: this log holds the same records up to the same log end, in another folder."""
         self._offsets.take_over(other._offsets, self.segments.first_base_offset)
         self.remote_system_enabled = other.remote_system_enabled
-        self.cleaner_checkpoint, self.flusher.topic_id_dirty = other.cleaner_checkpoint, True
+        self.cleaning.checkpoint = other.cleaning.checkpoint
+        self.flusher.note_topic_id()
         self.producer_state.take_over(other.producer_state)
-        with self.health.disk_errors("write the leader epochs of"):
-            self.leader_epochs.clear()
-            self.leader_epochs.assign_all(other.leader_epochs.entries)
-
-    def rename_for_delete(self) -> str:
-        """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""
-        self.close_files()
-        parent = self.dir.rpartition("/")[0]
-        target = f"{parent}/{dir_name_for_delete(self.topic_partition, self._random.uuid())}"
-        self._disk.rename(self.dir, target)
-        self._local.dir = target
-        self.health.retire("its topic or replica is deleted")
-        return target
-
-    def set_aside(self, reason: str, now_ms: int) -> str:
-        """Closes the log for good and renames its folder to `…-stray`, where it is kept; returns the new path."""
-        self.close_files()
-        self.health.retire(self.offline_reason or f"it is set aside: {reason}")
-        target = set_aside(self._disk, self.dir, self.topic_partition, self._random.uuid(), reason, now_ms)
-        self._local.dir = target
-        return target
-
-    def delete(self) -> None:
-        """Removes the folder (blocking; on a worker thread)."""
-        self.close_files()
-        self._disk.remove_tree(self.dir)
+        self.epoch_checkpoint.replace(other.leader_epochs.entries)

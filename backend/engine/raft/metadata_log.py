@@ -103,7 +103,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     def opened() -> tuple[UnifiedLog, SnapshotFiles, VoterDirectoryHistory]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
         # Records that a killed process has left to the operating system count as flushed from now on.
-        active = FlushWork((log.active_segment.files.log_path,), log.dir, log.log_end_offset, epochs_dirty=False)
+        active = FlushWork((log.active_segment.files.log_path,), log.dir, log.log_end_offset)
         sync_files(ports.disk, active)
         _restore_epochs(log)
         snapshots = SnapshotFiles(ports.disk, folder)
@@ -374,7 +374,7 @@ class MetadataLog:
             up_to = log.log_end_offset
             # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
             paths = tuple(segment.files.log_path for segment in log.segments.from_offset(log.recovery_point))
-            work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
+            work = FlushWork(paths, log.dir, up_to)
             acknowledged, files = Acknowledged(self.end, self.leader_epoch), self.acknowledged
 
             def flush() -> None:

@@ -63,7 +63,7 @@ class LogDirMoves:
         try:
             self._logs.start_move(partition.log, target)
         except OSError as error:
-            partition.log.cleaning_paused = False
+            partition.log.cleaning.paused = False
             if error.errno not in FULL_ERRNOS:
                 self._logs.fail_dir(target.path, str(error))
             raise KafkaError(

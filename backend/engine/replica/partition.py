@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from backend.engine.controller.image.metadata_image import NO_LEADER, PartitionRegistration
+from backend.engine.log.log_appender import AppendInfo, Origin
 from backend.engine.log.log_errors import DamagedIndex, OffsetOutOfRange
-from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.log.validation.produced_batch import ValidatedBatch
 from backend.engine.replica import partition_state
 from backend.engine.replica.delayed_operations import DelayedOperations

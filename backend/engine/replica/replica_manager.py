@@ -14,9 +14,9 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.common.rates import Windows
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.log.log_appender import AppendInfo, Origin
 from backend.engine.log.log_config import LogConfig
 from backend.engine.log.manager.log_manager import LogManager
-from backend.engine.log.unified_log import AppendInfo, Origin
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.action_queue import ActionQueue

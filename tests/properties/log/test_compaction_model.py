@@ -180,7 +180,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(renames=st.integers(0, 14), clean_stop=st.booleans())
     def crash_while_cleaning(self, renames: int, clean_stop: bool) -> None:
-        checkpoint = self.log.cleaner_checkpoint
+        checkpoint = self.log.cleaning.checkpoint
         self.log.flush()
         self.log.active_segment.write_indexes()
         end = self.log.log_end_offset
@@ -191,16 +191,16 @@ class CompactionModel(RuleBasedStateMachine):
             self.log.health.offline_reason = None
         self.log.close_files()
         self.log = self.open(clean=clean_stop, recovery_point=end)
-        self.log.cleaner_checkpoint = checkpoint
+        self.log.cleaning.checkpoint = checkpoint
         self.log.update_high_watermark(end)
         assert self.log.log_end_offset == end
 
     @rule()
     def stop_cleanly(self) -> None:
-        checkpoint = self.log.cleaner_checkpoint
+        checkpoint = self.log.cleaning.checkpoint
         self.log.close()
         self.log = self.open(clean=True, recovery_point=self.log.log_end_offset)
-        self.log.cleaner_checkpoint = checkpoint
+        self.log.cleaning.checkpoint = checkpoint
         self.log.update_high_watermark(self.log.log_end_offset)
 
     @precondition(lambda self: not self.open_txns)

@@ -32,8 +32,8 @@ from backend.engine.apis.support.leader_hint import leader_hint
 from backend.engine.common.topic_names import INTERNAL_TOPICS
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
+from backend.engine.log.log_appender import AppendInfo
 from backend.engine.log.log_errors import InvalidBatch, RecordsRejected
-from backend.engine.log.unified_log import AppendInfo
 from backend.engine.log.validation.produced_batch import ValidatedBatch
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, tasks

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final, Protocol
 
-from backend.engine.log.unified_log import AppendInfo
+from backend.engine.log.log_appender import AppendInfo
 from backend.engine.log.validation.produced_batch import ValidatedBatch, validate_produced
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.partition import Partition

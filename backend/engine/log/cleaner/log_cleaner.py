@@ -104,11 +104,11 @@ class LogCleaner:
         chosen = self._choose(compacted)
         if chosen is not None:
             log, part = chosen
-            log.cleaning = True
+            log.cleaning.under_way = True
             try:
                 await self._clean(number, log, part)
             finally:
-                log.cleaning = False
+                log.cleaning.under_way = False
         await self._delete_old_segments(compacted)
         return chosen is not None
 
@@ -120,7 +120,7 @@ class LogCleaner:
             self.uncleanable_bytes.pop(partition, None)
         candidates: list[tuple[UnifiedLog, Cleanable]] = []
         for partition, log in compacted.items():
-            if log.cleaning or log.cleaning_paused or len(log.segments) < 2:
+            if log.cleaning.under_way or log.cleaning.paused or len(log.segments) < 2:
                 continue
             try:
                 part = self.cleanable(log, now_ms)
@@ -140,7 +140,7 @@ class LogCleaner:
         """Returns the part of a log that could be cleaned now."""
         config = log.config
         largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < INT64_MAX
-        from_offset = log.cleaner_checkpoint or 0
+        from_offset = log.cleaning.checkpoint or 0
 
         def facts(segment: LogSegment) -> SegmentFacts:
             dirty = segment.next_offset > from_offset
@@ -156,7 +156,7 @@ class LogCleaner:
                 log.log_start_offset,
                 log.log_end_offset,
                 log.last_stable_offset,
-                log.cleaner_checkpoint,
+                log.cleaning.checkpoint,
                 tuple(facts(segment) for segment in log.segments),
             ),
             config,
@@ -169,7 +169,7 @@ class LogCleaner:
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
             # One may have gone offline or been deleted while another was cleaned.
-            if not log.cleaning and not log.cleaning_paused and log.offline_reason is None:
+            if not log.cleaning.under_way and not log.cleaning.paused and log.offline_reason is None:
                 try:
                     log.delete_old_segments(now_ms)
                 except KafkaError as error:
@@ -215,7 +215,7 @@ class LogCleaner:
             await self._cleaned_up_to(log, part, end, cleaner.stats)
 
     async def _cleaned_up_to(self, log: UnifiedLog, part: Cleanable, end: int, stats: CleanerStats) -> None:
-        log.cleaner_checkpoint = end
+        log.cleaning.checkpoint = end
         await self._checkpoint(log)
         records = stats.records
         _log.info(
@@ -284,7 +284,7 @@ class LogCleaner:
         old = [segment for segment in log.segments if segment.base_offset in bases]
         if _is_over(log, truncations) or len(old) != len(bases) or not all(segment.sealed for segment in old):
             return False
-        log.replace_segments(old, done.segment)
+        log.cleaning.replace_segments(old, done.segment)
         return True
 
     async def _throttle(self, size_bytes: int) -> None:
@@ -298,4 +298,4 @@ class LogCleaner:
 
 def _is_over(log: UnifiedLog, truncations: int) -> bool:
     """Whether the log that is being cleaned was truncated, deleted, taken offline, or is to be left alone."""
-    return log.offline_reason is not None or log.truncations != truncations or log.cleaning_paused
+    return log.offline_reason is not None or log.truncations != truncations or log.cleaning.paused

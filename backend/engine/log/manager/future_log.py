@@ -99,7 +99,7 @@ class FutureLog:
             pass
         self.log.take_over(current)
         self._disk.write_atomic(f"{self.log.dir}/{MARKER_FILE}", b"")
-        self.log.rename_dir(f"{self._target_dir}/{dir_name(current.topic_id_partition.topic_partition)}")
+        self.log.folder.rename(f"{self._target_dir}/{dir_name(current.topic_id_partition.topic_partition)}")
 
     def remove_marker(self) -> None:
         """Removes the marker, once the old folder is given up."""
@@ -107,7 +107,7 @@ class FutureLog:
 
     def abandon(self) -> str:
         """Gives the copy up; the folder to be removed."""
-        return self.log.abandon("its move to another directory was given up")
+        return self.log.folder.abandon("its move to another directory was given up")
 
 
 def _first_offset(current: UnifiedLog) -> int:

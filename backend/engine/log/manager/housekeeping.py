@@ -159,7 +159,7 @@ class Housekeeping:
             try:
                 cleaned = self._compacts and log.config.is_compacted
                 # A log that was compacted a moment ago may still be at it.
-                deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
+                deleted = 0 if cleaned or log.cleaning.under_way else log.delete_old_segments(now_ms)
                 log.producer_state.remove_expired(now_ms)
             except DamagedIndex:
                 # The next pass finds it made again.

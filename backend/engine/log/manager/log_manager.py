@@ -150,7 +150,7 @@ class LogManager:
         )
         self.futures[partition] = future
         # A cleaning would make the copy miss what it has passed already.
-        log.cleaning_paused = True
+        log.cleaning.paused = True
         return future
 
     def stop_move(self, partition: TopicPartition) -> None:
@@ -160,7 +160,7 @@ class LogManager:
             self.housekeeping.remove_folder(future.abandon())
             log = self._logs.get(partition)
             if log is not None:
-                log.cleaning_paused = False
+                log.cleaning.paused = False
 
     def finish_move(self, current: UnifiedLog) -> UnifiedLog:
         """The copy, complete by now, takes the place of the current log. Raises OSError and KafkaError."""
@@ -169,7 +169,7 @@ class LogManager:
         future.finish(current)
         del self.futures[partition]
         due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
-        self.housekeeping.remove_folder(current.rename_for_delete(), due_ms)
+        self.housekeeping.remove_folder(current.folder.rename_for_delete(), due_ms)
         future.remove_marker()
         self._adopt(future.log)
         return future.log
@@ -201,7 +201,7 @@ class LogManager:
             # Records that retention has deleted were committed, also when the checkpoint is older.
             checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
             outcome.update_high_watermark(max(checkpoint, outcome.local_log_start_offset))
-            outcome.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
+            outcome.cleaning.checkpoint = log_dir.checkpoints.cleaner.get(partition)
             self._adopt(outcome)
 
     def _adopt(self, log: UnifiedLog) -> None:
@@ -324,7 +324,8 @@ class LogManager:
                 return self._create(tip, config)
             if log.topic_id_partition.topic_id == ZERO_UUID:
                 write_topic_id(self._ports.disk, log.dir, tip.topic_id)
-                log.topic_id_partition, log.flusher.topic_id_dirty = tip, True
+                log.topic_id_partition = tip
+                log.flusher.note_topic_id()
                 self.housekeeping.enqueue(log)
         except OSError as error:
             raise KafkaError(
@@ -366,7 +367,7 @@ class LogManager:
                 disk.remove_tree(folder)
             raise
         # An fsync would hold the loop, a thousand of them for seconds. As in Kafka it follows in the background.
-        log.flusher.topic_id_dirty = True
+        log.flusher.note_topic_id()
         self.housekeeping.note_creation()
         self._adopt(log)
         return log
@@ -385,7 +386,7 @@ class LogManager:
         now_ms = self._ports.clock.time_ms()
         try:
             if log is not None:
-                folder = log.rename_for_delete()
+                folder = log.folder.rename_for_delete()
                 self.housekeeping.remove_folder(folder, now_ms + log.config.file_delete_delay_ms)
             elif offline is not None:
                 self.housekeeping.remove_folder(offline[1])
@@ -402,7 +403,7 @@ class LogManager:
         disk, now_ms = self._ports.disk, self._ports.clock.time_ms()
         try:
             if log is not None:
-                kept = log.set_aside(reason, now_ms)
+                kept = log.folder.set_aside(reason, now_ms)
             elif offline is not None and not disk.exists(offline[1]):
                 kept = ""
             elif offline is not None:

@@ -74,7 +74,7 @@ class LogCheckpoints:
             log_dir,
             CLEANER_FILE,
             lambda logs: {
-                log.topic_partition: log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None
+                log.topic_partition: log.cleaning.checkpoint for log in logs if log.cleaning.checkpoint is not None
             },
         )
 

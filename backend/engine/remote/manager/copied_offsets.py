@@ -87,10 +87,10 @@ def find_lost_epochs(
 
 def complete_epochs(log: UnifiedLog, metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> None:
     """Adds the leader epochs that a log lost with its checkpoint (:func:`find_lost_epochs`). Metadata must be ready."""
-    if not log.epochs_lost:
+    if not log.epoch_checkpoint.lost:
         return
     lost = find_lost_epochs(log.leader_epochs.entries, log.log_start_offset, lambda: metadata.segments(partition))
-    log.found_epochs(lost)
+    log.epoch_checkpoint.restore(lost)
     if lost:
         _log.warning("%s had lost its leader epochs before offset %d; the remote tier has them: %s", log, lost[-1][1],
                      lost)  # fmt: skip

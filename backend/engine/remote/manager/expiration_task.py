@@ -235,7 +235,7 @@ class ExpirationTask:
         if expired.log_start is not None:
             log.maybe_increment_log_start_offset(expired.log_start)
         if expired.segments:
-            log.require_saved_epochs()
+            log.epoch_checkpoint.require_saved()
         await self._delete(expired.segments)
 
     def _find_highest_remote(self, log: UnifiedLog) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from backend.engine.log.log_appender import AppendInfo
 from backend.engine.log.log_config import LogConfig
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
-from backend.engine.log.unified_log import IGNORE_EVENTS, AppendInfo, LogListener, UnifiedLog
+from backend.engine.log.unified_log import IGNORE_EVENTS, LogListener, UnifiedLog
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.protocol.record_batches.record_batch import RecordData, build_batch, iter_batches, iter_records

@@ -98,10 +98,10 @@ def test_old_segments_go_while_the_disk_is_full_and_their_epochs_with_them(tmp_p
         assert log.maybe_increment_log_start_offset(2)
         assert log.delete_old_segments(NOW_MS) == 1
         with pytest.raises(NoSpace, match="free some space"):
-            log.require_saved_epochs()
+            log.epoch_checkpoint.require_saved()
     assert log.offline_reason is None
     assert (log.log_start_offset, log.leader_epochs.entries) == (2, ((1, 2),))
-    log.require_saved_epochs()
+    log.epoch_checkpoint.require_saved()
     append(log, 3, epoch=2)
     log.close()
     again = open_test_log(tmp_path, clean=True, remote=True)

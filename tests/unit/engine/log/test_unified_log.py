@@ -372,7 +372,7 @@ def test_truncation_drops_segments_epochs_and_lowers_the_high_watermark(tmp_path
 def test_truncation_at_the_log_end_only_forgets_an_epoch_without_records(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0)
-    log.assign_epoch_start_offset(3, 1)
+    log.leader_epochs.assign(3, 1)
     assert not log.truncate_to(1)
     assert log.leader_epochs.entries == ((0, 0),)
 

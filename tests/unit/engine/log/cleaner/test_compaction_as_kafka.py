@@ -50,7 +50,7 @@ def test_a_log_that_kafka_compacted_opens_reads_and_is_cleaned_on(tmp_path: Path
     log = opened(tmp_path, "after", clean_stop=True)
     log.check()
     left = {key: value for _, key, value in content(log)}
-    log.cleaner_checkpoint = CLEANED_TO
+    log.cleaning.checkpoint = CLEANED_TO
     log.roll()
     clean(log, LATER_MS)
     # A second cleaning finds the tombstones' time over.
@@ -62,7 +62,7 @@ def test_our_cleaner_leaves_batch_for_batch_what_kafka_s_left(tmp_path: Path) ->
     ours = opened(tmp_path / "ours", "before", clean_stop=False)
     assert len(batches(ours)) > 1.3 * len(batches(theirs))
     clean(ours, LATER_MS)
-    assert ours.cleaner_checkpoint == CLEANED_TO
+    assert ours.cleaning.checkpoint == CLEANED_TO
     assert rows(ours) == rows(theirs)
     assert any(row[3] == 0x40 for row in rows(theirs)), "no delete horizon was seen"
     assert ours.reader.aborted_transactions(0, CLEANED_TO) == theirs.reader.aborted_transactions(0, CLEANED_TO)

@@ -117,7 +117,7 @@ def test_only_the_last_record_of_every_key_stays_at_its_offset(tmp_path: Path) -
     # The active segment is not cleaned and does not count.
     assert content(log) == [(2, "c", "1"), (3, "a", "2"), (4, "b", "2"), (5, "d", "1"), (6, "c", "2")]
     assert [segment.base_offset for segment in log.segments] == [0, 6]
-    assert log.cleaner_checkpoint == 6
+    assert log.cleaning.checkpoint == 6
     assert cleaner.last_stats[0].records.records_kept == 4
     # Reads from an offset that is gone give the next record that is left.
     assert log.reader.read(0, 100, up_to_offset=7, min_one_message=True).records
@@ -135,7 +135,7 @@ def test_a_second_cleaning_looks_at_new_keys_only_and_drops_what_they_replace(tm
     put(log, ("x", "1"))
     clean(log)
     assert content(log) == [(0, "a", "1"), (2, "b", "2"), (3, "x", "1")]
-    assert log.cleaner_checkpoint == 3
+    assert log.cleaning.checkpoint == 3
 
 
 def test_a_tombstone_stays_for_delete_retention_from_its_first_cleaning_on(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_an_open_transaction_bounds_what_is_cleaned(tmp_path: Path) -> None:
     log.roll()
     clean(log)
     assert content(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
-    assert log.cleaner_checkpoint == 2
+    assert log.cleaning.checkpoint == 2
 
 
 def test_the_last_batch_of_a_live_producer_stays_empty_so_that_its_sequence_is_known(tmp_path: Path) -> None:
@@ -261,11 +261,11 @@ def test_a_map_that_is_full_cleans_what_it_holds_and_goes_on_next_time(tmp_path:
     log.roll()
     small = CleanerConfig(dedupe_buffer_bytes=192 * 10, load_factor=1.0)
     clean(log, config=small)
-    assert log.cleaner_checkpoint == 10
+    assert log.cleaning.checkpoint == 10
     clean(log, config=small)
-    assert log.cleaner_checkpoint == 20
+    assert log.cleaning.checkpoint == 20
     clean(log, config=small)
-    assert log.cleaner_checkpoint == 30
+    assert log.cleaning.checkpoint == 30
     assert [int(value or 0) for _, _, value in content(log)] == list(range(15, 30))
 
 
@@ -328,7 +328,7 @@ def test_a_log_that_is_cut_while_it_is_cleaned_keeps_everything_below_the_cut(tm
     asyncio.run(_once(cleaner))
     log.check()
     assert content(log) == [(0, "a", "1"), (1, "b", "1")]
-    assert log.cleaner_checkpoint is None
+    assert log.cleaning.checkpoint is None
     assert not cleaner.uncleanable
     assert not list((tmp_path / "orders-0").glob("*.cleaned"))
 
@@ -340,9 +340,9 @@ def test_a_checkpoint_never_speaks_of_offsets_that_were_cut_off(tmp_path: Path) 
     put(log, ("c", "1"))
     log.roll()
     clean(log)
-    assert log.cleaner_checkpoint == 3
+    assert log.cleaning.checkpoint == 3
     log.truncate_to(2)
-    assert log.cleaner_checkpoint == 2
+    assert log.cleaning.checkpoint == 2
 
 
 def test_compact_and_delete_also_deletes_by_time(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_threads_are_added_and_taken_away_while_the_cleaner_runs(tmp_path: Path)
         log.roll()
         for _ in range(500):
             await asyncio.sleep(0.01)
-            if log.cleaner_checkpoint == 2:
+            if log.cleaning.checkpoint == 2:
                 break
         assert content(log) == [(1, "a", "2")]
         assert cleaner.dead_threads == 0

@@ -164,14 +164,14 @@ def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path)
         append(log, 4, epoch=3, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
         log.update_high_watermark(4)
         log.maybe_increment_log_start_offset(1)
-        log.cleaner_checkpoint = 3
+        log.cleaning.checkpoint = 3
         before = (log.describe(), values(log), log.leader_epochs.entries)
         source, target = (
             manager.directories.dirs[in_dir(manager, log)],
             manager.directories.dirs[1 - in_dir(manager, log)],
         )
         future = manager.start_move(log, target)
-        assert log.cleaning_paused
+        assert log.cleaning.paused
         while future.copy_some(log):
             append(log, 5, epoch=4) if log.log_end_offset < 6 else None
         moved = manager.finish_move(log)
@@ -181,7 +181,7 @@ def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path)
         moved.check()
         assert moved.leader_epochs.entries == (*before[2], (4, 5))
         assert values(moved)[: len(before[1])] == before[1]
-        assert (moved.log_start_offset, moved.high_watermark, moved.cleaner_checkpoint) == (1, 4, 3)
+        assert (moved.log_start_offset, moved.high_watermark, moved.cleaning.checkpoint) == (1, 4, 3)
         assert moved.producer_state.first_unstable_offset == 4
         assert not manager.logs_in(source)
         append(moved, 6, epoch=4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.log.log_appender import AppendInfo
 from backend.engine.log.log_config import INT32_MAX
 from backend.engine.log.producers.producer_entry import first_sequence_of, last_sequence_of
 from backend.engine.log.producers.producer_snapshot import (
@@ -14,7 +15,7 @@ from backend.engine.log.producers.producer_snapshot import (
     encode_snapshot,
     java_map_order,
 )
-from backend.engine.log.unified_log import AppendInfo, UnifiedLog
+from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_batches.control_records import end_txn_marker
 from tests.unit.engine.log.logs import NOW_MS, append, batch, open_test_log, replicate

@@ -251,7 +251,7 @@ def test_epochs_past_the_recovered_end_are_dropped(tmp_path: Path) -> None:
 
 def test_recovery_of_a_later_segment_keeps_the_start_of_its_epoch(tmp_path: Path) -> None:
     log = two_segments(tmp_path)
-    log.assign_epoch_start_offset(1, 6)
+    log.leader_epochs.assign(1, 6)
     assert open_test_log(tmp_path, recovery_point=6).leader_epochs.entries == ((0, 0),)
 
 

@@ -70,7 +70,7 @@ def test_a_leader_with_a_damaged_checkpoint_keeps_its_remote_segments_and_serves
             # Also when the broker starts twice before it has seen the remote tier.
             for _ in range(2):
                 log = open_test_log(tmp_path, KEPT, remote=True, clean=True, recovery_point=7)
-                assert (log.log_start_offset, log.epochs_lost) == (0, True)
+                assert (log.log_start_offset, log.epoch_checkpoint.lost) == (0, True)
                 assert log.leader_epochs.entries[0][1] == log.segments.first_base_offset > 0
                 log.close_files()
             log = open_test_log(tmp_path, KEPT, remote=True, clean=True, recovery_point=7)
@@ -78,12 +78,16 @@ def test_a_leader_with_a_damaged_checkpoint_keeps_its_remote_segments_and_serves
             await ExpirationTask(View(log), broker.tier).run()
             await CopyTask(View(log), broker.tier).run()
             assert log.leader_epochs.entries == whole
-            assert (log.log_start_offset, log.epochs_lost) == (0, False)
+            assert (log.log_start_offset, log.epoch_checkpoint.lost) == (0, False)
             assert broker.history(EventType.DELETE_SEGMENT) == []
             read = await broker.manager.read(log, 0, 100, min_one_message=True, read_committed=False)
             assert len(read.records) > 0
             log.close_files()
             again = open_test_log(tmp_path, KEPT, remote=True, clean=True, recovery_point=7)
-            assert (again.leader_epochs.entries, again.log_start_offset, again.epochs_lost) == (whole, 0, False)
+            assert (again.leader_epochs.entries, again.log_start_offset, again.epoch_checkpoint.lost) == (
+                whole,
+                0,
+                False,
+            )
 
     run_virtual(play())
