@@ -1,8 +1,8 @@
 """The code blocks of a page, and how they are to be run. Pure.
 
-A block is run by its language: `console` (lines that begin with `$ ` are commands, what follows a command is all that
-it prints), `sh` and `python` (they end with 0). Blocks of other languages are read by people alone. A comment before a
-block that no reader sees says what else it needs:
+A block is run by its language: `console` (lines that begin with `$ ` are commands, the lines after a command are all
+that it prints), `sh` and `python` (they end with 0). Blocks of other languages are read by people alone. A comment
+before a block, which no reader sees, says what else it needs:
 
     <!-- run: no, it needs an Apache Kafka -->      not run, and why
     <!-- run: soak -->                              only in `make soak`
@@ -24,6 +24,8 @@ RUN_LANGUAGES: Final = ("console", "sh", "python")
 READ_LANGUAGES: Final = ("text", "json", "toml", "properties", "yaml", "mermaid")
 _DIRECTIVE: Final = re.compile(r"<!-- run: (.+?) -->")
 _FENCE: Final = re.compile(r"^(\s*)```(\w*)\s*$")
+# Every line that Markdown reads as a fence: also of tildes, of four backticks, or with more than a language.
+_LIKE_FENCE: Final = re.compile(r"^\s*(?:```|~~~)")
 ANY: Final = "…"
 
 
@@ -33,7 +35,7 @@ class BadBlock(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What the comment before a block says."""
+    """The comment before a block."""
 
     not_run: str = ""
     soak: bool = False
@@ -68,8 +70,7 @@ class Block:
     @property
     def runs(self) -> bool:
         """Whether anything is to be done with it."""
-        wanted = self.language in RUN_LANGUAGES or bool(self.directive.file)
-        return wanted and not self.directive.not_run
+        return (self.language in RUN_LANGUAGES or bool(self.directive.file)) and not self.directive.not_run
 
     def commands(self) -> list[Command]:
         """Of a console block. Raises BadBlock for output before the first command."""
@@ -87,11 +88,13 @@ class Block:
 
 
 def blocks_of(page: str, text: str) -> list[Block]:
-    """All fenced blocks. Raises BadBlock."""
+    """All fenced blocks. Raises BadBlock, also for a fence that would be overlooked: its block would not be run."""
     blocks: list[Block] = []
     directive, begun, language, inside = Directive(), 0, "", list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         fence = _FENCE.match(line)
+        if begun and line.lstrip().startswith("```") and (fence is None or fence[2]):
+            raise BadBlock(f"{page}:{begun}: a block ends with three backticks alone before another begins")
         if fence is not None and begun:
             blocks.append(Block(page, begun, language, tuple(inside), directive))
             directive, begun, inside = Directive(), 0, []
@@ -101,6 +104,8 @@ def blocks_of(page: str, text: str) -> list[Block]:
                 raise BadBlock(f"{page}:{number}: a block has a language of {RUN_LANGUAGES} or {READ_LANGUAGES}")
         elif begun:
             inside.append(line)
+        elif _LIKE_FENCE.match(line):
+            raise BadBlock(f"{page}:{number}: a block is fenced by three backticks and a language, nothing else")
         elif (comment := _DIRECTIVE.fullmatch(line.strip())) is not None:
             directive = _directive(f"{page}:{number}", comment[1])
         elif line.strip():
@@ -108,6 +113,10 @@ def blocks_of(page: str, text: str) -> list[Block]:
                 raise BadBlock(f"{page}:{number}: a comment `run:` stands directly before its block")
             if line.startswith("    ") and (not blocks or text.splitlines()[number - 2] == ""):
                 raise BadBlock(f"{page}:{number}: a block is fenced and names its language, it is not indented")
+    if begun:
+        raise BadBlock(f"{page}:{begun}: a block is never closed")
+    if directive != Directive():
+        raise BadBlock(f"{page}: a comment `run:` stands directly before its block, the last one before none")
     return blocks
 
 

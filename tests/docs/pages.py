@@ -1,4 +1,4 @@
-"""Which pages there are, in the order in which a reader meets them."""
+"""The pages, in the order in which a reader meets them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-# What comes later may use what an earlier page has made: the topic `orders` of README.
+# A later page may use what an earlier one has made: the topic `orders` of README.
 ORDER: Final = (
     "README.md",
     "docs/questions.md",

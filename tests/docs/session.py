@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ RETRY_S = 0.5
 
 
 class PageIsWrong(AssertionError):
-    """What the page says is not so: page, line, command, difference."""
+    """The page says something else than the product does: page, line, command, difference."""
 
 
 @dataclass
@@ -28,10 +29,10 @@ class Session:
 
     folder: Path
     moved: dict[int, int]
-    background: list[subprocess.Popen[str]] = field(default_factory=list)
+    background: list[tuple[Block, subprocess.Popen[str]]] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
-        """Without the settings of the shell that runs the tests: what a page needs, it says."""
+        """Returns the variables without the settings of the shell that runs the tests: a page says what it needs."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("EBBLINE_", "AWS_"))}
         return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
 
@@ -46,24 +47,23 @@ class Session:
         elif block.language == "python":
             self._run_script(block, [sys.executable, "-c", self.here("\n".join(block.lines))])
         elif block.language == "sh":
-            self._run_script(block, ["bash", "-euc", self.here("\n".join(block.lines))])
+            self._run_script(block, ["bash", "-euo", "pipefail", "-c", self.here("\n".join(block.lines))])
         else:
             self._run_console(block)
 
     def _run_script(self, block: Block, command: list[str]) -> None:
         if block.directive.background:
-            # A group of its own, so that what it starts ends with it.
-            self.background.append(
-                subprocess.Popen(
-                    command,
-                    cwd=self.folder,
-                    env=self.environment(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    text=True,
-                )
+            # The block has its process group, so that the processes that it starts end with it.
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                text=True,
             )
+            self.background.append((block, process))
             return
         code, printed = self._execute(command)
         if code != block.directive.exit_code:
@@ -100,16 +100,25 @@ class Session:
         return done.returncode, done.stdout
 
     def end_page(self) -> None:
-        """Ends what a page has started in the background."""
-        for process in self.background:
-            os.killpg(process.pid, signal.SIGINT)
-        for process in self.background:
+        """Ends the blocks that run in the background. Raises PageIsWrong if one of them had failed before."""
+        started, self.background = self.background, []
+        failed = [f"{block.name} ended with {process.returncode}" for block, process in started if process.poll()]
+        for _, process in started:
+            _signal_group(process, signal.SIGINT)
+        for _, process in started:
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                _signal_group(process, signal.SIGKILL)
                 process.wait()
-        self.background.clear()
+        if failed:
+            raise PageIsWrong("\n".join(failed))
+
+
+def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    # A block that has ended by itself may have left no process of its group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _tried(wrong: Callable[[], str | None], wait_s: int) -> str | None:

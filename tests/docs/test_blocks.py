@@ -29,6 +29,12 @@ def test_output_is_compared_whole_but_for_what_the_page_leaves_open() -> None:
         ("```\nebbline status\n```\n", "language"),
         ("<!-- run: sometimes -->\n```sh\ntrue\n```\n", "no directive"),
         ("<!-- run: soak -->\ntext\n```sh\ntrue\n```\n", "directly before"),
+        ("```sh\ntrue\n```\n<!-- run: soak -->\n", "directly before"),
+        ("```sh\ntrue\n", "never closed"),
+        ("```sh\ntrue\n\n```console\n$ true\n```\n", "before another begins"),
+        ("~~~console\n$ true\n~~~\n", "three backticks"),
+        ("````console\n$ true\n````\n", "three backticks"),
+        ("```console title\n$ true\n```\n", "three backticks"),
     ],
 )
 def test_a_block_that_would_silently_not_be_run_is_refused(text: str, problem: str) -> None:
@@ -36,9 +42,9 @@ def test_a_block_that_would_silently_not_be_run_is_refused(text: str, problem: s
         blocks_of("page.md", text)
 
 
-def block(text: str) -> Block:
-    [found] = blocks_of("page.md", text)
-    return found
+def only_block(text: str) -> Block:
+    [block] = blocks_of("page.md", text)
+    return block
 
 
 @pytest.mark.parametrize(
@@ -48,17 +54,36 @@ def block(text: str) -> Block:
         "```console\n$ echo 7\n```\n",
         "```console\n$ false\n```\n",
         "```sh\nfalse\ntrue\n```\n",
+        "```sh\nno-such-command | cat\n```\n",
         "```python\nassert 1 == 2\n```\n",
         "<!-- run: exit 3 -->\n```console\n$ true\n```\n",
     ],
 )
 def test_a_page_that_is_out_of_date_fails_with_its_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(PageIsWrong, match=r"page\.md:\d"):
-        Session(tmp_path, {}).run(block(text))
+        Session(tmp_path, {}).run(only_block(text))
+
+
+def test_a_block_in_the_background_that_fails_makes_its_page_fail(tmp_path: Path) -> None:
+    session = Session(tmp_path, {})
+    session.run(only_block("<!-- run: background -->\n```sh\nno-such-command\n```\n"))
+    [(_, process)] = session.background
+    process.wait(30)
+    with pytest.raises(PageIsWrong, match=r"page\.md:2 ended with 127"):
+        session.end_page()
+    assert not session.background
+
+
+def test_a_block_in_the_background_ends_with_its_page(tmp_path: Path) -> None:
+    session = Session(tmp_path, {})
+    session.run(only_block("<!-- run: background -->\n```sh\nsleep 60\n```\n"))
+    [(_, process)] = session.background
+    session.end_page()
+    assert process.returncode
 
 
 def test_ports_are_those_of_the_run_and_files_lie_beside(tmp_path: Path) -> None:
     session = Session(tmp_path, {8090: 41090})
-    session.run(block("<!-- run: file a.toml -->\n```toml\napi_port = 8090\n```\n"))
-    session.run(block("```console\n$ cat a.toml; echo 127.0.0.1:8090\napi_port = 8090\n127.0.0.1:8090\n```\n"))
+    session.run(only_block("<!-- run: file a.toml -->\n```toml\napi_port = 8090\n```\n"))
+    session.run(only_block("```console\n$ cat a.toml; echo 127.0.0.1:8090\napi_port = 8090\n127.0.0.1:8090\n```\n"))
     assert (tmp_path / "a.toml").read_text() == "api_port = 41090\n"

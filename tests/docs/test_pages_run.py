@@ -1,18 +1,19 @@
 """README and docs are followed as written, block by block, in a folder with one running `ebbline up`.
 
-A page that shows another output than the product prints fails with its line. What a block needs, and which are not run
-and why, stands in a comment before it (`tests.docs.blocks`).
+A page that shows another output than the product prints fails with its line. A comment before a block says what the
+block needs, or why it is not run (`tests.docs.blocks`).
 """
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from backend.control.findings.rules.broker_rules import DISK_WARNING
-from tests.docs.blocks import Block, blocks_of
+from tests.docs.blocks import RUN_LANGUAGES, Block, blocks_of
 from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.session import Session
 from tests.e2e.up_process import UpProcess
@@ -51,8 +52,21 @@ def test_a_block_does_what_its_page_shows(session: Session, block: Block) -> Non
             session.end_page()
 
 
+# Blocks of commands that no test follows, by page: each has its reason in the comment before it.
+NOT_RUN = {
+    "README.md": 2,
+    "docs/attach.md": 3,
+    "docs/questions.md": 2,
+    "docs/remote-plugins.md": 4,
+    "docs/security.md": 3,
+    "docs/spark-cluster.md": 2,
+}
+
+
 def test_most_blocks_are_run() -> None:
     """A page on which nothing is run any more would never be out of date."""
-    kinds = [block for page in pages() for block in blocks_of(page, text_of(page)) if block.language != "text"]
-    assert len(BLOCKS) >= 20
-    assert all(block.directive.not_run or block.runs or block.language not in ("console", "sh") for block in kinds)
+    every = [block for page in pages() for block in blocks_of(page, text_of(page))]
+    commands = [block for block in every if block.language in RUN_LANGUAGES]
+    not_run = Counter(block.page for block in commands if not block.runs)
+    assert not_run == NOT_RUN
+    assert not_run.total() < len(commands) / 2
