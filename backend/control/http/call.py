@@ -50,7 +50,9 @@ BoundHandler = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """One row of the API. `answers` is the type of a success, as pydantic describes it; `status` its usual status."""
+    """One row of the API. `response_type` is the type of a success, as pydantic describes it; `status` its usual
+    status.
+    """
 
     method: str
     path: str
@@ -58,7 +60,7 @@ class ApiEndpoint:
     summary: str
     access: Access
     handler: HandlerMethod
-    answers: Any
+    response_type: Any
     status: int = 200
     other_successes: tuple[int, ...] = ()  # statuses of the same type of answer, each for a reason that `handler` gives
     path_model: type[BaseModel] | None = None

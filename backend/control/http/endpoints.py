@@ -14,19 +14,19 @@ from backend.control.http.handlers.read_handlers import ReadHandlers
 from backend.control.http.handlers.system_handlers import SystemHandlers
 
 
-def _open(path: str, name: str, summary: str, handler: HandlerMethod, answers: Any, **more: Any) -> ApiEndpoint:
+def _open(path: str, name: str, summary: str, handler: HandlerMethod, response_type: Any, **more: Any) -> ApiEndpoint:
     """Anyone on this machine may read it."""
-    return ApiEndpoint("GET", path, name, summary, Access.OPEN, handler, answers, **more)
+    return ApiEndpoint("GET", path, name, summary, Access.OPEN, handler, response_type, **more)
 
 
-def _read(path: str, name: str, summary: str, handler: HandlerMethod, answers: Any, **more: Any) -> ApiEndpoint:
+def _read(path: str, name: str, summary: str, handler: HandlerMethod, response_type: Any, **more: Any) -> ApiEndpoint:
     """A viewer may read it."""
-    return ApiEndpoint("GET", path, name, summary, Access.VIEWER, handler, answers, **more)
+    return ApiEndpoint("GET", path, name, summary, Access.VIEWER, handler, response_type, **more)
 
 
-def _change(path: str, name: str, summary: str, handler: HandlerMethod, answers: Any, **more: Any) -> ApiEndpoint:
+def _change(path: str, name: str, summary: str, handler: HandlerMethod, response_type: Any, **more: Any) -> ApiEndpoint:
     """Only an operator may do it."""
-    return ApiEndpoint("POST", path, name, summary, Access.OPERATOR, handler, answers, **more)
+    return ApiEndpoint("POST", path, name, summary, Access.OPERATOR, handler, response_type, **more)
 
 
 GROUPS: Final = (

@@ -57,7 +57,7 @@ def _operation(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
 def _responses(endpoint: ApiEndpoint, schemas: JsonObject) -> JsonObject:
     success = {
         "description": "Success",
-        "content": {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}},
+        "content": {endpoint.media_type: {"schema": _schema(endpoint.response_type, schemas)}},
     }
     result: JsonObject = {str(endpoint.status): success}
     result |= {str(status): success for status in endpoint.other_successes}

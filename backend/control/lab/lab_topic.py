@@ -129,8 +129,8 @@ class LabTopic:
 
     async def offset(self, node: int, timestamp: int) -> int | None:
         """A broker's report of its replica; None while it has none. Raises GatewayError."""
-        answers = await list_offsets(self._gateway, node, timestamp, [self.partition])
-        listed = answers.get(self.partition)
+        listed_offsets = await list_offsets(self._gateway, node, timestamp, [self.partition])
+        listed = listed_offsets.get(self.partition)
         return listed.offset if listed is not None and listed.error is ErrorCode.NONE else None
 
     async def size_bytes(self, node: int) -> int | None:

@@ -190,8 +190,8 @@ async def _offsets(
     result: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
         own = [tp for tp, node in leaders.items() if node == leader]
-        answers = await list_offsets(context.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
-        for tp, listed in answers.items():
+        listed_offsets = await list_offsets(context.gateway, leader, which, own, replica_id=CONSUMER, lane=Lane.ACT)
+        for tp, listed in listed_offsets.items():
             if listed.error is not ErrorCode.NONE:
                 raise error_for(int(listed.error), f"{tp.topic}-{tp.partition} does not tell its offsets")
             result[tp] = listed.offset

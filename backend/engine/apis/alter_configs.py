@@ -125,7 +125,7 @@ def _in_order(
     make_result: Callable[..., A],
 ) -> list[A]:
     """The controller's results and those of this broker, in the order of the request."""
-    answers = iter(controller_results)
+    results = iter(controller_results)
     return [
         make_result(
             error_code=settled[index][0],
@@ -134,7 +134,7 @@ def _in_order(
             resource_name=resource.resource_name,
         )
         if index in settled
-        else next(answers)
+        else next(results)
         for index, resource in enumerate(resources)
     ]
 

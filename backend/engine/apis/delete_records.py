@@ -22,7 +22,7 @@ MIN_VERSION: Final = 0
 MAX_VERSION: Final = 2
 UNKNOWN_WATERMARK: Final = -1
 
-_Answers = m.DeleteRecordsResponse.Topics
+_TopicResult = m.DeleteRecordsResponse.Topics
 
 
 class DeleteRecordsServices(Protocol):
@@ -38,7 +38,7 @@ def delete_records(
 
     A partition that is named more than once is answered once, for the offset that was named last, as in Kafka.
     """
-    rows: list[_Answers.Partitions] = []
+    rows: list[_TopicResult.Partitions] = []
     required: list[tuple[int, Partition, int]] = []
     response = m.DeleteRecordsResponse()
     targets: dict[str, dict[int, int]] = {}
@@ -46,17 +46,17 @@ def delete_records(
         targets.setdefault(topic.name, {}).update((part.partition_index, part.offset) for part in topic.partitions)
         yield
     for name, offsets in targets.items():
-        answers = _Answers(name=name)
-        response.topics.append(answers)
+        topic_result = _TopicResult(name=name)
+        response.topics.append(topic_result)
         for index, offset in offsets.items():
             yield
-            row = _Answers.Partitions(partition_index=index, low_watermark=UNKNOWN_WATERMARK)
+            row = _TopicResult.Partitions(partition_index=index, low_watermark=UNKNOWN_WATERMARK)
             try:
                 partition = _partition(services, name, index)
                 required.append((len(rows), partition, partition.delete_records_before(offset)))
             except KafkaError as error:
                 row.error_code = error.code
-            answers.partitions.append(row)
+            topic_result.partitions.append(row)
             rows.append(row)
     answered: tasks.Future[m.DeleteRecordsResponse] = tasks.future()
 

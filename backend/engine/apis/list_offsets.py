@@ -55,8 +55,8 @@ def list_offsets(
     searches: list[_Search] = []
     query_of = _Queries(services, request)
     for topic in request.topics:
-        answers = m.ListOffsetsResponse.Topics(name=topic.name)
-        response.topics.append(answers)
+        topic_response = m.ListOffsetsResponse.Topics(name=topic.name)
+        response.topics.append(topic_response)
         asked_of = {part.partition_index: part for part in topic.partitions}
         # Rarely anything is asked for twice, so it is only then looked for.
         twice = _named_twice(topic.partitions) if len(asked_of) < len(topic.partitions) else frozenset()
@@ -64,7 +64,7 @@ def list_offsets(
         for index, part in asked_of.items():
             yield
             row = _PartitionResponse(partition_index=index)
-            answers.partitions.append(row)
+            topic_response.partitions.append(row)
             if index in twice:
                 row.error_code = ErrorCode.INVALID_REQUEST
             else:

@@ -86,7 +86,7 @@ def metadata(
 def _requested_topics(
     services: MetadataServices, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
 ) -> Steps[list[_Topic]]:
-    answers: list[_Topic] = []
+    results: list[_Topic] = []
     missing: list[str] = []
     # Each once, as in Kafka: an id is asked for whatever name comes with it.
     named = ((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
@@ -94,21 +94,21 @@ def _requested_topics(
     for topic_id, name in topics:
         yield
         if topic_id != ZERO_UUID or name is None:
-            answers.append(_by_id(image, topic_id, context))
+            results.append(_by_id(image, topic_id, context))
             continue
         topic = image.topic(name)
         if topic is not None:
-            answers.append(describe_topic(image, topic, context.listener_name, context.api_version))
+            results.append(describe_topic(image, topic, context.listener_name, context.api_version))
         elif name_problem(name) is not None:
-            answers.append(_error(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            results.append(_error(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
         else:
             missing.append(name)
-            answers.append(_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            results.append(_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     # Before version 4 every client allowed it.
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if missing and allowed and services.config.auto_create_topics_enable:
         create_in_background(services, missing)
-    return answers
+    return results
 
 
 def _by_id(image: MetadataImage, topic_id: bytes, context: RequestContext) -> _Topic:

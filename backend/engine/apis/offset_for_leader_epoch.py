@@ -17,7 +17,7 @@ API_KEY: Final = 23
 MIN_VERSION: Final = 2
 MAX_VERSION: Final = 4
 
-_Answers = m.OffsetForLeaderEpochResponse.Topics
+_TopicResult = m.OffsetForLeaderEpochResponse.Topics
 
 
 class OffsetForLeaderEpochServices(Protocol):
@@ -32,18 +32,18 @@ def offset_for_leader_epoch(
     """The leader answers from its epoch cache, which covers what is only remote too; undefined is -1 and -1."""
     response = m.OffsetForLeaderEpochResponse()
     for topic in request.topics:
-        answers = _Answers(topic=topic.topic)
-        response.topics.append(answers)
+        topic_result = _TopicResult(topic=topic.topic)
+        response.topics.append(topic_result)
         for part in topic.partitions:
-            answers.partitions.append(_response(services, topic.topic, part))
+            topic_result.partitions.append(_response(services, topic.topic, part))
             yield
     return response
 
 
 def _response(
     services: OffsetForLeaderEpochServices, topic: str, part: m.OffsetForLeaderEpochRequest.Topics.Partitions
-) -> _Answers.Partitions:
-    row = _Answers.Partitions(partition=part.partition)
+) -> _TopicResult.Partitions:
+    row = _TopicResult.Partitions(partition=part.partition)
     try:
         partition = services.replica_manager.partition(topic, part.partition)
         partition.check_epoch(part.current_leader_epoch)

@@ -66,12 +66,12 @@ async def add_partitions_to_txn(
 ) -> m.AddPartitionsToTxnResponse:
     """One code for each partition."""
     if context.api_version >= FIRST_BATCHED:
-        answers: list[_TransactionResult] = []
+        transaction_results: list[_TransactionResult] = []
         time_slice = services.time_slicer.time_slice()
         for some in in_parts(request.transactions, TRANSACTIONS_AT_A_TIME):
-            answers += await tasks.gather(_add_or_verify(services, transaction) for transaction in some)
+            transaction_results += await tasks.gather(_add_or_verify(services, transaction) for transaction in some)
             await time_slice.step()
-        return m.AddPartitionsToTxnResponse(results_by_transaction=answers)
+        return m.AddPartitionsToTxnResponse(results_by_transaction=transaction_results)
     partitions = [
         TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions
     ]

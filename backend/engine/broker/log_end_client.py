@@ -35,10 +35,10 @@ class LogEndClient:
 
     async def ask(self, image: MetadataImage, by_broker: LogsToRead) -> LogEndsByPartition:
         """The log ends that the brokers answer, each in its own time; one that does not answer is left out."""
-        answers = [tasks.spawn(self._ask_broker(broker, partitions), name=f"log ends of broker {broker}")
+        requests = [tasks.spawn(self._ask_broker(broker, partitions), name=f"log ends of broker {broker}")
                    for broker, partitions in by_broker.items() if image.is_active(broker)]  # fmt: skip
         ends: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = {}
-        for task in answers:
+        for task in requests:
             broker, answered = await task
             for key, end in answered.items():
                 ends.setdefault(key, {})[broker] = end

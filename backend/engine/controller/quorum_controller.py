@@ -333,7 +333,7 @@ class Controller:
 
     async def _commit_batch(self, epoch: int) -> None:
         taken: list[_Waiting] = []
-        answers: list[tuple[Any, BaseException | None]] = []
+        outcomes: list[tuple[Any, BaseException | None]] = []
         bytes_before = self.log.appended_bytes
         try:
             while self._queue and len(taken) < COMMANDS_PER_FLUSH_MAX:
@@ -342,7 +342,7 @@ class Controller:
                     # The client has gone away, and nothing was promised to it.
                     continue
                 taken.append(waiting)
-                answers.append(await self._carry_out(waiting, epoch))
+                outcomes.append(await self._carry_out(waiting, epoch))
             if self._newest is not self.image:
                 await self.raft.committed(self._newest.offset, epoch)
                 self._committed.image = self._newest
@@ -366,7 +366,7 @@ class Controller:
             for waiting in taken:
                 _respond(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down"))
             raise
-        for waiting, (response, refusal) in zip(taken, answers, strict=True):
+        for waiting, (response, refusal) in zip(taken, outcomes, strict=True):
             _respond(waiting, response, refusal)
 
     async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:

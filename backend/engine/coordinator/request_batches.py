@@ -50,11 +50,11 @@ class RequestBatches(Generic[RequestT, ResponseT]):
 
     async def _send_together(self, broker_id: int, gathered: list[tuple[RequestT, tasks.Future[ResponseT]]]) -> None:
         try:
-            answers = await self._send(broker_id, [request for request, _ in gathered])
-            if len(answers) != len(gathered):
+            responses = await self._send(broker_id, [request for request, _ in gathered])
+            if len(responses) != len(gathered):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"broker {broker_id} gave {len(answers)} answers to {len(gathered)} questions",
+                    f"broker {broker_id} gave {len(responses)} answers to {len(gathered)} questions",
                 )
         except Exception as error:
             # Each that asked raises it; our own mistakes, too, must not leave a caller waiting.
@@ -62,6 +62,6 @@ class RequestBatches(Generic[RequestT, ResponseT]):
                 if not waiting.done():
                     waiting.set_exception(error)
             return
-        for (_, waiting), response in zip(gathered, answers, strict=True):
+        for (_, waiting), response in zip(gathered, responses, strict=True):
             if not waiting.done():
                 waiting.set_result(response)

@@ -224,8 +224,8 @@ class PeerClient:
     def _unreachable(self, reason: str) -> KafkaError:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"No connection to {self.address}: {reason}")
 
-    def _handler(self, connection: Connection) -> _Answers:
-        return _Answers(self, connection)
+    def _handler(self, connection: Connection) -> _ResponseReceiver:
+        return _ResponseReceiver(self, connection)
 
     def on_response(self, response: LocalFetchResponse) -> None:
         """A response of a node of the same process, maybe within its own work; the caller goes on afterwards."""
@@ -282,7 +282,7 @@ class PeerClient:
         self._drop(None)
 
 
-class _Answers:
+class _ResponseReceiver:
     """The upper side of a peer client's connection; each has its own, to recognise the end of an old one."""
 
     accepts_messages: Final = True

@@ -22,7 +22,7 @@ class LeaderWait:
         self._node_id = node_id
         self._others = tuple(voter for voter in voters if voter != node_id)
         # Voter → when it answered a vote last, and whether it was catching up.
-        self._answers: dict[int, tuple[float, bool]] = {}
+        self._vote_responses: dict[int, tuple[float, bool]] = {}
         self._leaderless_checks = 0
         self._contact_ms = self._logged_ms = 0.0
         # The reason why there is no leader; None while there is one.
@@ -30,7 +30,7 @@ class LeaderWait:
 
     def answered(self, voter: int, abstains: bool, now_ms: float) -> None:
         """A voter has answered a vote."""
-        self._answers[voter] = now_ms, abstains
+        self._vote_responses[voter] = now_ms, abstains
 
     def leader_contacted(self, now_ms: float) -> None:
         """A leader has answered."""
@@ -56,7 +56,9 @@ class LeaderWait:
                 f"Node {self._node_id} waits for a leader of the metadata quorum: its own copy is not all that it had,"
                 f" so it neither votes nor leads before it has caught up. Start {_list(self._others)}"
             )
-        recent = {voter: how for voter, (at_ms, how) in self._answers.items() if now_ms - at_ms < ANSWER_LASTS_MS}
+        recent = {
+            voter: how for voter, (at_ms, how) in self._vote_responses.items() if now_ms - at_ms < ANSWER_LASTS_MS
+        }
         silent = [voter for voter in self._others if voter not in recent]
         abstaining = [voter for voter in self._others if recent.get(voter)]
         text = f"Node {self._node_id} waits for a leader of the metadata quorum."

@@ -199,7 +199,7 @@ def check_store(
     """Asks the store once; None when it answers as it should. Blocks for `timeout_s` at most. Writes nothing."""
     if (diagnosis := _unsendable(location)) is not None:
         return diagnosis
-    answers: list[StoreDiagnosis | None] = []
+    diagnoses: list[StoreDiagnosis | None] = []
 
     def ask() -> None:
         try:
@@ -207,16 +207,16 @@ def check_store(
         except FileNotFoundError:
             pass
         except BaseException as error:  # obstore has a dozen kinds, and the text is what tells them apart
-            answers.append(diagnose_store(str(error) or type(error).__name__, location))
+            diagnoses.append(diagnose_store(str(error) or type(error).__name__, location))
             return
-        answers.append(None)
+        diagnoses.append(None)
 
     # A daemon: a request that hangs must not hold up the end of the process.
     thread = threading.Thread(target=ask, name="store-check", daemon=True)
     thread.start()
     thread.join(timeout_s)
-    if answers:
-        return answers[0]
+    if diagnoses:
+        return diagnoses[0]
     return StoreDiagnosis(
         f"The store did not answer within {timeout_s:g} s: the remote tier at {redact_url(location)} may not be usable;"
         f" {_remedy('correct {endpoint}, or look whether a firewall stands between', location)}.",

@@ -99,9 +99,9 @@ async def fetch_chains(
     for _ in range(ROUNDS_MAX):
         if not walks:
             break
-        answers = await _ask(gateway, node_id, {tp: walk.ask for tp, walk in walks.items()})
+        epoch_ends = await _ask(gateway, node_id, {tp: walk.ask for tp, walk in walks.items()})
         for tp, walk in list(walks.items()):
-            epoch_end = answers.get(tp)
+            epoch_end = epoch_ends.get(tp)
             if epoch_end is None or epoch_end[0] is not ErrorCode.NONE:
                 del walks[tp]
             elif walk.record_epoch_end(epoch_end[1], epoch_end[2]):

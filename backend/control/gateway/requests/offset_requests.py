@@ -36,7 +36,7 @@ class ListedOffset:
     error: ErrorCode = ErrorCode.NONE
 
 
-Answers = dict[TopicPartition, ListedOffset]
+ListedOffsets = dict[TopicPartition, ListedOffset]
 
 
 @dataclass(slots=True)
@@ -44,12 +44,12 @@ class _Chunk:
     """One request of a question, and its newest answer."""
 
     request: m.ListOffsetsRequest
-    answers: Answers
-    last: LastResponse[m.ListOffsetsResponse, Answers] = field(default_factory=LastResponse)
+    listed: ListedOffsets
+    last: LastResponse[m.ListOffsetsResponse, ListedOffsets] = field(default_factory=LastResponse)
 
     def read(self, response: m.ListOffsetsResponse) -> None:
         """Stores the responses; an equal one keeps its object."""
-        self.answers = self.last.made(response, partial(_answers, previous=self.answers))
+        self.listed = self.last.made(response, partial(_listed_offsets, previous=self.listed))
 
 
 class OffsetListing:
@@ -64,17 +64,18 @@ class OffsetListing:
         self._replica_id = replica_id
         self._chunks: list[_Chunk] = []
         self._partitions: Sequence[TopicPartition] = ()
-        self._merged_answers: Answers = {}
-        self._merged_of: list[Answers] = []
+        self._merged: ListedOffsets = {}
+        self._merged_of: list[ListedOffsets] = []
 
-    async def ask(self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE) -> Answers:
+    async def ask(
+        self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE
+    ) -> ListedOffsets:
         """The broker's answers, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
         if partitions != self._partitions:
             begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
             parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
             self._chunks = [
-                _Chunk(_request(self._timestamp, part, self._replica_id), answers=self._merged_answers)
-                for part in parts
+                _Chunk(_request(self._timestamp, part, self._replica_id), listed=self._merged) for part in parts
             ]
         self._partitions = partitions
         for chunk in self._chunks:
@@ -88,11 +89,11 @@ class OffsetListing:
                 last=chunk.last,
             )
             chunk.read(response)
-        chunk_answers = [chunk.answers for chunk in self._chunks]
-        if [id(answers) for answers in chunk_answers] != [id(answers) for answers in self._merged_of]:
-            self._merged_of = chunk_answers
-            self._merged_answers = {tp: response for answers in chunk_answers for tp, response in answers.items()}
-        return self._merged_answers
+        chunk_listed = [chunk.listed for chunk in self._chunks]
+        if [id(listed) for listed in chunk_listed] != [id(listed) for listed in self._merged_of]:
+            self._merged_of = chunk_listed
+            self._merged = {tp: offset for listed in chunk_listed for tp, offset in listed.items()}
+        return self._merged
 
 
 async def list_offsets(
@@ -103,13 +104,13 @@ async def list_offsets(
     *,
     replica_id: int = THIS_REPLICA,
     lane: Lane = Lane.SAMPLE,
-) -> Answers:
+) -> ListedOffsets:
     """Answers of broker `node_id`, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
     return await OffsetListing(node_id, timestamp, replica_id).ask(gateway, partitions, lane=lane)
 
 
-def _answers(response: m.ListOffsetsResponse, previous: Answers) -> Answers:
-    result: Answers = {}
+def _listed_offsets(response: m.ListOffsetsResponse, previous: ListedOffsets) -> ListedOffsets:
+    result: ListedOffsets = {}
     for topic in response.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)

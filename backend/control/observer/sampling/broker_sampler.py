@@ -17,7 +17,7 @@ from backend.control.gateway.gateway_errors import GatewayError, UnsupportedByBr
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.log_dir_requests import BrokerDisk, ReplicaSize, describe_log_dirs
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
-from backend.control.gateway.requests.offset_requests import CONSUMER, Answers, ListedOffset, OffsetListing
+from backend.control.gateway.requests.offset_requests import CONSUMER, ListedOffset, ListedOffsets, OffsetListing
 from backend.control.memo import Memo
 from backend.control.observer.sampling.cluster_facts import EpochPoint, ReplicaFacts
 from backend.protocol import offset_timestamps
@@ -34,8 +34,8 @@ class BrokerSample:
 
     broker_id: int
     replicas: dict[TopicPartition, ReplicaFacts] = field(default_factory=dict)
-    pending: Answers = field(default_factory=dict)
-    high_watermarks: Answers = field(default_factory=dict)
+    pending: ListedOffsets = field(default_factory=dict)
+    high_watermarks: ListedOffsets = field(default_factory=dict)
     disk: BrokerDisk | None = None
     error: str | None = None
 
@@ -86,7 +86,7 @@ class BrokerSampler:
             self._selection = _PartitionSelection.of(self._broker_id, partitions, tiered)
         selection = self._selection
         try:
-            self._disk, answers = await asyncio.gather(
+            self._disk, listed_offsets = await asyncio.gather(
                 self._described_disk(),
                 asyncio.gather(
                     self._offsets(self._earliest, selection.replicas),
@@ -99,7 +99,7 @@ class BrokerSampler:
             )
         except GatewayError as error:
             return BrokerSample(self._broker_id, error=str(error))
-        earliest, local, remote, pending, high_watermarks, latest = answers
+        earliest, local, remote, pending, high_watermarks, latest = listed_offsets
         sizes = self._disk.replicas if self._disk is not None else {}
         offline = self._disk.offline_logs if self._disk is not None else {}
         self._replicas.begin_round()
@@ -119,7 +119,7 @@ class BrokerSampler:
         }
         return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
 
-    async def _offsets(self, listing: OffsetListing, partitions: Sequence[TopicPartition]) -> Answers:
+    async def _offsets(self, listing: OffsetListing, partitions: Sequence[TopicPartition]) -> ListedOffsets:
         try:
             return await listing.ask(self._gateway, partitions)
         except UnsupportedByBroker:

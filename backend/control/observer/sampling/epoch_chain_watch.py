@@ -57,10 +57,12 @@ class ChainWatch:
             before = cached.chain.entries if cached is not None and same_topic else ()
             request = ChainRequest(p.leader_epoch, replica.log_start, replica.log_end, before)
             requests[p.leader][p.topic_partition] = request
-        answers = await asyncio.gather(*(self._chains_of(leader, request) for leader, request in requests.items()))
+        chains_by_leader = await asyncio.gather(
+            *(self._chains_of(leader, request) for leader, request in requests.items())
+        )
         if view is not self._view or requests:
             views = {p.topic_partition: p for p in view.partitions}
-            for leader_chains in answers:
+            for leader_chains in chains_by_leader:
                 for tp, chain in leader_chains.items():
                     p = views[tp]
                     self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)

@@ -148,10 +148,10 @@ class EngineEventReader:
                 self._next[tp.partition] = fetched.next_offset
 
     async def _start_at_beginning(self, leader: int, partitions: list[TopicPartition]) -> None:
-        answers = await list_offsets(
+        listed_offsets = await list_offsets(
             self._gateway, leader, offset_timestamps.EARLIEST, partitions, replica_id=CONSUMER, lane=Lane.EVENTS
         )
-        for tp, listed in answers.items():
+        for tp, listed in listed_offsets.items():
             if listed.error is ErrorCode.NONE:
                 self._next[tp.partition] = listed.offset
 

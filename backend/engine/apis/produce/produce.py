@@ -181,12 +181,12 @@ class _Appending:
         cost = RequestCost(services.ports.clock.monotonic_ms)
         for topic in self._request.topic_data:
             name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
-            answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
-            self._response.responses.append(answers)
+            topic_response = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
+            self._response.responses.append(topic_response)
             for part in topic.partition_data:
                 row = yield from self._append(name, part, cost)
                 self._refused = self._refused or row.error_code != 0
-                answers.partition_responses.append(row)
+                topic_response.partition_responses.append(row)
                 rows.append(row)
                 if cost.slice_is_over():
                     yield None
@@ -460,12 +460,12 @@ def _refused_alone(
 ) -> m.ProduceResponse:
     row = _not_appended(services, context, topic, request.partition, request.records, error)
     row.log_start_offset = _log_start_beside(partition, error)
-    answers = m.ProduceResponse.Responses(partition_responses=[row])
+    topic_response = m.ProduceResponse.Responses(partition_responses=[row])
     if request.version < TOPIC_IDS_SINCE:
-        answers.name = topic
+        topic_response.name = topic
     else:
-        answers.topic_id = request.topic_id
-    response = m.ProduceResponse(responses=[answers])
+        topic_response.topic_id = request.topic_id
+    response = m.ProduceResponse(responses=[topic_response])
     total = services.metrics.all_topics
     total.totalproducerequests += 1
     total.failedproducerequests += 1

@@ -77,11 +77,11 @@ class TransactionMarkers:
         while left and still_wanted():
             left -= self._deleted(left)
             by_leader = self._by_leader(left)
-            answers = await tasks.gather(
+            responses = await tasks.gather(
                 self._ask(leader, TransactionMarker(transaction, coordinator_epoch, tuple(partitions)), left)
                 for leader, partitions in by_leader.items()
             )
-            for codes in answers:
+            for codes in responses:
                 for partition, code in codes.items():
                     if code in _FENCED:
                         raise MarkersRefused(f"{partition} refuses the marker: {error_for(code)}")

@@ -48,13 +48,13 @@ class RemoteLogMetadataConformance:
     def test_a_segment_is_listed_from_its_start_and_readable_once_finished(self) -> None:
         async def scene(manager: RemoteLogMetadataManager) -> None:
             await manager.add_segment(segment(1))
-            assert answers(manager, 5) == (None, [1], None)
+            assert observed_state(manager, 5) == (None, [1], None)
             await manager.update_segment(update(1, FINISHED))
-            assert answers(manager, 5) == (1, [1], 9)
+            assert observed_state(manager, 5) == (1, [1], 9)
             await manager.update_segment(update(1, DELETE_STARTED))
-            assert answers(manager, 5) == (None, [1], 9)
+            assert observed_state(manager, 5) == (None, [1], 9)
             await manager.update_segment(update(1, DELETE_FINISHED))
-            assert answers(manager, 5) == (None, [], 9), "the highest offset survives the segment"
+            assert observed_state(manager, 5) == (None, [], 9), "the highest offset survives the segment"
             assert list(manager.segments(PARTITION)) == []
 
         self.play(scene)
@@ -125,7 +125,7 @@ class RemoteLogMetadataConformance:
             for _ in range(2):
                 await manager.update_segment(update(1, FINISHED))
             await manager.update_segment(update(1, DELETE_FINISHED))
-            assert answers(manager, 5) == (1, [1], 9)
+            assert observed_state(manager, 5) == (1, [1], 9)
 
         self.play(scene)
 
@@ -178,7 +178,7 @@ class RemoteLogMetadataConformance:
                 raise AssertionError("nothing is recorded for a partition that is not hosted")
             manager.on_partition_leadership_changes([], [PARTITION])
             assert await manager.wait_ready(PARTITION, WAIT_MS)
-            assert answers(manager, 5) == (1, [1], 9)
+            assert observed_state(manager, 5) == (1, [1], 9)
 
         self.play(scene)
 
@@ -204,7 +204,7 @@ def number(metadata: SegmentMetadata | None) -> int | None:
     return None if metadata is None else metadata.segment_id[0]
 
 
-def answers(manager: RemoteLogMetadataManager, offset: int) -> tuple[int | None, list[int | None], int | None]:
+def observed_state(manager: RemoteLogMetadataManager, offset: int) -> tuple[int | None, list[int | None], int | None]:
     """Returns the segment at an offset of epoch 0, the listed segments and the highest offset."""
     listed = [number(metadata) for metadata in manager.segments_of(PARTITION, 0)]
     return number(manager.lookup(PARTITION, 0, offset)), listed, manager.highest_offset(PARTITION, 0)

@@ -17,7 +17,7 @@ BODIES: set[type[BaseModel]] = {e.body_model for e in ENDPOINTS if e.body_model 
 ANSWERS: set[type[BaseModel]] = {
     model
     for endpoint in ENDPOINTS
-    for model in get_args(endpoint.answers) or (endpoint.answers,)
+    for model in get_args(endpoint.response_type) or (endpoint.response_type,)
     if isinstance(model, type) and issubclass(model, BaseModel)
 }
 

@@ -24,7 +24,7 @@ from tests.unit.engine.virtual_time import run_virtual
 
 TOPIC = "orders"
 # State → (offset, epoch) of -2, -4, -5, -6, and the offset of -3.
-Answers = tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int], int]
+ListedOffsets = tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int], int]
 
 
 def golden_log(log: UnifiedLog) -> None:
@@ -44,7 +44,7 @@ def test_names_on_the_golden_log_are_kafkas_in_every_state(tmp_path: Path) -> No
             log = nodes[1].partition(TOPIC).log
             golden_log(log)
 
-            async def answers() -> Answers:
+            async def answers() -> ListedOffsets:
                 rows = {at: await nodes.list_offset(1, TOPIC, at) for at in (-2, -4, -5, -6, -3)}
                 assert {row.error_code for row in rows.values()} == {0}
                 assert (rows[-3].timestamp, rows[-3].leader_epoch) == (NOW_MS + 7, 3)

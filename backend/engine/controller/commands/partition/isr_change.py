@@ -33,15 +33,15 @@ def alter_partition(
     records: list[Message] = []
     response = m.AlterPartitionResponse()
     for asked_topic in request.topics:
-        answers = m.AlterPartitionResponse.Topics(topic_id=bytes(asked_topic.topic_id))
-        response.topics.append(answers)
+        topic_result = m.AlterPartitionResponse.Topics(topic_id=bytes(asked_topic.topic_id))
+        response.topics.append(topic_result)
         topic = image.topics.get(bytes(asked_topic.topic_id))
         for request_partition in asked_topic.partitions:
             if topic is None:
-                answers.partitions.append(_error(request_partition, ErrorCode.UNKNOWN_TOPIC_ID))
+                topic_result.partitions.append(_error(request_partition, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             record, result = _alter(image, topic, request_partition, request.broker_id, config, version)
-            answers.partitions.append(result)
+            topic_result.partitions.append(result)
             if record is not None:
                 records.append(record)
     return checked_result(records, response)

@@ -47,11 +47,11 @@ def alter_partition_reassignments(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
-        answers = _Responses(name=topic.name)
-        response.responses.append(answers)
+        topic_result = _Responses(name=topic.name)
+        response.responses.append(topic_result)
         for request_partition in topic.partitions:
             result = _Responses.Partitions(partition_index=request_partition.partition_index, error_message=None)
-            answers.partitions.append(result)
+            topic_result.partitions.append(result)
             try:
                 record = _alter(
                     image,
