@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from backend.engine.apis.api_declaration import Api, RequestContext
-from backend.engine.coordinator.name_regex import NameRegex, RegexError
+from backend.engine.coordinator.name_regex import PROGRAM_MAX, NameRegex, RegexError
 from backend.engine.coordinator.transaction.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction.transaction_verifier import by_topic
@@ -24,7 +24,7 @@ DESCRIBE_KEY: Final = 65
 LIST_KEY: Final = 66
 LIST_MAX: Final = 2
 # Characters of ids that are matched with a regular expression before others have a turn: a few milliseconds for an
-# ordinary expression, 60 ms for the worst.
+# ordinary expression, some 150 ms for the worst of `PROGRAM_MAX` instructions, and as much less as one has more.
 CHARACTERS_PER_TURN: Final = 20_000
 PRODUCERS_KEY: Final = 61
 NONE: Final = -1
@@ -117,12 +117,13 @@ async def list_transactions(
 async def _named(transactions: list[Transaction], pattern: str) -> list[Transaction]:
     """The transactions whose whole id matches. Raises RegexError."""
     regex = NameRegex(pattern)
+    characters_per_turn = CHARACTERS_PER_TURN * PROGRAM_MAX // max(PROGRAM_MAX, regex.program_size)
     matching, characters = [], 0
     for transaction in transactions:
         if regex.matches(transaction.transactional_id):
             matching.append(transaction)
         characters += len(transaction.transactional_id)
-        if characters >= CHARACTERS_PER_TURN:
+        if characters >= characters_per_turn:
             characters = 0
             await tasks.sleep_ms(0)
     return matching

@@ -67,7 +67,7 @@ def test_what_re2_has_and_python_has_not(pattern: str, names: list[str]) -> None
     "pattern",
     ["(", ")", "a)", "(a", "[a", "[z-a]", "*", "a**", "a+*", "a{2,1}", "a{1001}", r"\1", r"(a)\1", "(?=a)", "(?!a)",
      "(?<=a)", "(?<!a)", "(?>a)", "(?P=a)", "\\", r"\y", r"\p{Foo}", r"\x4", r"\xzz", "[[:what:]]", "(?i", "(?P<a+>a)",
-     "(" * 501 + ")" * 500, "a{999}b{999}c{999}", r"\pL{9}", ".{999}", "a" * (PATTERN_CHARS_MAX + 1),
+     "(" * 501 + ")" * 500, r"\pL{19}", "(.?.?){999}(.?){999}", "a" * (PATTERN_CHARS_MAX + 1),
      "((a{50}){50}){50}", "(?P<é>a)", r"\C", r"a\Cb", "(?P<n>a)(?P<n>b)", "(?P<n>a)|(?<n>b)", r"[a\]](?P<n>a)(?P<n>b)"],
 )  # fmt: skip
 def test_what_re2_refuses_or_is_too_large_is_refused(pattern: str) -> None:
@@ -92,6 +92,28 @@ def test_names_of_any_characters_match_by_character_and_not_by_byte(pattern: str
     everything = ["a b", "a\tb", "été", "a/b", "a\nb"]
     regex = NameRegex(pattern)
     assert [name for name in everything if regex.matches(name)] == names
+
+
+# RE2/J counts characters where RE2 counts bytes.
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (".{300}", ["é" * 300]),
+        (".{999}", ["Ω" * 999]),
+        ("[^a]{999}", ["Ω" * 999]),
+        (r"\pL{9}", ["Ωé" * 4 + "b"]),
+        ("a{999}b{999}c{999}", []),
+    ],
+)
+def test_an_expression_over_any_characters_may_be_as_long_as_in_kafka(pattern: str, names: list[str]) -> None:
+    everything = ["é" * 300, "Ω" * 999, "Ωé" * 4 + "b"]
+    regex = NameRegex(pattern)
+    assert [name for name in everything if regex.matches(name)] == names
+
+
+def test_an_expression_over_topics_has_the_lower_limit() -> None:
+    with pytest.raises(RegexError):
+        NameRegex("a{999}b{999}c{999}", ascii_names=True)
 
 
 def test_the_client_is_told_which_expression_and_why() -> None:
