@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaException, TopicPartition
@@ -24,6 +25,11 @@ class DemoGroup:
     begins: str
     bytes_per_s: int
     member: bool = True
+
+    def limited_to(self, topics: Sequence[DemoTopic]) -> DemoGroup:
+        """The group with those of its topics that are among these."""
+        names = {topic.name for topic in topics}
+        return replace(self, topics=tuple(topic for topic in self.topics if topic.name in names))
 
 
 GROUPS: Final = (

@@ -37,6 +37,20 @@ class DemoTopic:
     paused_config: Mapping[str, str] | None = None
     pause_after_s: float = 0.0
 
+    def made(self, chosen: Mapping[str, str]) -> bool:
+        """Whether the demo made the topic of this name that has these settings itself.
+
+        The size of its segments is a thousandth of what users take, and nobody changes it: other settings of the demo's
+        topics are there to be changed.
+        """
+        return chosen.get("segment.bytes") == self.config["segment.bytes"]
+
+    def awaits_pause(self, chosen: Mapping[str, str]) -> bool:
+        """Whether a topic that has these settings itself was never paused. A pause taken back leaves some."""
+        return bool(self.paused_config) and not any(
+            name in chosen for name in self.paused_config or () if name not in self.config
+        )
+
 
 # Remote 3 x 32 MiB + local 3 replicas x 3 partitions x (3 + 1 active + 1 pending) MiB = 141 MiB.
 ORDERS: Final = DemoTopic(

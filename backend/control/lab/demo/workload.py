@@ -10,10 +10,11 @@ import itertools
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewTopic
 
 from backend.control.lab.demo.readers import GROUPS, DemoReader
 from backend.control.lab.demo.topics import TOPICS, DemoTopic, record
@@ -49,21 +50,30 @@ class DemoWorkload:
         self._thread.join(timeout=10.0)
 
     def _run(self) -> None:
-        created: set[DemoTopic] = set()
+        # The topics that are there, and those of them that the demo made: it leaves all others alone.
+        present: set[DemoTopic] = set()
+        own: list[DemoTopic] = []
         # Bytes of history that are still to be written, and when copying is to be paused (monotonic seconds).
         history: dict[DemoTopic, int] = {}
         pauses: dict[DemoTopic, float] = {}
         while not self._stop.is_set():
             try:
                 for topic in TOPICS:
-                    if topic in created:
+                    if topic in present:
                         continue
+                    chosen = topic.config
                     if self._create(topic):
                         history[topic] = topic.history_bytes
-                        if topic.paused_config:
-                            pauses[topic] = time.monotonic() + topic.pause_after_s
-                    created.add(topic)
-                self._work(history, pauses)
+                    else:
+                        chosen = self._chosen_settings(topic)
+                    present.add(topic)
+                    if not topic.made(chosen):
+                        _log.warning("The demo leaves topic %s alone: it was not made by the demo", topic.name)
+                        continue
+                    own.append(topic)
+                    if topic.awaits_pause(chosen):
+                        pauses[topic] = time.monotonic() + topic.pause_after_s
+                self._work(own, history, pauses)
             except (KafkaException, TimeoutError) as error:
                 # Also a producer whose error is fatal: another one takes its place.
                 _log.warning("The demo: %s; trying again in %.0f s", _reason(error), RETRY_S)
@@ -85,14 +95,22 @@ class DemoWorkload:
             raise
         return True
 
-    def _work(self, history: dict[DemoTopic, int], pauses: dict[DemoTopic, float]) -> None:
+    def _chosen_settings(self, topic: DemoTopic) -> Mapping[str, str]:
+        """The settings of an existing topic that are its own. Raises KafkaException and TimeoutError."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
+        entries = self._admin.describe_configs([resource])[resource].result(timeout=REQUEST_TIMEOUT_S)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG
+        return {name: entry.value for name, entry in entries.items() if ConfigSource(entry.source) is own}
+
+    def _work(self, own: Sequence[DemoTopic], history: dict[DemoTopic, int], pauses: dict[DemoTopic, float]) -> None:
         """Writes and reads until stopped. Raises KafkaException."""
         numbers = itertools.count(time.time_ns() // 1_000_000)
         producer = self._producer()
-        readers = [DemoReader(self._bootstrap_servers, group) for group in GROUPS]
+        groups = [group.limited_to(own) for group in GROUPS]
+        readers = [DemoReader(self._bootstrap_servers, group) for group in groups if group.topics]
         try:
             while not self._stop.wait(1.0 / TICKS_PER_S):
-                self._write(producer, history, numbers)
+                self._write(producer, own, history, numbers)
                 for reader in readers:
                     reader.read(1.0 / TICKS_PER_S)
                 for topic in [topic for topic, due_s in pauses.items() if time.monotonic() > due_s]:
@@ -103,10 +121,16 @@ class DemoWorkload:
             for reader in readers:
                 reader.close()
 
-    def _write(self, producer: Producer, history: dict[DemoTopic, int], numbers: itertools.count[int]) -> None:
+    def _write(
+        self,
+        producer: Producer,
+        own: Sequence[DemoTopic],
+        history: dict[DemoTopic, int],
+        numbers: itertools.count[int],
+    ) -> None:
         """One tick of every topic; histories one after the other, and live traffic of a topic after its own."""
         before = next((topic for topic, left_bytes in history.items() if left_bytes > 0), None)
-        for topic in TOPICS:
+        for topic in own:
             if topic == before:
                 size_bytes = HISTORY_BYTES_PER_S // TICKS_PER_S
                 history[topic] -= size_bytes
