@@ -1,4 +1,4 @@
-"""A decision is one page with a status, context, decision and consequences; what is longer is in an appendix of it."""
+"""A decision is one page with a status, context, decision and consequences; longer matter is in its appendix."""
 
 from __future__ import annotations
 

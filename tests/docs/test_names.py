@@ -20,7 +20,7 @@ EBBLINE: Any = get_command(app)
 APPLICATION_NAMES = ("ebbline backend", "ebbline dashboard")
 CODE = re.compile(r"`([^`\n]+)`")
 VARIABLE = re.compile(r"EBBLINE_[A-Z_]*[A-Z]")
-# What tests, benchmarks and CI read; CONTRIBUTING and comments have them.
+# Variables that tests, benchmarks and CI read; CONTRIBUTING and comments have them.
 OF_TESTS = re.compile(r"EBBLINE_(TEST|CI|SOAK|BENCH)")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 REPOSITORY_PATH = re.compile(r"`((?:app|backend|docs|migrations|spark|tests)/[\w./*-]*[\w*])(?:::\w+)?`")
@@ -29,14 +29,14 @@ VARIABLES = {f"EBBLINE_{name.upper()}" for name in {*Settings.model_fields, *_OT
 
 
 def command_lines(text: str) -> list[str]:
-    """What begins with `ebbline` in code, inline or at the start of a line of a block."""
+    """Commands that begin with `ebbline` in code, inline or at the start of a line of a block."""
     inline = [code for code in CODE.findall(text) if code.startswith("ebbline ")]
     blocks = re.findall(r"^(?:\$ )?(ebbline [a-z].*)$", text, re.MULTILINE)
     return inline + blocks
 
 
 def problems_of(line: str) -> list[str]:
-    """Commands and options of a command line that do not exist. What follows a `|` is looked at as words alone."""
+    """Commands and options of a command line that do not exist. Words after a `|` are checked one by one."""
     if line in APPLICATION_NAMES:
         return []
     command: Any = EBBLINE

@@ -15,7 +15,7 @@ from mkdocs.exceptions import Abort
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.outside  # a build takes more than a second
-# What a browser gets without a click: scripts, pictures, styles, frames.
+# Elements that a browser loads without a click: scripts, pictures, styles, frames.
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]*\ssrc="([^"]+)"|<link[^>]*\shref="([^"]+)\"""")
 
 

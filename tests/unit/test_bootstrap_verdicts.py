@@ -1,4 +1,4 @@
-"""What the benchmark says of its figures: the promises about new replicas, kept or missed."""
+"""The verdicts of the benchmark on its figures: the promises about new replicas, kept or missed."""
 
 from __future__ import annotations
 

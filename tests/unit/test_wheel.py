@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("app/", "backend/", "migrations/", "spark/")
 # For those who change the product; they have its repository.
 OF_DEVELOPERS = ("backend/ARCHITECTURE.md", "backend/decisions/")
-# Where the wheel has what stands outside of the packages.
+# Places in the wheel of files that stand outside of the packages.
 MOVED = {".streamlit/config.toml": "app/.streamlit/config.toml", "docs/runbooks/": "app/docs/runbooks/"}
 
 

@@ -1,4 +1,4 @@
-"""What the Config page concludes from rows: levels, estimate, settings that differ, Kafka's rules of retention."""
+"""The conclusions of the Config page from rows: levels, estimate, settings that differ, Kafka's rules of retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page made for the browser is there while a slow browser asks for it, and not for ever."""
+"""A file that a page made for the browser is there while a slow browser asks for it, and not for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard remembers of the database: asked once per version, kept when it is away."""
+"""The query cache of the dashboard: results are read once per version, and kept while the database is away."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from app.theme import DARK, LIGHT, STATUS_MARKS, Palette
 TEXT_MIN, MARK_MIN = 4.5, 3.0  # WCAG 1.4.3 and 1.4.11, level AA
 CONFIG: Final = Path(__file__).resolve().parents[3] / ".streamlit" / "config.toml"
 STATUSES: Final = tuple(STATUS_MARKS)
-# What is written on what: the tokens of style.py.
+# Each colour of text with the colours behind it: the tokens of style.py.
 WORDS: Final = ("text", "muted", *STATUSES, "local")
 GROUNDS: Final = ("page", "card", "field")
 ON_FILLS: Final = (

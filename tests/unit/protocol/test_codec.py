@@ -1,4 +1,4 @@
-"""What the codec promises about single fields; whole messages are compared in tests/properties/protocol."""
+"""The promises of the codec about single fields; whole messages are compared in tests/properties/protocol."""
 
 import pytest
 

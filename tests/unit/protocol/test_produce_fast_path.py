@@ -38,7 +38,7 @@ def frame_of(message: m.ProduceRequest, version: int, client_id: str | None = "c
 
 
 def same(plain: SingleBatchProduce, frame: bytearray) -> None:
-    """What was read is what the codec reads."""
+    """The fast path reads the same values as the codec."""
     header, message = frames.decode_request(frame)
     assert isinstance(message, m.ProduceRequest)
     (topic,) = message.topic_data

@@ -25,7 +25,7 @@ def test_a_loop_that_turns_answers_and_one_that_is_held_does_not(monkeypatch: py
 
     loop = asyncio.new_event_loop()
     answer_liveness(loop)
-    # Its own children are not told of it.
+    # Its children do not inherit it.
     assert liveness.VARIABLE not in os.environ
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""What stays hidden of settings in messages."""
+"""Parts of settings that stay hidden in messages."""
 
 from __future__ import annotations
 

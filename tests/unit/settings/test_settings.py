@@ -1,4 +1,4 @@
-"""What settings of `ebbline up` take, and how they refuse."""
+"""The values that settings of `ebbline up` accept, and the errors for others."""
 
 from __future__ import annotations
 

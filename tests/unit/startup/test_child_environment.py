@@ -1,4 +1,4 @@
-"""What the supervisor tells the backend's process comes out of the environment as it went in."""
+"""The settings that the supervisor gives to the backend's process are read as they were written."""
 
 from __future__ import annotations
 

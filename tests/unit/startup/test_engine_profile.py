@@ -1,4 +1,4 @@
-"""What brokers of `ebbline up` are set to."""
+"""The settings of the brokers of `ebbline up`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.startup.engine_profile import embedded_settings
 
 @pytest.mark.parametrize(("brokers", "in_sync"), [(1, 1), (2, 1), (3, 2), (5, 2)])
 def test_three_brokers_keep_what_is_acknowledged_on_two_disks(brokers: int, in_sync: int) -> None:
-    """Topics without a setting of their own too, the internal ones among them; two brokers would refuse all writers
+    """It holds for topics without the setting, too, the internal ones among them; two brokers would refuse all writers
     while one is away.
     """
     config = BrokerConfig.parse({"node.id": "1", **embedded_settings("/remote", brokers)})

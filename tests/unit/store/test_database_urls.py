@@ -1,4 +1,4 @@
-"""Which database a URL names, and how it is shown."""
+"""The database that a URL names, and the form in which it is shown."""
 
 from __future__ import annotations
 

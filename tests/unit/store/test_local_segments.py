@@ -1,4 +1,4 @@
-"""Which remote segments an estimate reads: those of the local log, found by the index, not the whole ledger."""
+"""The remote segments that an estimate reads: those of the local log, found by the index, not the whole ledger."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """Three events of two segments of orders-7, and one of its neighbour."""
+    """Three events of two segments of orders-7, and one of another partition."""
     url = f"sqlite:///{tmp_path / 'ebbline.db'}"
     upgrade(url)
     made = create_engine(url)

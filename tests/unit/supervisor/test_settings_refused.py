@@ -72,7 +72,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], data: Path, **options: object) -> str:
-    """What `ebbline up` would say and end with 2: a line without a secret, and no trace of it in the data folder."""
+    """Returns the line with which `ebbline up` would end with 2: no secret in it, and none in the data folder."""
     with pytest.raises((Refused, typer.Exit)) as refusal:
         prepare(local_settings(data_dir=data, **options))
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the supervisor runs, and what it asks of it."""
+"""The processes that the supervisor runs, and their arguments."""
 
 from __future__ import annotations
 

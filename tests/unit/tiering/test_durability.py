@@ -1,4 +1,4 @@
-"""Which losses a partition survives: each row of the table, and what the ISR of now adds."""
+"""The losses that a partition survives: each row of the table, and the effect of the current ISR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may lead a partition after a loss: what is known of ELR and last known ELR, and the sentence."""
+"""The replicas that may lead a partition after a loss: its ELR and last known ELR, and the sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def told(*rows: list[Any], **more: Any) -> dict[str, Any]:
     [
         (None, True, 1, None, None, NOT_ASKED),
         (told(["orders", 7, [3], [2]]), True, 1, (3,), (2,), None),
-        # Another partition's row is not this one's; with all asked for, what is not told is empty.
+        # Another partition's row is not this one's; with all requested, absent fields are empty.
         (told(["orders", 6, [3], []]), True, 1, (), (), None),
         (told(), False, 1, (), (), None),
         (told(), True, 0, (), (), OFF),

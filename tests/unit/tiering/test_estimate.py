@@ -1,4 +1,4 @@
-"""What a new replica would copy, off and on; the layouts are those measured on a real Kafka."""
+"""The bytes that a new replica would copy, off and on; the layouts are those measured on a real Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Host and Origin reach the dashboard: loopback names with its own port, and the host of its public address."""
+"""The Host and Origin that reach the dashboard: loopback names with its port, and the host of its public address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the control API does, the client gives a plan or one sentence. A real server answers, badly where needed."""
+"""The client gives a plan or one sentence, however the control API behaves. A real server answers, badly if needed."""
 
 from __future__ import annotations
 

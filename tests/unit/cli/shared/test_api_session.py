@@ -1,4 +1,4 @@
-"""Where the API is, who asks, and what each failure becomes: one sentence and an exit code."""
+"""The API's address, the identity, and the result of each failure: one sentence and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print of the API's answers."""
+"""The tables that commands print of the API's responses."""
 
 from __future__ import annotations
 

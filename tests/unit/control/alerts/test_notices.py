@@ -1,4 +1,4 @@
-"""What others are told, and how many findings are open: pure decisions over one round's changes."""
+"""The notices that are sent, and the number of open findings: pure decisions over one round's changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rules look at, with every fact a test does not speak of at an ordinary value: nothing needs attention."""
+"""Contexts for rules, with every fact that a test does not set at an ordinary value: nothing needs attention."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def meta(**more: Any) -> dict[str, Any]:
 
 
 def rules(**more: Any) -> dict[str, Candidate]:
-    """What is so, by slug; no slug twice."""
+    """Returns the findings of the rules by slug; no slug occurs twice."""
     found = candidates(context(**more))
     assert len({slug for slug, _ in found}) == len(found)
     return {slug: candidate for (slug, _), candidate in found.items()}

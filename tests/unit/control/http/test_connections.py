@@ -44,7 +44,7 @@ APP = Starlette(routes=[Route("/", _hello), Route("/echo", _echo, methods=["POST
 
 
 def served(body: Callable[[int], Awaitable[T]], tls: tuple[Path, Path] | None = None) -> T:
-    """What `body` gives, told the port of a running server."""
+    """Returns the result of `body`, which is called with the port of a running server."""
 
     async def main() -> T:
         server = ApiServer(APP, HOST, 0, tls)

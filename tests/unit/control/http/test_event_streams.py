@@ -1,4 +1,4 @@
-"""Who may listen to plans at the same time."""
+"""The limit of clients that listen to plans at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def look() -> Any:
 
 @pytest.fixture(autouse=True)
 def nobody_listens() -> None:
-    # What a caught exception still refers to goes with the next collection.
+    # Objects to which a caught exception still refers are freed by the next collection.
     gc.collect()
 
 

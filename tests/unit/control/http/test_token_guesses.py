@@ -1,4 +1,4 @@
-"""How many unknown tokens one address may try, and what the audit is told of them."""
+"""The number of unknown tokens that one address may try, and the audit's record of them."""
 
 from __future__ import annotations
 

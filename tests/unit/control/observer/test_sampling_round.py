@@ -1,4 +1,4 @@
-"""What is taken over from the round before is what would have been concluded anew, over random lives of a cluster."""
+"""A round that takes over results of the round before equals a round from nothing, over random lives of a cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def life(seed: int) -> list[ClusterFacts]:
 
 
 def ledger(random: Random) -> LedgerSums:
-    """What the pipeline may have stored by then."""
+    """The rows that the pipeline may have stored by then."""
     copied = random.choice((None, 3, 9))
     keys = [(uuid_text(bytes([topic] * 16)), number) for topic in (0, 1, 7) for number in range(4)]
     return LedgerSums({key: RemoteFacts(100, 1, copied) for key in keys if random.random() < 0.8})

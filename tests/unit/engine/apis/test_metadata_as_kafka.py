@@ -37,7 +37,7 @@ def exchange(row: dict[str, Any]) -> tuple[Message, Any]:
 
 
 def image_of(brokers: list[Any], topics: list[Any], id_field: str) -> MetadataImage:
-    """An image that knows what an answer told; topics without an id get one."""
+    """Returns an image of the topics and brokers in a response; topics without an id get one."""
     image = EMPTY_IMAGE
     for broker in brokers:
         node = int(getattr(broker, id_field))
@@ -63,7 +63,7 @@ def image_of(brokers: list[Any], topics: list[Any], id_field: str) -> MetadataIm
 
 
 def as_sent(message: Message, version: int) -> Any:
-    """What is left after a trip over the wire in this version, in an order that Kafka does not promise."""
+    """Returns the response after a trip over the wire in this version, sorted where Kafka promises no order."""
     made, _ = codec.decode(type(message), version, codec.encode(message, version))
     for name in ("topics", "brokers"):
         if hasattr(made, name):

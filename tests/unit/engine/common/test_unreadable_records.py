@@ -1,4 +1,4 @@
-"""Records that cannot be read are counted once, and told of in few lines."""
+"""Records that cannot be read are counted once, and logged in few lines."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class JumpingClock(LoopClock):
 def test_a_controller_that_was_held_up_itself_fences_nobody(tmp_path: Path) -> None:
     async def play() -> None:
         clock = JumpingClock(loop_here())
-        # No heartbeat comes between the jump and the look at the sessions.
+        # No heartbeat comes between the jump and the check of the sessions.
         properties = {"broker_heartbeat_interval_ms": "60000", "broker_session_timeout_ms": "4000"}
         async with cluster(tmp_path, 1, clock=clock, **properties) as (node, _):
             controller = node.controller

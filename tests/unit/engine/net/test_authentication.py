@@ -136,7 +136,7 @@ def test_api_versions_handshake_and_a_password_open_the_connection() -> None:
         assert await talk.api_versions() == 0
         assert await talk.handshake() == m.SaslHandshakeResponse(mechanisms=MECHANISMS)
         assert await talk.token(ALICE) == m.SaslAuthenticateResponse(session_lifetime_ms=0)
-        # Handlers are told who asks.
+        # Handlers get the principal of the request.
         assert await talk.heartbeat() == len("alice")
         assert await talk.api_versions() == 0
         assert served.services.metrics.successful_authentications == 1

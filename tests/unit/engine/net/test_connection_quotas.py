@@ -1,4 +1,4 @@
-"""Which connections may be served at once."""
+"""The connections that may be served at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def taken(protected: str | None, **listeners: int) -> ConnectionQuotas:
     [("A", None, False), ("A", "A", True), ("B", "A", False), ("B", "B", False)],
 )
 def test_the_total_holds_up_all_but_the_protected_listener(asks: str, protected: str | None, free: bool) -> None:
-    """B has a limit of its own, which holds for a protected one too."""
+    """B has another limit, which holds for a protected one too."""
     limits = ConnectionLimits(total=3, of_listener=2 if asks == "B" else UNLIMITED)
     assert taken(protected, A=1, B=2).is_free(asks, limits) == free
 

@@ -99,7 +99,7 @@ def test_what_fails_in_a_later_turn_is_answered_as_any_failure(after: int) -> No
 
 
 def too_much(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
-    """What nobody has counted while it was made."""
+    """Memory that nobody has counted while it was allocated."""
     text = "x" * 32_000
     groups = m.DescribeGroupsResponse.Groups
     count = RESPONSE_BYTES_MAX // len(text) + 1 if request.groups == ["large"] else 1

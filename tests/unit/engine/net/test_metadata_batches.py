@@ -1,4 +1,4 @@
-"""What a fetch of the metadata topic brings: batches that are none are passed over, partition by partition."""
+"""The batches of a fetch of the metadata topic: malformed ones are passed over, partition by partition."""
 
 from __future__ import annotations
 

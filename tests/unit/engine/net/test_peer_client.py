@@ -1,4 +1,4 @@
-"""The client of another node: requests in flight, broken connections, reconnecting; over TCP and between neighbours."""
+"""The client of another node: requests in flight, broken connections, reconnecting; over TCP and in-process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_many_requests_share_one_connection_and_get_their_own_answers(network: N
 
 
 def test_a_fetch_is_answered_the_same_by_message_and_by_frame(network: Network) -> None:
-    """Between neighbours it comes as it is, but the first, which is sent before anybody is accepted."""
+    """In-process it arrives unencoded, except the first, which is sent before anybody is accepted."""
     seen: list[m.FetchRequest] = []
 
     def fetch(_services: Any, context: Any, request: m.FetchRequest) -> m.FetchResponse:
@@ -112,7 +112,7 @@ def test_a_fetch_is_answered_the_same_by_message_and_by_frame(network: Network) 
 
 
 def test_who_has_to_prove_who_they_are_does_so_before_a_fetch_is_seen(network: Network) -> None:
-    """Where a listener asks for that, neighbours too send frames."""
+    """In-process connections send frames, too, if the listener demands it."""
     seen: list[m.FetchRequest] = []
 
     def fetch(_services: Any, context: Any, request: m.FetchRequest) -> m.FetchResponse:
@@ -276,7 +276,7 @@ def test_those_who_are_late_together_and_try_again_share_the_next_connection(net
 
         async def twice(client: PeerClient) -> Any:
             nonlocal late
-            # Whoever is late first ends the connection, and with it those that are late a moment after it.
+            # The first late request ends the connection, and with it the requests that are late a moment after it.
             with pytest.raises(KafkaError) as raised:
                 await client.send(HEARTBEAT, 4, timeout_ms=100)
             assert raised.value.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)

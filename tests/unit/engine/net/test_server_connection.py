@@ -1,4 +1,4 @@
-"""What one connection of a listener promises its client."""
+"""The promises of one connection of a listener to its client."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_connections_of_one_address_have_a_limit_of_their_own() -> None:
             first.send(api_versions(), 4, 1)
             await first.answer(m.ApiVersionsResponse, 4)
             assert await (await served.client()).is_closed()
-            # Who leaves makes room.
+            # A client that leaves makes room.
             first.writer.close()
             while served.services.metrics.open_connections:
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What appends to internal topics: no record is taken for the repetition of another."""
+"""The producer of internal topics: no record is taken for the repetition of another."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def play(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, enc
 
 
 def fail(*_: int) -> int:
-    """What a system call does on a disk that went away."""
+    """Fails as a system call does on a disk that went away."""
     raise OSError(errno.EIO, "Input/output error")
 
 

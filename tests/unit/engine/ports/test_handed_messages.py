@@ -1,4 +1,4 @@
-"""Messages that neighbours hand over in the place of frames: order, limits, ends; who takes none gets frames."""
+"""In-process messages in the place of frames: order, limits, ends; a listener that takes none gets frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames over real sockets, and whole ones between neighbours: sizes, pauses, limits, slow readers."""
+"""Frames over real sockets, and whole messages in-process: sizes, pauses, limits, slow readers."""
 
 from __future__ import annotations
 

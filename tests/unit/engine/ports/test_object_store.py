@@ -60,6 +60,6 @@ def test_a_copy_that_fails_leaves_neither_object_nor_pieces(tmp_path: Path) -> N
     with pytest.raises(FileNotFoundError):
         store.put_file("a/key", str(tmp_path / "missing"))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    # What a crash leaves of a copy is no object.
+    # An unfinished copy after a crash is no object.
     (tmp_path / "a" / "key#1").write_bytes(b"half")
     assert store.list("") == []

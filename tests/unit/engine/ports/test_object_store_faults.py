@@ -1,4 +1,4 @@
-"""What a broken way to the object store does to each call, and that it is as before afterwards."""
+"""Faults on the way to the object store: the effect on each call, and that everything is as before afterwards."""
 
 from __future__ import annotations
 

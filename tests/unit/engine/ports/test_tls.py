@@ -38,7 +38,7 @@ CLIENT = settings(NO_KEY)
 
 
 class Side:
-    """One end that notes what comes and answers what it is told to."""
+    """One end, which records the bytes it receives and sends given responses."""
 
     def __init__(self, connection: Connection, echo: bool) -> None:
         self.connection = connection
@@ -101,7 +101,7 @@ def play(tls: TlsSettings, client: TlsSettings = CLIENT, sizes: tuple[int, ...] 
             side.connection.send([len(frame).to_bytes(4, "big"), frame])
         assert [await side.frames.get() for _ in frames] == frames
         side.connection.close()
-        # The other side is told that this is the end.
+        # The other side sees an end without an error.
         assert await lab.served[0].closed is None
         lab.close()
 
@@ -109,7 +109,7 @@ def play(tls: TlsSettings, client: TlsSettings = CLIENT, sizes: tuple[int, ...] 
 
 
 def failing(tls: TlsSettings, client: TlsSettings, host: str = "127.0.0.1") -> tuple[BaseException, Any]:
-    """What the client and the server see of a handshake that fails."""
+    """Returns the errors of the client and of the server after a handshake that fails."""
 
     async def fail(lab: Lab) -> None:
         side = await lab.connect(client, host)

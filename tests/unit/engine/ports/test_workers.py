@@ -1,4 +1,4 @@
-"""Worker threads: their work ends whoever gives up, and nobody waits for ever."""
+"""Worker threads: their work ends even if the caller gives up, and no caller waits for ever."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FOLLOWER = RaftState(
 
 
 class Node:
-    """A clock over a state that a test changes, on virtual time; counts the looks."""
+    """A clock over a state that a test changes, on virtual time; counts the reads of the state."""
 
     def __init__(self, state: RaftState) -> None:
         self.loop = VirtualLoop()
@@ -58,7 +58,7 @@ def test_a_follower_that_hears_its_leader_looks_twice_a_second() -> None:
     node = Node(FOLLOWER)
     heard = {float(ms): heard_at(ms) for ms in range(0, 60_000, 500)}
     assert node.due_at_ms(heard) >= 59_500 + TIMING.fetch_timeout_ms
-    # A minute of calm, and the time-out after it in small steps; each look reads the state twice.
+    # A minute of calm, and the time-out after it in small steps; each check reads the state twice.
     calm, silent = 60_000 / IDLE_TICK_MS, TIMING.fetch_timeout_ms / TICK_MS
     assert node.looks < 4 * (calm + silent)
 

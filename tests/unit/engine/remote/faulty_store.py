@@ -26,7 +26,7 @@ class FaultyStore:
         # Raised by so many reads to come; -1: by all.
         self.error: Exception | None = None
         self.failures = 0
-        # What reads return is changed by it.
+        # A function that changes the bytes that reads return.
         self.damage: Callable[[str, bytes], bytes] = lambda key, data: data
         self.reads = 0
         # Reads that are blocked now, and the most that ever were at once.
@@ -38,7 +38,7 @@ class FaultyStore:
         self._open.clear()
 
     def unblock(self) -> None:
-        """Those that hang, and all later ones, go on."""
+        """Calls that hang, and all later ones, go on."""
         self._open.set()
 
     def fail(self, error: Exception, times: int = -1) -> None:

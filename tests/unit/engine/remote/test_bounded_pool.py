@@ -1,4 +1,4 @@
-"""Pools of the remote log manager: bounds hold whoever gives up."""
+"""Pools of the remote log manager: bounds hold even if a caller gives up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trouble while a replica of a tiered partition starts: nothing local is dropped first, one sentence says what it waits
+"""Faults while a replica of a tiered partition starts: nothing local is dropped first, one sentence says what it waits
 for (in the log and on the page), attempts come with the back-off, and it goes on by itself once the trouble is over.
 """
 

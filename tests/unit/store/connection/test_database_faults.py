@@ -1,4 +1,4 @@
-"""What errors of the two databases say of them, and what is left over."""
+"""The classification of the errors of both databases, and the errors that have no class."""
 
 from __future__ import annotations
 

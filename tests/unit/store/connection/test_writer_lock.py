@@ -79,6 +79,6 @@ def test_a_writer_gets_the_lock_between_two_transactions_of_one_that_never_stops
         busy.join()
         engine.dispose()
         other.dispose()
-    # Without turns it takes 17 s. With them each waits for one transaction and at most for SQLite's longest time
+    # Without the queue it takes 17 s. With it each waits for one transaction and at most for SQLite's longest time
     # between two looks, 0.1 s.
     assert sum(waited_s) < 20 * (0.05 + 0.1) * 2

@@ -1,4 +1,4 @@
-"""How long samples stay, and how dense."""
+"""The age and the density of samples that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a limit of the history removes, and what it must leave."""
+"""The rows that a limit of the history removes, and the rows that it must leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the observer writes of a round: the newest row of each key with its age, in few statements."""
+"""The rows that the observer writes of a round: the newest row of each key with its age, in few statements."""
 
 from __future__ import annotations
 

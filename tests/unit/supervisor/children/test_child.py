@@ -1,4 +1,4 @@
-"""One supervised process: restarts with back-off, how its end is told, its log file."""
+"""One supervised process: restarts with back-off, the report of its end, its log file."""
 
 from __future__ import annotations
 

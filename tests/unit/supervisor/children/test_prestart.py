@@ -1,4 +1,4 @@
-"""A backend that waits to be told runs when it is, and leaves nothing when it is not."""
+"""A backend that waits for its start signal runs after it, and leaves nothing if the signal never comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor takes for a sign of life."""
+"""The signs of life that the supervisor accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers' folders `ebbline up` refuses before anything is started."""
+"""The brokers' folders that `ebbline up` refuses before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the head row and the alerts say about the data's age and about our own processes."""
+"""The head row and the alerts on the data's age and on ebbline's processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which remote segments belong to the leader's chain, and how the chain is drawn."""
+"""The remote segments that belong to the leader's chain, and the drawing of the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things go on an axis of offsets, and that no label covers another."""
+"""Positions on an axis of offsets; no label covers another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a list shows, in which order."""
+"""The partitions that a list shows, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is pending, how much may be, and when that is told."""
+"""The amount that is pending, its limit, and the moment from which the page warns of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets are drawn where: lanes and blocks of the Partition page."""
+"""The places at which offsets are drawn: lanes and blocks of the Partition page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the remote tier costs at given prices."""
+"""The cost of the remote tier at given prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken away as a file: names, tables that keep their facts, a report that stands alone and runs nothing."""
+"""Exported files: names, tables that keep their facts, a report that stands alone and runs nothing."""
 
 from __future__ import annotations
 

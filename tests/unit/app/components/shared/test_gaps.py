@@ -1,4 +1,4 @@
-"""Where lines break, and where samples are only thinned."""
+"""Lines break at gaps, and not where samples are only thinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is chosen for a move: when the cluster has changed under the choice, and which plans can be asked for again."""
+"""The inputs of a move: when the cluster has changed under the choice, and which plans can be requested again."""
 
 from __future__ import annotations
 

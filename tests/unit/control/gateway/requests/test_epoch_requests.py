@@ -12,7 +12,7 @@ Entries = tuple[tuple[int, int], ...]
 
 
 def answer(cache: Entries, log_end: int, asked: int) -> tuple[int, int]:
-    """What a leader with this cache answers (semantics of LeaderEpochFileCache.endOffsetFor)."""
+    """Returns the response of a leader with this cache (semantics of LeaderEpochFileCache.endOffsetFor)."""
     if not cache or asked == -1 or asked > cache[-1][0]:
         return -1, -1
     if asked == cache[-1][0]:

@@ -1,4 +1,4 @@
-"""What we ask of a cluster: two FetchSnapshot requests end the controller of Apache Kafka 4.3.1, so none is sent."""
+"""Requests to a cluster: two FetchSnapshot requests end the controller of Apache Kafka 4.3.1, so none is sent."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_the_parts_add_up(size_bytes: int, percent: int) -> None:
     plan = BootstrapPlan(size_bytes, percent)
     assert plan.segment_bytes >= 1 << 20, "Kafka takes no smaller segments"
     assert 0 < plan.batch_bytes <= BATCH_BYTES_MAX
-    # What is left of the beginning when its segments are gone is the first part of the local log.
+    # The first part of the local log is all that is left of the beginning when its segments are deleted.
     assert plan.slack_bytes + plan.tiered_bytes + plan.rest_bytes == size_bytes
     assert plan.rest_bytes > 0
     assert plan.total_bytes == plan.head_bytes + size_bytes - plan.slack_bytes

@@ -16,7 +16,7 @@ from backend.control.lab.demo.topics import (
     record,
 )
 
-# What `ebbline up` may write for the demo, all replicas and the remote tier together.
+# The bytes that `ebbline up` may write for the demo, all replicas and the remote tier together.
 DISK_BYTES_MAX = 1_000_000_000
 REPLICAS = 3
 

@@ -1,4 +1,4 @@
-"""Where a partition of a move stands, what is asked next, which limits are set, what it costs."""
+"""A partition's place in a move, the next request, the limits that are set, the cost."""
 
 from __future__ import annotations
 

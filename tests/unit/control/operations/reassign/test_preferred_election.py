@@ -1,4 +1,4 @@
-"""What a plan says of leaders that an election did not move."""
+"""A plan's text on leaders that an election did not move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replication throttles are set, from the settings that the brokers told."""
+"""The replication throttles that are set, from the settings in the brokers' responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_throttle_is_what_somebody_has_set() -> None:
         brokers={
             1: entry("100", ConfigSource.DYNAMIC_BROKER_CONFIG),
             2: entry("9223372036854775807", ConfigSource.DEFAULT_CONFIG),
-            3: entry("200", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),  # told once, as the cluster default
+            3: entry("200", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),  # listed once, as the cluster default
         },
         cluster_default=entry("200", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     )

@@ -1,4 +1,4 @@
-"""Which limit is for which client, who shares it, and what too much use leads to."""
+"""The limit of each client, the clients that share it, and the throttle after too much use."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_mutations_overdraw_the_bucket_once_and_are_refused_then() -> None:
     quotas, limits = ClientQuotaManager(), image(controller_mutation_rate=1.0)
     assert quotas.record_mutations(limits, "u", "a", 20, NOW_MS, strict=True) == 0
     assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS, strict=True) == 9000
-    # What was refused took nothing.
+    # A refused request took nothing.
     assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS + 8000, strict=True) == 1000
     assert quotas.record_mutations(limits, "u", "a", 1, NOW_MS + 9000, strict=True) == 0
 

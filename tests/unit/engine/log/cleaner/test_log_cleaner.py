@@ -388,7 +388,7 @@ def test_threads_are_added_and_taken_away_while_the_cleaner_runs(tmp_path: Path)
             if len(cleaner._running) == 1:
                 break
         assert list(cleaner._running) == [0]
-        # What came since is cleaned without being asked for.
+        # Records that were appended since are cleaned without a request.
         put(log, ("a", "1"), ("a", "2"))
         log.roll()
         for _ in range(500):

@@ -22,7 +22,7 @@ from tests.unit.engine.log.managers import CLUSTER, CONFIG, ORDERS, run, start, 
 
 
 class FailingDisk(OsDisk):
-    """Every write below a folder fails once it is told to, as on a device that went away."""
+    """Every write below a folder fails from a given moment on, as on a device that went away."""
 
     broken: str | None = None
 
@@ -255,7 +255,7 @@ def test_a_crash_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path, rena
         assert found is not None
         assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
         assert found.dir.rpartition("/")[0] == (source.path if renames == 0 else target.path)
-        # What is left over goes; a move that had not come to its end is begun again.
+        # Leftovers are removed; a move that had not come to its end is begun again.
         assert again.preferred_dirs == ({ORDERS: target.path} if renames == 0 else {})
         folders = [path for log_dir in again.directories.dirs for path in Path(log_dir.path).glob("orders*")]
         assert folders == [Path(found.dir)]

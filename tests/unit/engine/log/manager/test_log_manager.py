@@ -417,7 +417,7 @@ def test_housekeeping_looks_at_no_log_twice_that_has_nothing_to_do(tmp_path: Pat
         for _ in range(3):
             await manager.housekeeping.work()
         assert not manager.housekeeping.with_work
-        # What brings work is noticed: a roll, files to remove, and a time to flush after.
+        # Each event that brings work is noticed: a roll, files to remove, and a time to flush after.
         append(logs[0], 0)
         logs[0].roll()
         assert manager.housekeeping.with_work == {logs[0]}

@@ -25,7 +25,7 @@ def test_a_log_is_renamed_kept_over_a_restart_listed_and_removed_by_name_only(tm
         kept = manager.set_aside(ORDERS, "nobody knows it")
         assert kept is not None
         assert manager.get(ORDERS) is None
-        # Another log of the partition begins anew beside it.
+        # A new, empty log of the partition begins beside it.
         assert manager.get_or_create(tip(), CONFIG).log_end_offset == 0
         await manager.housekeeping.work()
         await manager.shutdown()
@@ -79,7 +79,7 @@ def test_a_folder_that_was_taken_away_is_missed_where_others_have_its_records(tm
             with pytest.raises(KafkaError, match="is missing, which had records up to offset 3") as caught:
                 again.get_or_create(tip(), CONFIG)
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-            # Once another leads there is nothing to keep, and the replica is copied anew.
+            # Once another leads there is nothing to keep, and the replica is copied again from the start.
             assert again.set_aside(ORDERS, "it is missing") == ""
             assert again.get_or_create(tip(), CONFIG).log_end_offset == 0
         again.abandon()

@@ -64,7 +64,7 @@ def test_an_offset_index_is_made_again_and_the_log_stays_in_use(tmp_path: Path, 
     with pytest.raises(DamagedIndex) as caught:
         log.reader.read(7, 100, up_to_offset=11, min_one_message=True)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    # What does not need it is served: another segment, the active one, the end of the log.
+    # Reads that do not need it are served: another segment, the active one, the end of the log.
     assert log.offline_reason is None
     assert log.reader.read(2, 100, up_to_offset=11, min_one_message=True).records
     assert log.reader.read(10, 100, up_to_offset=11, min_one_message=True).records

@@ -72,7 +72,7 @@ def test_a_log_of_kafka_opens_cleanly_and_its_files_stay_as_they_are(tmp_path: P
 
 @pytest.mark.parametrize(("broker", "folder"), FOLDERS)
 def test_indexes_rebuilt_from_the_batches_equal_kafkas(tmp_path: Path, broker: str, folder: str) -> None:
-    # No recovery point and no marker: every segment is scanned and every index written anew.
+    # No recovery point and no marker: every segment is scanned and every index rebuilt.
     log = opened(tmp_path, broker, folder, clean=False)
     log.close()
     for original in (LOG_DIRS / broker / folder).iterdir():

@@ -189,7 +189,7 @@ def test_a_log_that_was_truncated_after_the_last_checkpoint_is_whole(tmp_path: P
     log = two_segments(tmp_path)
     log.truncate_to(4)
     log.close()
-    # What a kill leaves: a recovery point of before, and a high watermark below which no follower truncates.
+    # A kill leaves a recovery point of before, and a high watermark below which no follower truncates.
     assert open_test_log(tmp_path, recovery_point=6, high_watermark=4, has_others=True).log_end_offset == 4
 
 

@@ -1,5 +1,5 @@
-"""What is acknowledged is what clients can read. Every batch of `tests.scenarios.malformed_batches` gets the answer of
-a running Kafka 4.3.1, but for those that Kafka takes and a client cannot read.
+"""Clients can read every batch that is acknowledged. Every batch of `tests.scenarios.malformed_batches` gets the
+answer of a running Kafka 4.3.1, but for those that Kafka takes and a client cannot read.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STRICTER: Final[dict[str, str]] = {
     "nine zero bytes follow the stream": _STREAMS,
     "two streams": _STREAMS,
 }
-# Refused by both, with another code: which of Kafka's readers trips first is chance.
+# Refused by both, with another code: which of Kafka's readers fails first is random.
 _CODES: Final = {("nothing under the codec", 4), ("length of 2^31-1", 4)}  # fmt: skip
 _REFUSED: Final = (ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR)
 

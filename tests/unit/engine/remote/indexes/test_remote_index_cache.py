@@ -94,7 +94,7 @@ def test_files_are_named_by_start_offset_and_id_and_serve_the_next_run_without_t
             await first.get(bench.segments[start])
         suffixes = (".index", ".timeindex", ".txnindex")
         assert bench.names() == sorted(bench.stem(start) + suffix for start in (0, 3) for suffix in suffixes)
-        # What a crash may leave: half a download, half a removal, a lone index, somebody else's file.
+        # Leftovers of a crash: half a download, half a removal, a lone index, somebody else's file.
         for name in (f"{bench.stem(3)}.index.tmp", "7_x.index.deleted", "note.txt"):
             (bench.folder / name).write_bytes(b"left")
         (bench.folder / f"{bench.stem(0)}.timeindex").unlink()
@@ -165,7 +165,7 @@ def test_a_limit_of_one_byte_keeps_only_what_was_used_last(tmp_path: Path) -> No
         first = await cache.get(bench.segments[0])
         await cache.get(bench.segments[3])
         assert len(cache) == 1
-        # Who has it goes on with it, evicted or not.
+        # A reader that holds the index goes on with it, evicted or not.
         assert first.entry_of(1) == (1, 72)
         assert await cache.get(bench.segments[0]) == first
         await cache.resize(2)

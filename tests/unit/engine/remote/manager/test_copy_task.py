@@ -1,4 +1,4 @@
-"""What a copy run uploads and publishes, and what it leaves when something fails."""
+"""The uploads and the published events of a copy run, and its leftovers when something fails."""
 
 from __future__ import annotations
 

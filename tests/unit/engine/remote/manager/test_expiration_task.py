@@ -1,4 +1,4 @@
-"""Which remote segments retention lets go (cases of `RemoteLogManagerTest`), and an expiration run on a real log."""
+"""The remote segments that retention deletes (cases of `RemoteLogManagerTest`), and an expiration run on a real log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of remote reads in the log: told, but not by every consumer that comes back."""
+"""Failures of remote reads in the log: logged, but not for every consumer that comes back."""
 
 from __future__ import annotations
 

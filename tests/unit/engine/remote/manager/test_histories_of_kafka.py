@@ -105,6 +105,6 @@ def test_records_deleted_over_dangling_and_double_copies_take_the_segments_that_
     expired = choose_expired(view, RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of))
     assert expired.log_start is None
     assert {one.segment_id for one in expired.segments} == set(deleted)
-    # What is in the leader's history first, then the forgotten epochs' by offset; of equal ones any.
+    # Segments in the leader's history come first, then the forgotten epochs' by offset; of equal ones any.
     starts = {one.segment_id: one.start_offset for one in cache.segments()}
     assert [one.start_offset for one in expired.segments] == [starts[one] for one in deleted] == [4, 0, 0, 2, 2]

@@ -37,7 +37,7 @@ THREE = [segment(1, 0, 9, [(0, 0)]), segment(2, 10, 19, [(0, 10), (2, 15)]), seg
         ([(3, 27), (4, 40)], 12, THREE, [(0, 12), (2, 15), (3, 25)]),
         ([(4, 30)], 30, THREE, []),
         ([], 0, THREE, []),
-        # A gap ends the search: what lies before it has no neighbour to stand by.
+        # A gap ends the search: the segments before it are not contiguous with any other.
         ([(4, 30)], 0, [THREE[0], THREE[2]], [(2, 20), (3, 25)]),
         ([(4, 40)], 0, THREE, []),
         # A deposed leader's copy of the same offsets, and one from a later history than ours.

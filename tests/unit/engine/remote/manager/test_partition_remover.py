@@ -187,7 +187,7 @@ def test_after_a_crash_at_any_point_the_next_life_ends_what_was_begun(tmp_path: 
             assert await remover_of(broker, tmp_path).run_once()
             assert remote_files(tmp_path) == []
             assert told(broker)[-1] == ("DELETE_PARTITION_FINISHED", -1)
-            assert len(told(broker)) <= 4 + len(DELETION) + 2  # what was under way is told once more at most
+            assert len(told(broker)) <= 4 + len(DELETION) + 2  # an event under way is published again once at most
             assert stored(tmp_path, broker) >= 5
 
     run_virtual(play())

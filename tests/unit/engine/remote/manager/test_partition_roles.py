@@ -36,7 +36,7 @@ from tests.unit.engine.remote.tiers import Broker, View, golden_tiered_log, tier
 from tests.unit.engine.virtual_time import run_virtual
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
-# Where a copy can be: waiting for its quota, between its two records, and before either of them is written.
+# The stages of a copy: waiting for its quota, between its two records, and before either of them is written.
 STEPS: Final = ("quota", "STARTED", "objects", "FINISHED")
 HELD_UP_S: Final = 10.0
 
@@ -176,7 +176,7 @@ def test_a_leader_that_has_not_heard_of_its_topics_deletion_copies_nothing_more_
             mark = PartitionDelete(TIP, 9, 0, PartitionDeleteState.DELETE_PARTITION_MARKED)
             offset = broker.topic.log.append(target, encode(mark))
             await until(lambda: broker.metadata.hosted[TIP].applied_offset >= offset)
-            # Whatever else it hears of the partition begins nothing anew.
+            # No later event of the partition starts anything again.
             broker.manager.on_leadership_change([View(log)], [])
             held.release()
             loops = list(broker.manager._hosted[TIP].values())
@@ -185,7 +185,7 @@ def test_a_leader_that_has_not_heard_of_its_topics_deletion_copies_nothing_more_
             assert list(broker.manager._hosted[TIP].values()) == loops
             states = last_states(broker)
             if step == "FINISHED":
-                # It was whole when it was told: the partition remover finds it, or waits for it.
+                # The copy was whole when the stop arrived: the partition remover finds it, or waits for it.
                 assert [state for _, state in states] == [FINISHED]
                 return
             assert [state for _, state in states] == ([] if step == "quota" else [DELETE_FINISHED])

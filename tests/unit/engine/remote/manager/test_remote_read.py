@@ -1,4 +1,4 @@
-"""What consumers get from the remote tier, compared with what a real Kafka answered."""
+"""Reads of consumers from the remote tier, compared with the responses of a real Kafka."""
 
 from __future__ import annotations
 
@@ -492,7 +492,7 @@ def test_a_timestamp_past_all_records_is_not_found_and_log_start_bounds_the_rest
     play(tmp_path, scene)
 
 
-# What a follower rebuilds
+# The state that a follower rebuilds
 
 
 def test_a_follower_gets_the_state_behind_the_segment(tmp_path: Path) -> None:

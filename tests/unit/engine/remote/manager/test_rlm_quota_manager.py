@@ -1,4 +1,4 @@
-"""How the copy and the fetch quota hold back (KIP-956)."""
+"""The throttling of the copy and the fetch quota (KIP-956)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Site:
         return manager
 
     async def answers(self, *hosted: TopicIdPartition, **more: object) -> list[list[SegmentMetadata]]:
-        """What a broker that starts now knows; it closes again. `read` tells how many records it took."""
+        """Returns the metadata of a broker that starts now and closes again; `read`: how many records it read."""
         manager = await self.open(*hosted, **more)  # type: ignore[arg-type]  # passed on
         found = [sorted(manager.segments(partition)) for partition in hosted]
         await manager.close()
@@ -207,7 +207,7 @@ def recreate_the_topic(site: Site) -> None:
 
 
 def truncate_the_topic(site: Site) -> None:
-    """What an unclean election may do."""
+    """Truncates the topic, as an unclean election may."""
     for values in site.log.partitions:
         del values[10:]
 

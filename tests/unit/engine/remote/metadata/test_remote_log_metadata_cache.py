@@ -1,4 +1,4 @@
-"""What a broker's metadata cache answers after which events."""
+"""The results of a broker's metadata cache after given events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def update(number: int, state: SegmentState, custom: bytes | None = None) -> Seg
 
 
 class Play:
-    """A cache that is told of segments by number."""
+    """A cache whose segments are added by number."""
 
     def __init__(self, overlap: Overlap) -> None:
         self.cache = RemoteLogMetadataCache(PARTITION, overlap)

@@ -1,4 +1,4 @@
-"""The layout of Kafka's LocalTieredStorage, its history of calls, and how failures are told apart."""
+"""The layout of Kafka's LocalTieredStorage, its history of calls, and the kinds of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults of the object store do to copying and deletion: no record is lost, it is told, and it heals by itself."""
+"""Faults of the object store in copying and deletion: no record is lost, each is logged, and work resumes after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINUTE_MS: Final = 60_000
 HOUR_MIN: Final = 60
 SETTINGS: Final = {"remote.log.manager.task.interval.ms": "30000", "remote.log.manager.task.retry.backoff.ms": "500"}
 SEGMENT_RECORDS: Final = 10
-# Records are stamped with virtual time, appends are told when the log was made.
+# Records are stamped with virtual time, appends get the time at which the log was made.
 UNLIMITED: Final = replace(TIERED, retention_ms=-1, message_timestamp_after_max_ms=2**62)
 
 
@@ -37,7 +37,7 @@ class Day:
     broker: Broker
     store: FaultyStore
     lost: list[int] = field(default_factory=list)
-    # What tells the record of each offset from all others.
+    # Returns a value that distinguishes the record of each offset from all others.
     timestamps: list[int] = field(default_factory=list)
 
     async def minutes(self, count: int) -> None:
@@ -121,7 +121,7 @@ def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
 
 
 def told_of_copies(day: Day, caplog: pytest.LogCaptureFixture) -> int:
-    """How many log lines say that a copy will be tried again; each names a segment that the metadata know."""
+    """Returns the number of log lines that announce a retry of a copy; each names a segment of the metadata."""
     named = {uuid_text(one.segment_id) for one in day.broker.metadata.segments(TIP)}
     lines = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
     assert all(any(name in line for name in named) for line in lines), lines

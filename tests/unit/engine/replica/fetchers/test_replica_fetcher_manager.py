@@ -1,4 +1,4 @@
-"""Which fetchers a broker has, and what becomes of their partitions when leaders move."""
+"""The fetchers of a broker, and their partitions when leaders move."""
 
 from __future__ import annotations
 

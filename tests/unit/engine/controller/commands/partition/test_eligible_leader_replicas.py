@@ -146,7 +146,7 @@ def test_an_unclean_shutdown_ends_isr_and_elr_and_is_remembered() -> None:
     assert cluster.state() == (1, (1,), (2,), ())
     cluster.come_back(2, clean=False)
     assert cluster.state() == (1, (1,), (), (2,))
-    # Its logs may be whole all the same, but without a look at them it does not lead.
+    # Its logs may be whole all the same, but unless they are read it does not lead.
     cluster.heartbeat(2)
     cluster.fence(1)
     assert cluster.state() == (-1, (), (1,), (1, 2))
