@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark.script import write_script
-
 JAVA_MIN: Final = 17
 VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 PRIVILEGED_ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -111,3 +109,13 @@ for argument in "$@"; do
 done
 exec {shlex.quote(str(binary))} "$@"
 """
+
+
+def write_script(script: Path, text: str) -> bool:
+    """Writes it whole or not at all; whether it can be run, as its folder may be mounted "noexec". Raises OSError."""
+    script.parent.mkdir(parents=True, exist_ok=True)
+    new = script.with_suffix(f".{os.getpid()}")
+    new.write_text(text)
+    new.chmod(0o700)
+    new.replace(script)  # another start may be running the old one
+    return os.access(script, os.X_OK)

@@ -11,8 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark.java import Java
-from spark.script import write_script
+from spark.java import Java, write_script
 from spark.settings import driver_host, executor_memory
 
 CORES: Final = 2

@@ -2,7 +2,7 @@
 `RemotePartitionDeleteState`).
 
 The tables below are the only statement of what may follow what. Repeating a state is legal everywhere: events are
-delivered at least once.
+delivered at least once. Findings and pages judge by the same limits of how long a state may last.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,23 @@ from typing import Final
 
 from backend.protocol.remote_log.segment_states import PartitionDeleteState, SegmentState
 
-__all__ = ["LEGAL", "LEGAL_DELETE", "PartitionDeleteState", "SegmentState", "is_legal", "is_legal_delete"]
+__all__ = [
+    "DELETE_OVERDUE_MS",
+    "HUNG_FACTOR",
+    "HUNG_MS_MIN",
+    "LEGAL",
+    "LEGAL_DELETE",
+    "PartitionDeleteState",
+    "SegmentState",
+    "is_legal",
+    "is_legal_delete",
+]
+
+# A copy is hung beyond three times what copies take at worst (the 99th percentile), and never before it had a minute.
+HUNG_FACTOR: Final = 3.0
+HUNG_MS_MIN: Final = 60_000
+# Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
+DELETE_OVERDUE_MS: Final = 60_000
 
 LEGAL: Final[Mapping[SegmentState | None, frozenset[SegmentState]]] = {
     None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),

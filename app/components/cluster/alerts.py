@@ -17,9 +17,8 @@ from app.components.shared import format as fmt
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
-from backend.tiering.overdue import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN
 from backend.tiering.pending import PendingReason
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN, SegmentState
 
 # The finding whose folders Config lists, with the plan that removes one.
 SET_ASIDE: Final = "set-aside"

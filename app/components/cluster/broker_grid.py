@@ -19,9 +19,8 @@ from app.components.partition.pending_limits import (
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.overview import BrokerRow
-from backend.tiering.overdue import DELETE_OVERDUE_MS
 from backend.tiering.pending import PendingReason
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 CHECKS: Final = ("Answers", "Copy", "Pending", "Delete", "Metadata", "In sync", "Disk", "Data age")
 FINE: Final = "✓"

@@ -15,8 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
 from backend.store.queries.overview import HISTORY_POINTS, BrokerRow, ClusterSample, CopiedBytes, LedgerTotals
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
-from backend.tiering.overdue import DELETE_OVERDUE_MS
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 # Copies come segment by segment; a rate over less than this would be a comb.
 RATE_WINDOW_MS_MIN: Final = 60_000

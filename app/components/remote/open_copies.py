@@ -14,8 +14,7 @@ from app.components.cluster.alerts import is_hung
 from app.components.shared import format as fmt
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionRow, SegmentRow
-from backend.tiering.overdue import HUNG_FACTOR, HUNG_MS_MIN
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import HUNG_FACTOR, HUNG_MS_MIN, SegmentState
 
 TOPICS_MAX: Final = 8
 ROW_PX: Final = 28

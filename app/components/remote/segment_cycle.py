@@ -14,8 +14,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import SegmentRow
 from backend.store.queries.remote_log import CycleTotals
-from backend.tiering.overdue import DELETE_OVERDUE_MS
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 STEPS: Final = ("copy", "kept", "delete")
 

@@ -41,21 +41,9 @@ class RetentionTier:
     every_ms: int
 
 
-# With its indexes, in SQLite.
-ROW_BYTES: Final = 215
 TIERS: Final = (RetentionTier(HOUR_MS, 5 * MINUTE_MS), RetentionTier(DAY_MS, HOUR_MS))
 KEEP_DAYS: Final = 7
 HISTORY: Final[tuple[Table, ...]] = (t.partition_sample, t.replica_sample, t.cluster_sample)
-
-
-def rows_kept(days: int, *, every_ms: int, replicas: int = 3) -> int:
-    """Rows of one partition and its replicas that are sampled so often, `days` after the first one."""
-    rounds, since_ms, spacing_ms = 0, 0, every_ms
-    for tier in TIERS:
-        rounds += (tier.after_ms - since_ms) // spacing_ms
-        since_ms, spacing_ms = tier.after_ms, max(every_ms, tier.every_ms)
-    rounds += (days * DAY_MS - since_ms) // spacing_ms
-    return rounds * (1 + replicas)
 
 
 class Retention:

@@ -24,8 +24,7 @@ from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
-from backend.tiering.overdue import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN
-from backend.tiering.segment_state import SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN, SegmentState
 
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -43,7 +43,7 @@ class Housekeeping:
         self._ports = ports
         self._all_logs = all_logs
         # Logs that may have work: thousands have none.
-        self._with_work: dict[UnifiedLog, None] = {}
+        self.with_work: dict[UnifiedLog, None] = {}
         self._compacts = compacts
         # Files and folders to remove: (due, path, whether a folder), in no order.
         self._pending_delete: list[tuple[int, str, bool]] = []
@@ -59,14 +59,9 @@ class Housekeeping:
         """A log has been created, whose topic id is to be synced."""
         self._creating = True
 
-    @property
-    def with_work(self) -> Set[UnifiedLog]:
-        """Logs that the next turn looks at."""
-        return self._with_work.keys()
-
     def enqueue(self, log: UnifiedLog) -> None:
         """The next turn looks at this log: it is new here, or may have work now."""
-        self._with_work[log] = None
+        self.with_work[log] = None
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is no longer here."""
@@ -80,9 +75,9 @@ class Housekeeping:
         now_ms = self._ports.clock.time_ms()
         # On the same device a sync makes creations wait, so a burst of them is over first.
         creating, self._creating = self._creating, False
-        for count, log in enumerate(list(self._with_work), 1):
+        for count, log in enumerate(list(self.with_work), 1):
             if log.offline_reason is not None or not log.has_work:
-                self._with_work.pop(log, None)
+                self.with_work.pop(log, None)
                 continue
             await self._rebuild_indexes(log)
             paths = log.take_deleted_paths()

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.engine.remote.metadata.segment_row_layout import TXN_INDEX_EMPTY
-from backend.engine.remote.metadata.segment_table import ROW_DTYPE
+from backend.engine.remote.metadata.segment_table import ROW_DTYPE, TXN_INDEX_EMPTY
 from backend.protocol.remote_log.canonical_layout import (
     NO_TAGS,
     SNAPSHOT_FIELDS,

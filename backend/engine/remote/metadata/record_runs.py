@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.engine.remote.metadata.metadata_record import MetadataRecord
-from backend.engine.remote.metadata.segment_row_layout import TXN_INDEX_EMPTY
-from backend.engine.remote.metadata.segment_table import ROW_DTYPE
+from backend.engine.remote.metadata.segment_table import ROW_DTYPE, TXN_INDEX_EMPTY
 from backend.protocol.numpy_columns import FlagColumn, IntColumn
 from backend.protocol.remote_log.column_batch import ColumnBatch, RecordPositions, columns, framed, partition_codes
 from backend.protocol.remote_log.metadata_serde import partition_of

@@ -22,8 +22,8 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.remote.metadata.segment_row_layout import ROW_BYTES, STATES, TXN_INDEX_EMPTY, new_tuple, unpack_row
 from backend.engine.remote.metadata.segment_summary import SegmentSummary
+from backend.engine.remote.metadata.segment_table import ROW_BYTES, STATES, TXN_INDEX_EMPTY, new_tuple, unpack_row
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal

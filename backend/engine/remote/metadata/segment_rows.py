@@ -15,25 +15,23 @@ from typing import Final
 
 import numpy as np
 
-from backend.engine.remote.metadata.segment_row_layout import (
+from backend.engine.remote.metadata.segment_summary import SegmentSummary
+from backend.engine.remote.metadata.segment_table import (
     CUSTOM,
     FREE,
     HASH_OF_ROW,
     MORE_EPOCHS,
     ROW,
     ROW_BYTES,
+    ROW_DTYPE,
     STATES,
     TXN_INDEX_EMPTY,
-    new_tuple,
-    unpack_row,
-)
-from backend.engine.remote.metadata.segment_summary import SegmentSummary
-from backend.engine.remote.metadata.segment_table import (
-    ROW_DTYPE,
     clear_slot,
     empty_table,
+    new_tuple,
     slot_of,
     slots_for,
+    unpack_row,
     with_slots,
 )
 from backend.protocol.remote_log.metadata_serde import SegmentMetadata, SegmentUpdate

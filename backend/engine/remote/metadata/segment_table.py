@@ -1,4 +1,7 @@
-"""Row numbers by segment id: a hash table in one array, at 6 to 12 bytes a segment (a dict would take 100).
+"""The packed row of a remote segment, and row numbers by segment id: a hash table in one array, at 6 to 12 bytes a
+segment (a dict would take 100).
+
+`segment_rows` keeps a row of each, and `record_runs` makes them by thousands.
 
 Open addressing with linear probing by the first four bytes of the (random) segment id; a slot holds row + 1, 0 is
 empty. The ids are in the packed rows, so every function takes those too. The number of slots is a power of two, and at
@@ -13,7 +16,26 @@ from typing import Final
 
 import numpy as np
 
-from backend.engine.remote.metadata.segment_row_layout import ROW_BYTES
+from backend.tiering.segment_state import SegmentState
+
+# segment id; start, end, max timestamp; size, first epoch; event timestamp, broker, state; flags
+ROW: Final = Struct("<16sqqqiiqiBB")
+ROW_BYTES: Final = ROW.size
+assert ROW_BYTES == 62
+# The first bytes of the (random) segment id, which is what tables of ids go by.
+HASH_OF_ROW: Final = Struct("<I58x")
+
+FREE: Final = 0xFF  # state of a row that holds no segment
+
+# Flags
+TXN_INDEX_EMPTY: Final = 1
+MORE_EPOCHS: Final = 2  # the epochs are in the side table: several, or one that starts inside the segment
+CUSTOM: Final = 4  # there is custom metadata in the side table
+
+STATES: Final = tuple(SegmentState)
+# Half the time of calling the named tuple, and look-ups do little else.
+new_tuple: Final = tuple.__new__
+unpack_row: Final = ROW.unpack_from
 
 # The packed row for those who read or make many at once.
 ROW_DTYPE: Final = np.dtype(

@@ -10,11 +10,23 @@ from sqlalchemy import Table, select
 
 from backend.store import tables as t
 from backend.store.connection.database import create_engine, reading, writing
-from backend.store.history.sample_retention import DAY_MS, HOUR_MS, MINUTE_MS, ROW_BYTES, Retention, rows_kept
+from backend.store.history.sample_retention import DAY_MS, HOUR_MS, MINUTE_MS, TIERS, Retention
 from backend.store.writes.samples import PartitionSample, ReplicaSample, SampleWriter
 from tests.databases import new_sqlite
 
 NOW_MS = 1_800_000_000_000 // DAY_MS * DAY_MS
+# With its indexes, in SQLite.
+ROW_BYTES = 215
+
+
+def rows_kept(days: int, *, every_ms: int, replicas: int = 3) -> int:
+    """Rows of one partition and its replicas that are sampled so often, `days` after the first one."""
+    rounds, since_ms, spacing_ms = 0, 0, every_ms
+    for tier in TIERS:
+        rounds += (tier.after_ms - since_ms) // spacing_ms
+        since_ms, spacing_ms = tier.after_ms, max(every_ms, tier.every_ms)
+    rounds += (days * DAY_MS - since_ms) // spacing_ms
+    return rounds * (1 + replicas)
 
 
 def row(table: Table, **given: Any) -> dict[str, Any]:
