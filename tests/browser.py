@@ -44,7 +44,7 @@ def browser(*more: str) -> Iterator[Browser]:
 def new_page(
     started: Browser, *, theme: Literal["light", "dark"] = "light", width: int = WIDTH, height: int = HEIGHT
 ) -> Page:
-    """A page of a session of its own, every wait limited."""
+    """A page of a new session, every wait limited."""
     context = started.new_context(viewport={"width": width, "height": height}, color_scheme=theme, locale="en-GB")
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
@@ -91,12 +91,12 @@ def wait_until_drawn(page: Page) -> None:
 
 
 def drawn_ms(page: Page) -> float:
-    """When the page became as it is, in ms of its own clock, which begins at its load; after `wait_until_drawn`."""
+    """The time of the last change, in ms of the page's clock, which begins at its load; after `wait_until_drawn`."""
     return float(page.evaluate("() => window.ebblineSight.since"))
 
 
 class Complaints:
-    """What the browser's console says that is an error, and what no script caught."""
+    """The errors in the browser's console, and the exceptions that no script caught."""
 
     def __init__(self, page: Page) -> None:
         self.found: list[str] = []

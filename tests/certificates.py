@@ -64,7 +64,7 @@ class Identity:
 
 
 class Authority:
-    """A certificate authority of its own.
+    """A new certificate authority.
 
     `identifiers`: whether its certificates carry the key identifiers and the key usage that RFC 5280 asks for. keytool
     and many companies' authorities leave them out, and Python from 3.13 on refuses such certificates by default.

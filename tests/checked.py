@@ -1,4 +1,4 @@
-"""What `make check` runs: tests that start no process and are over before anybody waits.
+"""The tests that `make check` runs: they start no process and are over before anybody waits.
 
 The marker `outside` names the others: it starts a process, a browser or a JVM, or waits for the real clock. In
 `make check` they are left out, and any other test that starts a process fails.

@@ -80,7 +80,7 @@ class _Maker:
 
     def _room(self, cls: type, field: Field) -> int:
         if field.is_struct:
-            # Each element has one in each array of its own.
+            # Each element has one in each of its arrays.
             return self._elements // (1 + _weight(field.fields, self._version))
         return self._elements if field.type in ("string", "uuid") else self._elements * NUMBERS_PER_ELEMENT
 

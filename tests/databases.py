@@ -36,7 +36,7 @@ def new_sqlite(file: Path) -> str:
 
 
 def new_postgresql(server: Server) -> str:
-    """The URL of a migrated database of its own on the server."""
+    """The URL of a new migrated database on the server."""
     return new_database(server.url, f"t{uuid4().hex}", template=_migrated_database(server))
 
 

@@ -1,4 +1,4 @@
-"""How much a test tries that could go on for ever: least in `make check`, most in `make soak`.
+"""The number of attempts of a test that could go on for ever: least in `make check`, most in `make soak`.
 
 `make check` sets EBBLINE_CHECK=1, `make soak` EBBLINE_SOAK=1, and `make test` neither.
 """

@@ -1,4 +1,4 @@
-"""What another client of a loop waits for: turns of the loop, how long each took it, and its own answers."""
+"""The waits of another client of a loop: rounds of the loop, the duration of each, and the client's responses."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Final
 # Below the range that outgoing connections take theirs from (32768 on Linux): a port of a node that is down for a
 # moment would be gone when it comes back.
 FIRST: Final = 20_000
-# Each test worker has a lane of its own, so two never choose the same port between looking and binding.
+# Each test worker has another lane, so two never choose the same port between looking and binding.
 LANES: Final = 4
 PER_LANE: Final = 3_000
 
@@ -20,7 +20,7 @@ _next = os.getpid() * 40 % PER_LANE
 
 
 def free_ports(count: int) -> list[int]:
-    """Neighbouring ports that nobody uses now; this process is given none of them again before a whole lane went by."""
+    """Consecutive ports that nobody uses now; this process is given none of them again before a whole lane went by."""
     global _next
     for _ in range(PER_LANE):
         if _next + count > PER_LANE:

@@ -34,7 +34,7 @@ SETTLE_MS: Final = 2_500
 COLOURS: Final = 256
 LIVE_TIMEOUT_MS: Final = 180_000
 RACE_TIMEOUT_S: Final = 600.0
-# What the page offers first: with less there is nothing to see but the waits of both.
+# The page's default: with less there is nothing to see but the waits of both.
 RACE_BYTES: Final = 300_000_000
 SECOND: Final = "payments"
 SECOND_RECORDS: Final = 16_000
@@ -105,7 +105,7 @@ def _shot(page: Page, path: Path) -> Path:
 
 
 def operator(up: UpProcess) -> httpx.Client:
-    """The control API for its operator, each call with a key of its own."""
+    """The control API for its operator, each call with another key."""
     headers = {"Authorization": f"Bearer {up.operator_token}"}
     return httpx.Client(base_url=up.api_url, headers=headers, timeout=60.0)
 

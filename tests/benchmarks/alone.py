@@ -1,4 +1,4 @@
-"""What is measured on ebbline alone: each group in a process of its own, which ends when its time is over.
+"""Measurements of ebbline alone: each group in a separate process, which ends when its time is over.
 
 python -m tests.benchmarks.alone GROUP [--quick]    prints its figures as one JSON object
 """

@@ -65,7 +65,7 @@ _measured: dict[str, Bootstraps] = {}
 
 
 def bootstrap_verdicts() -> list[Verdict]:
-    """What is promised of new replicas, judged by what was measured; nothing before."""
+    """The verdicts on the promises about new replicas, from the measurements; empty before them."""
     ours, theirs = _measured.get("ebbline"), _measured.get("Apache Kafka")
     return [] if ours is None else verdicts(ours, theirs)
 
@@ -93,7 +93,7 @@ def bootstrap_seconds(flag: bool) -> Callable[[Peer, str, bool], float]:
 
 
 def bootstrap_copied_mb(flag: bool) -> Callable[[Peer, str, bool], float]:
-    """What the leader sent."""
+    """The bytes that the leader sent."""
     return lambda peer, topic, quick: _bootstrap(peer, topic, flag, quick=quick).copied_mb
 
 

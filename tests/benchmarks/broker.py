@@ -1,4 +1,4 @@
-"""One embedded broker as a process of its own, so that what is measured does not share an interpreter with it.
+"""One embedded broker as a separate process, so that the measured client does not share an interpreter with it.
 
 python -m tests.benchmarks.broker DIR    prints host:port; ends with its standard input
 """

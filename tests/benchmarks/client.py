@@ -1,4 +1,4 @@
-"""One piece of client work in a process of its own, so that client and broker never share a GIL.
+"""One piece of client work in a separate process, so that client and broker never share a GIL.
 
     python -m tests.benchmarks.client produce BOOTSTRAP TOPIC RECORDS SIZE ACKS
     python -m tests.benchmarks.client consume BOOTSTRAP TOPIC RECORDS [READS]
@@ -109,7 +109,7 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 
 def single(bootstrap: str, topic: str, records: int, connections: int) -> dict[str, float]:
-    """Sends records of 100 bytes, each in a request of its own, `WINDOW` on the way on each connection.
+    """Sends records of 100 bytes, each in one request, `WINDOW` in flight on each connection.
 
     The requests are copies of one frame: a client that builds each costs more than the broker that serves it.
     """

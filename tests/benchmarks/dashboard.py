@@ -1,4 +1,4 @@
-"""How long a person waits for a page, in Chromium, on 10,000 partitions and 2.6 million remote segments.
+"""The time that a person waits for a page, in Chromium, on 10,000 partitions and 2.6 million remote segments.
 
 From the click, or from the request of the page, to the moment after which nothing is drawn any more. The data changes
 all the time, as it does while the observer writes: what was read before is soon too old to be shown again.
@@ -77,7 +77,7 @@ def observed(engine: Engine) -> Iterator[None]:
 def _measure(served: Served, rounds: int) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     with browser.browser() as started:
-        # Each with a cache of its own, which is empty; the first of them is also the server's first session.
+        # Each has a separate cache, which is empty; the first of them is also the server's first session.
         found["first load"] = [_first_load(started, served) for _ in range(rounds - 1)]
         page = served.page(started)
         complaints = browser.Complaints(page)

@@ -1,4 +1,4 @@
-"""How fast this machine is now.
+"""The speed of this machine now.
 
 A machine that is shared with others made 18 to 37 million within an hour: a figure whose target is a number, not a
 ratio, says little without this one.
@@ -15,7 +15,7 @@ LOOKS: Final = 7
 
 
 def million_additions_per_s() -> float:
-    """What one core adds up in plain Python; the median of looks of some hundredths of a second each."""
+    """Returns the additions per second of one core in plain Python; the median of several short runs."""
     rates = []
     for _ in range(LOOKS):
         began_s = time.perf_counter()

@@ -73,7 +73,7 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
 
 
 def _wait_for_leaders(count: int) -> None:
-    """Until a client is told of a leader for every partition."""
+    """Waits until the metadata that a client gets have a leader for every partition."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline_s:
         try:

@@ -248,7 +248,7 @@ def _stream(settings: PipelineSettings, until_s: float, latency_s: int) -> tuple
 
 
 def _held(settings: PipelineSettings) -> int:
-    """How many records the topic has."""
+    """Returns the number of records in the topic."""
     reader = DirectReader(settings, "bench", threading.Event())
     high = reader.high()
     reader.close()
@@ -281,7 +281,7 @@ def _job(settings: PipelineSettings) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Stored:
-    """How many records the database has, while the pipeline's process lives."""
+    """Returns the number of records in the database, while the pipeline's process lives."""
 
     def __init__(
         self, engine: Engine, process: subprocess.Popen[bytes], log: Path, patience_s: float, until_s: float
@@ -295,7 +295,7 @@ class Stored:
             return int(connection.scalar(select(func.coalesce(func.sum(next_offset), 0))) or 0)
 
     def wait_for(self, at_least: int, pause_s: float = 0.1) -> int:
-        """How many there are once there are so many; raises NotMeasured without any news, or too late."""
+        """Returns the number once it is large enough; raises NotMeasured without progress, or too late."""
         known, deadline_s = -1, 0.0
         while (now := self.now()) < at_least:
             if now != known:
@@ -423,7 +423,7 @@ def _all_remote_ms(engine: Engine) -> float:
 
 
 def _observe(engine: Engine, segments: int) -> None:
-    """What an observer has of these partitions: each with three replicas, a hundredth of its segments still local."""
+    """The samples that an observer has of these partitions: each three replicas, a hundredth of its segments local."""
     last = segments // PARTITIONS
     topic_id = uuid_text(TOPIC_ID)
     partitions, replicas = [], []

@@ -1,4 +1,4 @@
-"""Three voters, each a broker in a process of its own: how fast a change is committed, and how long service is away.
+"""Three voters, each a broker in a separate process: how fast a change is committed, and how long service is away.
 
 The same requests on the same kind of cluster of Apache Kafka, where this machine has one. There the leader is killed at
 any moment: nothing places a kill in the middle of Kafka's snapshot.
@@ -192,7 +192,7 @@ class _Ebbline:
 
     def start_again(self, node_id: int) -> None:
         self._cluster.spawn(node_id)
-        # Clients are told of its last life until that is fenced: only its own answer says that it serves.
+        # Metadata name its last incarnation until that is fenced: only its own response shows that it serves.
         leader_of({node_id: self.ports[node_id]})
         self._cluster.wait_for(*NODES)
 

@@ -42,7 +42,7 @@ BUDGETS_S: Final = {
 
 @dataclass
 class Figures:
-    """What was measured of each work, by its name; and why something was not."""
+    """The figures of each work, by its name; and why one is missing."""
 
     ours: dict[str, list[float]] = field(default_factory=dict)
     theirs: dict[str, list[float]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def _in_turns(works: Sequence[Work], opened: Opened, figures: Figures, *, quick:
             for peer in opened(number):
                 with _told(work, peer, figures):
                     topic = f"bench-{group}-{works.index(work)}-{number}"
-                    # Whoever is next would wait for the disk to take what the work before it has left in memory.
+                    # The next work would wait for the disk to write the pages that this work has left in memory.
                     os.sync()
                     _touch_memory()
                     value = work.measure(peer, topic, quick)

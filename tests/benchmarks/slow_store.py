@@ -1,4 +1,4 @@
-"""What an object store that takes two seconds a call does to producers: nothing, if reads of the tier block nobody.
+"""Producers beside an object store that takes two seconds a call: no effect, if reads of the tier block nobody.
 
     python -m tests.benchmarks.slow_store FOLDER
 
@@ -96,7 +96,7 @@ def serve(folder: Path) -> None:
 
 
 class _Process:
-    """A subprocess that is told lines and answers with lines."""
+    """A subprocess that reads lines and responds with lines."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -174,7 +174,7 @@ def measure_slow_store(*, quick: bool) -> dict[str, float]:
 
 
 def ratios(figures: dict[str, float]) -> dict[str, float]:
-    """What the slow store costs producers: beside the same readers of a fast one, and beside the quiet broker."""
+    """The cost of the slow store to producers: beside the same readers of a fast one, and beside the quiet broker."""
     quiet = figures["produce, quiet: p99_ms"]
     cold = f"produce, {COLD_READERS} cold readers"
     slow, searched = f"{cold}, store takes 2 s", f"produce, {LOOK_UPS} pending look-ups, store takes 2 s"

@@ -1,4 +1,4 @@
-"""What a row of the benchmark is held against, and whether it is met. Pure: figures in, words out."""
+"""The target of a row of the benchmark, and whether it is met. Pure: figures in, words out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TARGET: Final = re.compile(r"\(target: (at least )?([\d.]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is wanted: a ratio to Apache Kafka, a figure of ebbline's own, or both; at least so much where higher is
+    """The target: a ratio to Apache Kafka, a figure of ebbline's own, or both; at least so much where higher is
     better, at most so much elsewhere.
     """
 

@@ -1,4 +1,4 @@
-"""What is measured. Each work takes a peer and gives one figure with its unit."""
+"""The works that are measured. Each work takes a peer and gives one figure with its unit."""
 
 from __future__ import annotations
 

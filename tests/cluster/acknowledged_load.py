@@ -1,4 +1,4 @@
-"""What clients were told is stored, kept outside of the cluster: plain, compacted, tiered and transactional records."""
+"""The acknowledged records, kept outside of the cluster: plain, compacted, tiered and transactional records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PADDING: Final = b"." * 12_000
 
 
 class Acknowledged:
-    """What was acknowledged so far, by topic; grows only."""
+    """The records that are acknowledged so far, by topic; grows only."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
@@ -43,7 +43,7 @@ class Acknowledged:
         return len(self) >= count
 
     def missing(self, bootstrap: str) -> list[str]:
-        """What of it cannot be read now, in words; empty when all of it is there."""
+        """Returns the acknowledged records that cannot be read now, in words; empty if all are there."""
         found: list[str] = []
         for topic in self.topics:
             read = read_values(bootstrap, topic)
@@ -62,7 +62,7 @@ class Acknowledged:
 
 
 class Load:
-    """Producers with acks=all on threads of their own, from one start of the cluster to its end."""
+    """Producers with acks=all, each on a thread, from one start of the cluster to its end."""
 
     def __init__(self, bootstrap: str, acknowledged: Acknowledged) -> None:
         self._acknowledged = acknowledged
@@ -74,7 +74,7 @@ class Load:
             thread.start()
 
     def end(self) -> None:
-        """What is not acknowledged by now is given up: the cluster is down, or left alone."""
+        """Records that are not acknowledged by now are given up: the cluster is down, or left alone."""
         self._stop.set()
         for thread in self._threads:
             thread.join(READ_S)

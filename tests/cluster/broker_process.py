@@ -124,7 +124,7 @@ class BrokerProcesses:
         return self.folder / f"node-{node_id}.log"
 
     def log(self, node_id: int) -> str:
-        """What a node has said."""
+        """The output of a node."""
         return self.log_path(node_id).read_text(errors="replace")
 
     def pid(self, node_id: int) -> int:
@@ -146,7 +146,7 @@ class BrokerProcesses:
         return self._processes.pop(node_id).wait(START_TIMEOUT_S)
 
     def wait_for(self, *node_ids: int) -> None:
-        """Returns once clients are told of exactly these brokers."""
+        """Returns once the metadata that clients get name exactly these brokers."""
         wait_until(f"brokers {node_ids} serve", lambda: self._served() == set(node_ids), START_TIMEOUT_S)
 
     def _served(self) -> set[int]:

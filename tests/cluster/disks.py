@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Loss(Enum):
-    """What became of one broker's disk while all were down."""
+    """The fate of one broker's disk while all were down."""
 
     NOTHING = "nothing is lost"
     FOLDER_REMOVED = "the broker's folder is removed"

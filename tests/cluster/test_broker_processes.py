@@ -35,7 +35,7 @@ SETTINGS: Final = {
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesses]:
-    """One cluster for all tests: each leaves every node running, and has a topic of its own."""
+    """One cluster for all tests: each leaves every node running, and uses another topic."""
     with BrokerProcesses(tmp_path_factory.mktemp("processes"), settings=SETTINGS) as running:
         yield running
 

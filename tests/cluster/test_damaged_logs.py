@@ -207,7 +207,7 @@ def test_records_that_are_gone_after_an_orderly_stop_of_all_cost_nothing(
     assert consume(cluster, 0, 50) == values
     for node in (2, 3):
         assert last_segment(cluster, node).read_bytes() == last_segment(cluster, 1).read_bytes()
-    # What was damaged is kept, and nothing removes it.
+    # Damaged files are kept, and nothing removes them.
     assert len(kept(cluster, 2)) == (0 if damage is shutil.rmtree else 1)
 
 
@@ -384,7 +384,7 @@ def test_damage_found_while_serving_moves_the_leadership(cluster: EngineCluster)
     [aside] = kept(cluster, 2)
     assert "is corrupt at byte 0" in json.loads((aside / "set-aside.json").read_text())["reason"]
 
-    # Once in a run: a disk that damages the copy, too, is told of and not filled.
+    # Once in a run: a disk that damages the copy, too, is reported and not filled.
     with last_segment(cluster, 2).open("r+b") as file:
         file.write(b"\xff" * 30)
     cluster.ask(look_for_a_timestamp)
@@ -398,7 +398,7 @@ def test_damage_found_while_serving_moves_the_leadership(cluster: EngineCluster)
 
 
 def offline_replicas(cluster: EngineCluster) -> dict[int, list[int]]:
-    """What a client is told, by partition."""
+    """The error codes that a client gets, by partition."""
     image = cluster.broker(1).services.metadata.image
     return {
         partition: metadata.offline_replicas(image, registration(cluster, partition), "PLAINTEXT")

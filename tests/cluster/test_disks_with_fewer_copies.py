@@ -1,4 +1,4 @@
-"""What a lost disk costs with fewer copies than the default: one replica, or one in sync asked for. As
+"""The cost of a lost disk with fewer copies than the default: one replica, or one in sync asked for. As
 docs/durability.md says it: nothing while the others have it, and all of what had no other copy.
 
 With one replica in sync asked for, nobody is remembered as eligible (KIP-966): when the broker with the new disk is the
@@ -48,7 +48,7 @@ def create(cluster: EngineCluster) -> None:
 
 
 def produce(cluster: EngineCluster, mark: bytes) -> Read:
-    """What acks=all has taken, by partition."""
+    """The records that acks=all has acknowledged, by partition."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
     taken: Read = {(topic, partition): [] for topic in REPLICAS for partition in range(3)}
     for number in range(RECORDS):

@@ -42,7 +42,7 @@ SETTINGS: Final = {
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesses]:
-    """One cluster for all tests: each leaves every node running, and has topics of its own."""
+    """One cluster for all tests: each leaves every node running, and uses other topics."""
     with BrokerProcesses(tmp_path_factory.mktemp("exactly-once"), settings=SETTINGS) as running:
         yield running
 
@@ -109,7 +109,7 @@ def test_a_transaction_outlives_its_coordinator(nodes: BrokerProcesses) -> None:
     wait_until("it is committed everywhere", lambda: read(nodes, topic, committed=True) == expected, WAIT_S)
     nodes.spawn(coordinator)
     wait_until("the killed node is in sync again", lambda: whole(nodes, topic), WAIT_S)
-    # The one that came back, or whoever leads now, knows the producer: a second one fences it.
+    # The broker that came back, or the new leader, knows the producer: a second one fences it.
     second = Producer(settings)
     second.init_transactions(60)
     second.begin_transaction()
@@ -147,7 +147,7 @@ class Workers:
             )
 
     def keep_running(self) -> None:
-        """Those that gave up are started anew, as a supervisor would."""
+        """Processes that gave up are started again, as by a supervisor."""
         for number, process in list(self._running.items()):
             if process.poll() is not None:
                 self._spawn(number)

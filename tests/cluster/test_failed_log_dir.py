@@ -71,7 +71,7 @@ def test_a_directory_that_is_gone_at_the_start_is_left_out_and_taken_back_when_r
         cluster.start_broker(2)
         wait_until("broker 2 leads what it has", lambda: elect(admin, cluster) == set(range(PARTITIONS)) - lost)
         write(cluster)
-        # What lay there is not begun anew in the directory that is left.
+        # Replicas of the failed directory are not created again in the one that is left.
         assert not {f"spread-{number}" for number in lost} & {folder.name for folder in (tmp_path / "two-a").iterdir()}
         described = log_dirs(cluster)
         assert described == {str(tmp_path / "two-a"): ErrorCode.NONE, str(failing): ErrorCode.KAFKA_STORAGE_ERROR}

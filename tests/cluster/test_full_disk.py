@@ -122,7 +122,7 @@ def test_full_disks_harm_nothing_and_pass(tmp_path: Path) -> None:
         for node in (1, 2):
             assert "takes records again" in nodes.log(node)
 
-        # What full disks left behind is no damage for the next start either.
+        # Leftovers of full disks are no damage for the next start either.
         for node in (1, 2, 3):
             nodes.kill(node)
         for node in (1, 2, 3):

@@ -1,6 +1,6 @@
 """Requests drawn at random: valid ones with bytes changed, and well-formed ones whose fields are extreme.
 
-Whatever they ask, the broker's memory stays as it is, it logs no error of its own, and others are answered.
+The broker's memory stays as it is for every such request, it logs no error, and others are answered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MUTATED: Final = effort(400, 30_000)
 EXTREME: Final = effort(600, 44_000)
 # The soak's machine is quiet; a busy one waits for its processors as well.
 ANSWER_MS_MAX: Final = effort(5_000.0, 250.0)
-# What the first requests of each kind leave behind: code of each version, pools, one large frame.
+# Memory that the first requests of each kind leave behind: code of each version, pools, one large frame.
 GROWTH_BYTES_MAX: Final = 200_000_000
 ANSWER_WAIT_S: Final = 2.0
 INTEGERS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
@@ -51,7 +51,7 @@ TEXTS: Final = (
     "__consumer_offsets",
 )
 NAMES: Final[dict[str, Any]] = {"name": "wide", "topic": "wide", "topic_name": "wide", "group_id": "g"}
-# It says to whom a registered node listens, with which the test's own nodes would be told elsewhere.
+# It says to whom a registered node listens, with which metadata would name other addresses of the test's nodes.
 LEFT_OUT: Final = frozenset({62})
 
 
@@ -158,7 +158,7 @@ class Other:
 
 
 def send(port: int, frame: bytes) -> None:
-    """One frame on a connection of its own; its answer, or the end of the connection, or nothing for a while."""
+    """Sends one frame on a new connection; waits for the response, the connection's end, or a while."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WAIT_S) as connection:
         connection.sendall(frame)
         connection.shutdown(socket.SHUT_WR)

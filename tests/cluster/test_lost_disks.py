@@ -53,7 +53,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Round:
-    """What happens in one round."""
+    """The events of one round."""
 
     ending: Ending
     order: tuple[int, ...]
@@ -67,7 +67,7 @@ class Round:
         return f"{self.ending.value} {self.order}; {self.loss.value}, of broker {self.node}; start {self.start}"
 
 
-# What has lost records before comes first: these are the rounds of a short run.
+# Cases that have lost records before come first: these are the rounds of a short run.
 FIRST: Final = (
     Round(Ending.ALL_KILLED, (1, 2, 3), Loss.FOLDER_REMOVED, 2, (2, 1, 3)),
     Round(Ending.ORDERLY, (3, 2, 1), Loss.LOG_DIR_REMOVED, 1, (1, 2, 3)),

@@ -33,7 +33,7 @@ GARBAGE_PER_API: Final = 12
 SEED: Final = 4_3_1
 REQUEST_BYTES_MAX: Final = 1_000_000
 IDLE_MS_MAX: Final = 3000
-# What 16 MB of numbers become, once for the broker and once for the controller. Without limits it would be gigabytes.
+# Memory of 16 MB of decoded numbers, once for the broker and for the controller. It is gigabytes without limits.
 MEMORY_BYTES_MAX: Final = 600_000_000
 
 
@@ -297,7 +297,7 @@ def test_small_fetches_whose_answers_nobody_reads_take_a_bounded_amount_of_memor
             greedy.send(b"".join(fetches))
             assert good.ask_versions(1) == 1
             assert resident_bytes_max(nodes.pid(1)) - before < UNREAD_BYTES_MAX
-            # Who reads after all gets every answer.
+            # A client that reads after all gets every response.
             for number in range(PIPELINED_FETCHES):
                 assert greedy.next_answer(m.FetchResponse, 11, FETCHED_BYTES) == number
         grown = resident_bytes_max(nodes.pid(1)) - before

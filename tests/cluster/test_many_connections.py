@@ -23,7 +23,7 @@ from tests.wire import ask, exactly
 CONNECTIONS = effort(1_000, 10_000)
 # About 4 KB, measured; what a connection reads into is shared. Kernel buffers are not the broker's.
 BYTES_PER_CONNECTION_MAX = 16 * 1024
-# What a listener queues for one reader before it stops to read its requests, twice over (`ports.network`).
+# The bytes that a listener queues for one reader before it stops to read its requests, twice over (`ports.network`).
 SLOW_READER_BYTES_MAX = 2 * 16 * 1024 * 1024 + 32 * 1024 * 1024
 TOPIC = "wide"
 

@@ -52,7 +52,7 @@ NAMES: Final = {
 }  # fmt: skip
 # They change who the nodes are, or are asked by nodes alone with an epoch of theirs.
 LEFT_OUT: Final = frozenset({62, 63, 80, 81, 82})
-# Proof of another's password costs what it is to cost (PBKDF2); it has tests of its own.
+# Proof of another's password is expensive on purpose (PBKDF2); other tests are for it.
 SCRAM: Final = 51
 
 

@@ -70,7 +70,7 @@ def test_both_ways_answer_append_and_count_the_same(tmp_path: Path, acks: int) -
                 before = cluster.ask(lambda: meters(broker))
                 for name, (records, index, error) in cases.items():
                     for version in VERSIONS:
-                        # Each way has a partition of its own, so that offsets and producers are the same.
+                        # Each path has another partition, so that offsets and producers are the same.
                         place = index or (0 if plain else 1)
                         part = m.ProduceRequest.TopicData.PartitionData(index=place, records=records)
                         data = m.ProduceRequest.TopicData(name="plain", topic_id=topic_id, partition_data=[part])
@@ -121,7 +121,7 @@ def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: P
             return row
 
         def both(timeout_ms: int) -> Any:
-            """What both ways answer, at the same time."""
+            """The responses of both paths, at the same time."""
             send(one, plain=True, timeout_ms=timeout_ms)
             send(other, plain=False, timeout_ms=timeout_ms)
             short, general = answered(one), answered(other)
@@ -145,7 +145,7 @@ def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: P
             send(other, plain=False, timeout_ms=60_000)
             waiting = [cluster.ask(lambda i=i: waiting_produces(broker, i)) for i in (0, 1)]  # type: ignore[misc]
             cluster.wait_until("both wait", lambda: all(map(len, waiting)))
-            # Asked of a broker that lives: a client asks the broker it was told of as the controller, one of those that
+            # A live broker gets it: a client asks the broker that metadata name as controller, one of those that
             # are alive (as in Kafka), which may be the one that was killed, and librdkafka waits for that one alone.
             gone = m.DeleteTopicsRequest(topic_names=["plain"], timeout_ms=30_000)
             deleted = ask(cluster.layout.ports[1], gone, 5, m.DeleteTopicsResponse)

@@ -1,4 +1,4 @@
-"""Three voters, each a process of its own: any one may die, come back, or lose its disk, and the cluster goes on."""
+"""Three voters, each a separate process: any one may die, come back, or lose its disk, and the cluster goes on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesse
 
 
 def quorum(cluster: BrokerProcesses, *, without: int = 0) -> m.DescribeQuorumResponse.Topics.Partitions | None:
-    """What the leader tells, asked through some broker; None while there is none."""
+    """The leader's response, through some broker; None while there is no leader."""
     topic = m.DescribeQuorumRequest.Topics
     request = m.DescribeQuorumRequest(
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]

@@ -179,7 +179,7 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
         await fetch_once(self, state)
 
     cluster.ask(lambda: monkeypatch.setattr(metadata_fetcher.MetadataFetcher, "_fetch_once", cut_off))
-    # What was asked before is answered once more.
+    # A repeated request is answered again.
     create(cluster, "before-the-snapshot")
     caplog.clear()
     for number in range(20):
@@ -305,7 +305,7 @@ def test_a_voter_whose_disk_is_full_fetches_the_snapshot_again_once_there_is_roo
 
     def fills_the_disk(self: PartialSnapshot, data: Buffer) -> None:
         append(self, data)
-        # Others write snapshots of their own meanwhile.
+        # The other nodes write their snapshots meanwhile.
         if full and self._folder == str(metadata_folder(cluster, wiped)):
             full.pop()
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -23,7 +23,7 @@ SECURE = {
     "CONTROLLER:SASL_SSL",
     "inter.broker.listener.name": "SASL_SSL",
     "controller.listener.names": "CONTROLLER",
-    # Seconds, so that connections between nodes authenticate anew during the test.
+    # Seconds, so that connections between nodes authenticate again during the test.
     "connections.max.reauth.ms": "3000",
 }
 
@@ -87,7 +87,7 @@ def test_records_are_replicated_and_groups_work_over_sasl_ssl(tmp_path: Path, me
 
 
 def test_remote_log_metadata_go_by_the_listener_that_is_named_and_by_its_security(tmp_path: Path) -> None:
-    """Everybody else speaks PLAINTEXT, so whoever authenticates is a client of `__remote_log_metadata`."""
+    """All others speak PLAINTEXT, so each authenticated connection is of a client of `__remote_log_metadata`."""
     authority = Authority()
     plain = {
         **SECURE,

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 WAIT_S: Final = 30.0
 BATCH: Final = 10
-# What transforming takes: most of the time a transaction is open with its records on the brokers.
+# The duration of transforming: most of the time a transaction is open with its records on the brokers.
 WORK_S: Final = 0.1
 # Shorter than Kafka's minute: what a killed client leaves open would hold the round up.
 TRANSACTION_TIMEOUT_MS: Final = 10_000

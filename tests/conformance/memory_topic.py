@@ -29,7 +29,7 @@ class MemoryTopicLog:
         return self.starts[partition] + len(self.partitions[partition]) - 1
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """What retention does."""
+        """Deletes as retention does."""
         del self.partitions[partition][: offset - self.starts[partition]]
         self.starts[partition] = offset
 

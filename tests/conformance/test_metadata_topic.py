@@ -27,7 +27,7 @@ Play = Callable[[MetadataTopic, MetadataTopic], Coroutine[Any, Any, None]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
-    # Without tiering of its own: the topic belongs to the test.
+    # The broker's tiering is off: the topic belongs to the test.
     with EngineCluster(tmp_path_factory.mktemp("metadata-topic"), brokers=3) as running:
         yield running
 

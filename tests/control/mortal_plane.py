@@ -1,4 +1,4 @@
-"""A control plane in a process of its own that carries out a plan and kills itself (SIGKILL) at a given request.
+"""A control plane in a separate process that carries out a plan and kills itself (SIGKILL) at a given request.
 
 Started by `multiprocessing` from a fork server, so that a start costs no imports.
 """

@@ -50,7 +50,7 @@ class ControlSite:
         plane: Mapping[str, Any] | None = None,
         database_url: str | None = None,
     ) -> None:
-        """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster; `plane` are more
+        """Without `metrics` the brokers publish no metrics, as those of an attached cluster; `plane` are more
         settings of the control plane; `database_url` is another database than the SQLite file that is made.
         """
         self._plane_settings = dict(plane or {})

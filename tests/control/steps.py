@@ -1,4 +1,4 @@
-"""What tests of plans do again and again, and what another client or the controller sees then."""
+"""Steps that tests of plans have in common, and the state that another client or the controller sees then."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def revert(site: ControlSite, plan_id: int) -> int:
 
 
 def set_here(site: ControlSite, kind: int, name: str) -> dict[str, str]:
-    """What the controller holds of a resource."""
+    """Returns the settings of a resource in the controller."""
     return site.cluster.ask(lambda: dict(site.cluster.broker(1).services.metadata.image.config(kind, name)))
 
 

@@ -1,4 +1,4 @@
-"""Who may call what, for every endpoint of the table; and what the two tokens of the first start can do."""
+"""The roles that may call each endpoint of the table, and the rights of the two tokens of the first start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.control.site import CLUSTER_NAME, ControlSite
 from tests.engine_cluster import CLUSTER_ID
 
 ROLES = ("nobody", "stranger", "app", "viewer", "operator")
-# How the lab says that it does nothing.
+# The status codes with which the lab refuses, without any effect.
 NOTHING_DONE = {"start bootstrap race": (422,), "cancel bootstrap race": (409,), "break": (422,), "heal": (409,)}
 WRITES = [e for e in ENDPOINTS if e.method != "GET"]
 
@@ -202,7 +202,7 @@ def test_invented_tokens_are_slowed_down_counted_and_audited_once(site: ControlS
     assert statuses[429] >= 20
     slowed = next(answer for answer in answers if answer.status_code == 429)
     assert int(slowed.headers["retry-after"]) >= 1
-    # Who has a token of ours is served beside that, from the same address.
+    # A client with a valid token is served beside that, from the same address.
     assert ours.get("/v1/cluster").status_code == 200
     counted = site.client(None).get("/metrics").text
     assert re.search(r'ebbline_http_authentication_failures_total\{reason="slowed"\} [1-9]', counted)

@@ -42,14 +42,14 @@ HARMLESS = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_
 
 @pytest.fixture(scope="module")
 def schema(site: ControlSite) -> Iterator[Any]:
-    # The limit of calls a second has tests of its own; here it would answer nearly every call.
+    # Other tests are for the limit of calls a second; here it would answer nearly every call.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RateLimit, "take", lambda *_: 0.0)
         yield schemathesis.openapi.from_dict(site.operator.get("/openapi.json").json())
 
 
 def stored(site: ControlSite) -> Any:
-    """What a call could have changed in the database; a finding changes by itself, too."""
+    """The rows that a call could have changed in the database; a finding changes by itself, too."""
     told = ("id", "acknowledged_by", "muted_until_ms")
     findings = site.get("/v1/findings?state=all&limit=1000")["items"]
     return site.get("/v1/plans?limit=1000"), [
@@ -58,7 +58,7 @@ def stored(site: ControlSite) -> Any:
 
 
 def in_the_cluster(site: ControlSite) -> Any:
-    """What a plan could have changed in the cluster."""
+    """The state that a plan could have changed in the cluster."""
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     settings_ = site.admin.describe_configs([resource])[resource].result(30)
     topics = site.admin.list_topics(timeout=30).topics

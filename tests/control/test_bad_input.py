@@ -1,4 +1,4 @@
-"""What does not fit is answered as problem+json with one sentence, and changes nothing."""
+"""Invalid input is answered as problem+json with one sentence, and changes nothing."""
 
 from __future__ import annotations
 

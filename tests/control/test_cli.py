@@ -77,7 +77,7 @@ def test_partitions_are_those_of_the_api(site: ControlSite) -> None:
 
 
 def _ageless(answer: dict[str, Any]) -> dict[str, Any]:
-    """Without when it was sampled: every round samples anew."""
+    """Without when it was sampled: every round samples again."""
     items = [{name: value for name, value in row.items() if name != "sampled_ms"} for row in answer["items"]]
     return answer | {"items": items}
 

@@ -1,4 +1,4 @@
-"""What a reassignment was estimated to copy, against what it did, within 15 %: five layouts, the flag off and on."""
+"""The estimated copy of a reassignment against the measured one, within 15 %: five layouts, the flag off and on."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def led_by(leader: int) -> PartitionMetadata:
 
 
 class Leaders:
-    """Broker 1 holds back its answer, three events, until it is told; broker 2 has nothing more."""
+    """Broker 1 holds back its response, three events, until the test releases it; broker 2 has no more."""
 
     def __init__(self) -> None:
         self.fetches: list[tuple[int, int]] = []

@@ -53,7 +53,7 @@ def breaks(*slugs: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
-    """One site that every test breaks and repairs, each with a topic of its own."""
+    """One site that every test breaks and repairs, each with another topic."""
     quick = {"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "500"}
     as_kafka = {"remote.log.metadata.overlap": "kafka"}
     with ControlSite(tmp_path_factory.mktemp("findings"), settings=quick | as_kafka) as made:
@@ -353,7 +353,7 @@ def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_m
 
 @pytest.fixture(scope="module")
 def as_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
-    """Brokers that keep Kafka 4.3.1's own ways, and tell no numbers of their own, as those of an attached cluster."""
+    """Brokers that keep Kafka 4.3.1's own ways, and publish no metrics, as those of an attached cluster."""
     settings = {"follower.fetch.tiered.compat": "kafka"}
     with ControlSite(tmp_path_factory.mktemp("as-kafka"), settings=settings, metrics=False) as made:
         yield made

@@ -68,7 +68,7 @@ def answer(header: frames.RequestHeader, message: m.Message) -> bytes:
 
 
 def broker(*keys: tuple[int, int, int], then: Peer | None = None) -> Peer:
-    """A peer that negotiates and then does what it is told."""
+    """A peer that negotiates and then behaves as the test sets."""
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         header, _ = await request_of(reader)

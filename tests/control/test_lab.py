@@ -20,7 +20,7 @@ from tests.control.site import FLAG, ControlSite
 
 SIZE_BYTES = 21 << 20
 START = "/v1/lab/bootstrap"
-# What broker 3 follows besides during a race: events and remote log metadata, a few records a second.
+# Records that broker 3 follows besides during a race: events and remote log metadata, a few records a second.
 OTHER_TOPICS_BYTES = 500_000
 
 

@@ -1,4 +1,4 @@
-"""What the lab breaks on a living cluster, through the API: that it shows, that it heals, and who may."""
+"""The faults of the lab on a running cluster, through the API: they show, they can be cleared, and roles limit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to watch a large cluster: a process per broker, in `make soak` 10,000 partitions with 3 replicas.
+"""The cost of watching a large cluster: a process per broker, in `make soak` 10,000 partitions with 3 replicas.
 
 A full sample takes at most 5 s, the observer at most a quarter of a core; what the brokers spend on it is measured, as
 the difference of their processor time with and without the control plane.

@@ -56,7 +56,7 @@ class Broker:
 
 
 def brings(peer: Broker, *, force_removal: bool) -> ErrorCode | None:
-    """What is raised when every limit is to go."""
+    """Returns the error that is raised when every limit is to be removed; None without one."""
     raised: list[ErrorCode] = []
 
     async def test() -> None:

@@ -35,7 +35,7 @@ def test_other_machines_come_by_tls_with_a_token_and_a_viewer_may_only_look(tmp_
             assert client.post("/v1/plans", headers=token, json=body | {"dry_run": True}).status_code == 200
         with pytest.raises(httpx.HTTPError):
             httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=10)
-        # What a proxy would say is not believed: it cannot make a call without TLS one with it.
+        # Headers that a proxy would set are not trusted: they cannot make a call without TLS one with it.
         forged = {"Host": "evil.example", "X-Forwarded-Proto": "https"}
         assert site.operator.get("/healthz", headers=forged).status_code == 421
 

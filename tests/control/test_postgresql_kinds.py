@@ -188,7 +188,7 @@ def stores_batches(url: str) -> None:
 def test_what_an_operator_set_for_the_database_changes_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zones of server, database and this program, another DateStyle, serializable transactions, limits of its own."""
+    """Zones of server, database and this program, another DateStyle, serializable transactions, other limits."""
     url = new_postgresql(server)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(b"ALTER SYSTEM SET timezone = 'America/St_Johns'")

@@ -72,7 +72,7 @@ def deleted(store: S3Server) -> Callable[[], None]:
 
 
 TROUBLES: dict[str, tuple[Callable[[S3Server], Callable[[], None]], bool]] = {
-    # What happens, and whether copies fail.
+    # The fault, and whether copies fail.
     "busy": (refuses("*", 503), True),
     "forbidden": (refuses("*", 403), True),
     "reads-refused": (refuses("GET", 503), False),

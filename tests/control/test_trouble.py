@@ -18,7 +18,7 @@ from tests.control.site import FLAG, TIERED, ControlSite
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[ControlSite]:
-    """A site of its own, which the test may break."""
+    """A separate site, which the test may break."""
     with ControlSite(tmp_path) as made:
         yield made
 
@@ -179,7 +179,7 @@ def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
     assert recovered(own, flag | {"enable": True}, "requested", changed=False) == "failed"
     assert recovered(own, flag | {"enable": True}, "requested", changed=True) == "verified"
     assert recovered(own, flag | {"enable": False}, "accepted", changed=True) == "verified"
-    # What it was about is gone: that plan has an end too, and holds up no other.
+    # The subject of the plan is deleted: that plan has an end too, and holds up no other.
     own.create_topic("short-lived", partitions=1)
     own.produce("short-lived", 10)
     about = {"partitions": [{"topic": "short-lived", "partition": 0, "offset": 5}]}

@@ -1,4 +1,4 @@
-"""A stranger writes into the internal topics: nobody stands still, and the operator is told."""
+"""A stranger writes into the internal topics: no reader stops, and the operator gets a finding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _changed(**members: Any) -> bytes:
     return json.dumps({**json.loads(events.encode(event)), **members}).encode()
 
 
-# What ends the event feed, or is no event.
+# Records that end the event feed, or are no events.
 STRANGE = (
     _changed(broker=10**30),
     _changed(at_ms=10**30),

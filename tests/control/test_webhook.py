@@ -1,4 +1,4 @@
-"""The webhook: what it is told, that it is told again after a failure, and what is given up."""
+"""The webhook: its messages, their repetition after a failure, and the messages that are given up."""
 
 from __future__ import annotations
 

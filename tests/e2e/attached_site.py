@@ -116,7 +116,7 @@ def replicas(bootstrap: str, topic: str) -> dict[int, list[int]]:
 
 
 def set_on(bootstrap: str, kind: str, name: str) -> dict[str, str]:
-    """What is set on a topic, or on a broker or all of them, as confluent-kafka sees it; None for a secret."""
+    """Returns the settings of a topic, of a broker or of all brokers, as confluent-kafka sees it; None for a secret."""
     resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     found = admin.describe_configs([resource])[resource].result(60)

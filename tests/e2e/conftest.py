@@ -1,4 +1,4 @@
-"""What is left to `make soak`, and the cluster that the tests of records share."""
+"""The tests that are left to `make soak`, and the cluster that the tests of records share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ collect_ignore = effort(["test_attach.py", "test_journeys.py"], [])
 
 @pytest.fixture(scope="package")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
-    """`ebbline up` with its pipeline and without a dashboard, for tests with topics of their own; it ends in order."""
+    """`ebbline up` with its pipeline and without a dashboard, for tests with separate topics; it ends in order."""
     with UpProcess(tmp_path_factory.mktemp("up") / "data", options=("--no-demo", "--no-ui")) as running:
         yield running
         assert running.stop() == 0

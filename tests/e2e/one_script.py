@@ -32,20 +32,20 @@ from tests.waiting import wait_until
 
 TOPICS: Final = ("plain", "tiered")
 ASSIGNMENT: Final = [[1, 2], [2, 1]]
-# What differs from run to run: moments, numbers of rows, ids that were drawn; of brokers as a whole also what the
+# Values that differ from run to run: moments, numbers of rows, ids that were drawn; of brokers as a whole also what the
 # internal topics hold, of which there are more partitions on one cluster than on the other.
 VOLATILE: Final = re.compile(
     r"(^|_)(id|ids|at_ms|since_ms|age_ms|sample_ms|version|pid|log_dir|load)$"
     r"|^(sampled|created|changed|requested|accepted|began|finished|seen|updated|opened|closed|asked|started)_ms$"
 )
-# What the brokers are told at their start, and the embedded engine's own setting. A new cluster of Apache Kafka 4.3 has
+# Settings of the brokers at their start, and the embedded engine's setting. A new cluster of Apache Kafka 4.3 has
 # a cluster-wide min.insync.replicas, because of eligible leader replicas (KIP-966).
 OTHERWISE_SET: Final = ("file.delete.delay.ms", "compat", "min.insync.replicas")
 GROUP: Final = "left-behind"
 
 
 def the_script(site: Site, tools: JavaTools) -> dict[str, Any]:
-    """What the API answered, step by step, without what differs from run to run."""
+    """The responses of the API, step by step, without the values that differ from run to run."""
     said: dict[str, Any] = {}
     create(tools.bootstrap, "plain", ASSIGNMENT, {})
     create(tools.bootstrap, "tiered", ASSIGNMENT, TIERED)

@@ -1,4 +1,4 @@
-"""What `ebbline up` writes can be read by its owner alone."""
+"""The files that `ebbline up` writes can be read by its owner alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What of the folder others may read, write or enter."""
+    """Paths of the folder that others may read, write or enter."""
     return [f"{path.stat().st_mode & 0o777:o} {path}" for path in [folder, *folder.rglob("*")] if _is_open(path)]
 
 

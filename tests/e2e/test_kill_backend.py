@@ -25,7 +25,7 @@ from tests.waiting import wait_until, wait_until_none
 TOPIC = "ledger"
 PARTITIONS = 2
 KILLS = effort(1, 15)
-# A JVM that starts anew takes minutes on a machine that is far too busy.
+# A JVM that starts again takes minutes on a machine that is far too busy.
 CATCH_UP_S = 240
 CONFIG = {
     "remote.storage.enable": "true",

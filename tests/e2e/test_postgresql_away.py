@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 OPTIONS = effort(BARE, ("--no-ui",))
 # As `backend/store/connection/limits.py` has them, 3 s for /readyz, 8 s for a call and a command, and as long again
-# for a machine that has other work; a pipeline is killed 20 s after it was told to stop.
+# for a machine that has other work; a pipeline is killed 20 s after its SIGTERM.
 READY_S, CALL_S, COMMAND_S, STOP_S = 9.0, 20.0, 30.0, 90.0
 
 

@@ -26,7 +26,7 @@ END_WAIT_S = 90
 
 
 class Said:
-    """What a running `ebbline up` has written so far."""
+    """The output of a running `ebbline up` so far."""
 
     def __init__(self, up: UpProcess) -> None:
         assert up.process is not None
@@ -165,7 +165,7 @@ def test_a_process_per_broker_is_the_same_cluster(tmp_path: Path) -> None:
         produce(up, 100)
         wait_until(
             "broker 2 is back in sync",
-            # What was produced since is acknowledged without it, or by its new life.
+            # Records that were produced since are acknowledged without it, or after its restart.
             lambda: up.pid("broker-2") != pids["broker-2"] and in_sync(up) == {1, 2, 3},
             timeout_s=90,
         )

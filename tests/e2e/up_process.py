@@ -1,4 +1,4 @@
-"""`ebbline up` as a user runs it: a process of its own, on free ports, in a folder of its own."""
+"""`ebbline up` as a user runs it: a separate process, on free ports, in a new folder."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Connection:
         self._asked = False
 
     def state(self, *, expects_answer: bool = True) -> str:
-        """What comes of a question, asked once and waited for again."""
+        """The result of a question, which is asked once and waited for again."""
         self._socket.settimeout(WAIT_S if expects_answer else PATIENCE_S)
         try:
             if not self._asked:

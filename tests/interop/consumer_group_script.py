@@ -37,7 +37,7 @@ _Fetch = m.OffsetFetchRequest
 
 
 class Script:
-    """The conversation; `told` are (what was asked, answer)."""
+    """The conversation; `told` has the pairs (request, response)."""
 
     def __init__(self, port: int) -> None:
         self.port = port

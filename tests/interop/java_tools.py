@@ -65,7 +65,7 @@ class JavaTools:
         return self._libs.parent / SHARED_CLASSES
 
     def run(self, tool: str, *words: str, given: str = "", fails: bool = False, errors: bool = False) -> str:
-        """What the tool prints, with its error stream when it `fails` or is asked for `errors`.
+        """Returns the output of the tool, with its error stream when it `fails` or is asked for `errors`.
 
         It must end well, or must not when it `fails`.
         """

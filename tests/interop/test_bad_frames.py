@@ -78,7 +78,7 @@ def topic_id(cluster: EngineCluster) -> bytes:
 
 
 class Answer:
-    """What came back on a connection."""
+    """Returns the bytes that came back on a connection."""
 
     def __init__(self, result: str, data: bytes = b"") -> None:
         self.result = result

@@ -108,7 +108,7 @@ def test_a_client_reads_the_last_value_of_every_key_in_the_order_of_the_log(
     assert {key: value for _, key, value in rows} == expected
     offsets = [offset for offset, _, _ in rows]
     assert offsets == sorted(set(offsets))
-    # What is left: one record of each key and the active segment.
+    # The records that are left: one of each key and the active segment.
     assert KEYS <= len(rows) < KEYS * 4
     assert offsets[-1] == ROUNDS * KEYS - 1
 

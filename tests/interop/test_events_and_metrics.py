@@ -1,4 +1,4 @@
-"""What a running broker tells about itself: records of `__ebbline_events`, and its Prometheus port."""
+"""The reports of a running broker about itself: records of `__ebbline_events`, and its Prometheus port."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_each_broker_serves_kafkas_metrics(cluster: EngineCluster) -> None:
         assert values[("kafka_server_brokertopicmetrics_replicationbytesin_total", "")] > 0
     topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).topics
     partitions = sum(len(topic.partitions) for topic in topics.values())
-    assert partitions >= 3 + 1 + 5  # told, events, remote log metadata
+    assert partitions >= 3 + 1 + 5  # three topics: of the test, events, remote log metadata
     led = ("kafka_server_replicamanager_leadercount", "")
     # Partitions of internal topics may have been created a moment ago.
     wait_until("each partition has a leader", lambda: sum(scrape(cluster, n)[led] for n in (1, 2, 3)) == partitions)

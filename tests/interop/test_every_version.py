@@ -60,7 +60,7 @@ _GROUPS: Final = count()
 def _join_group() -> Message:
     protocol = m.JoinGroupRequest.Protocols(name="range", metadata=b"")
     return m.JoinGroupRequest(
-        # A group of its own: nobody waits for the member of another request to come back.
+        # Another group: nobody waits for the member of another request to come back.
         group_id=f"every-version-{next(_GROUPS)}",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,

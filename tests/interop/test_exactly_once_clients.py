@@ -120,7 +120,7 @@ def committed(nodes: BrokerProcesses, topic: str) -> Counter[str]:
 
 
 def play_round(nodes: BrokerProcesses, program: list[str], name: str) -> Counter[str]:
-    """What the clients did."""
+    """The work of the clients."""
     source, target = f"{name}-source", f"{name}-target"
     create(nodes, source, target)
     expected = feed(nodes, source)

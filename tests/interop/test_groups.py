@@ -224,7 +224,7 @@ def test_groups_survive_a_restart_of_all_brokers(tmp_path_factory: pytest.TempPa
         consumer.subscribe(["orders"])
         assert len(read_and_commit(consumer, 30)) == 30
         before = committed(cluster, "g")
-        # Not closed: its membership is in the log, and it is told of no rebalance.
+        # Not closed: its membership is in the log, and it learns of no rebalance.
         for node in (3, 2, 1):
             cluster.stop_broker(node)
         cluster.call(cluster.cluster.start())

@@ -1,4 +1,4 @@
-"""Who comes to the wrong broker is told the leader (KIP-951): as by Apache Kafka, and librdkafka goes there."""
+"""A client that asks the wrong broker gets the leader (KIP-951): as by Apache Kafka, and librdkafka goes there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENT: Final = {
 
 
 class Heard(logging.Handler):
-    """What a client logs."""
+    """The log of a client."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Several log directories: replicas moved between them by Kafka's tool, and what is told of a damaged one."""
+"""Several log directories: replicas moved between them by Kafka's tool, and the reports of a damaged one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts that must be refused, in one line and without traces; and a broker as a process of its own."""
+"""Starts that must be refused, in one line and without traces; and a broker as a separate process."""
 
 from __future__ import annotations
 

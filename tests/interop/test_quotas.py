@@ -1,4 +1,4 @@
-"""Quotas with unmodified clients: told to wait, they wait, and everything arrives all the same."""
+"""Quotas with unmodified clients: they wait when throttled, and everything arrives all the same."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ FORMATTER: Final = f"{SERDE}$RemoteLogMetadataFormatter"
 
 
 BROKERS: Final = (1, 2)
-# What an attached ebbline comes by, with a password and the rights that docs/attach.md lists; everything else comes by
+# The listener of an attached ebbline, with a password and the rights that docs/attach.md lists; all others come by
 # PLAINTEXT as ANONYMOUS, who may do anything.
 OUTSIDE_PORT_OFFSET: Final = 30
 CREDENTIALS: Final = {
@@ -257,7 +257,7 @@ def read_values(kafka: Kafka, timeout_s: float) -> list[bytes | None]:
 
 
 def documented_rights() -> Iterator[AclBinding]:
-    """What the commands of docs/attach.md allow."""
+    """The rights that the commands of docs/attach.md grant."""
     kinds = {
         "--cluster": (ResourceType.BROKER, "kafka-cluster"),
         "--topic": (ResourceType.TOPIC, ""),

@@ -220,7 +220,7 @@ def test_aiokafka(secure: Secure, protocol: str, mechanism: str) -> None:
 # Everybody who is not
 
 
-# What librdkafka adds when a connection ends, whatever for, and sometimes tells first.
+# Errors that librdkafka adds when a connection ends for any reason, and sometimes reports first.
 NOISE: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
 
 
@@ -356,7 +356,7 @@ def test_a_listener_that_requires_a_certificate_lets_in_who_has_one(tmp_path: Pa
             ended = error_of(uncertified, frozenset({KafkaError._ALL_BROKERS_DOWN}))
             assert ended in (KafkaError._SSL, KafkaError._TRANSPORT)
             cluster.wait_until("it is counted", partial(has_failed, secure, number + 1))
-        # Who proves himself by SASL needs none.
+        # A client that authenticates by SASL needs none.
         assert AdminClient(secure.confluent("SASL_SSL", "PLAIN")).list_topics(timeout=30).brokers
 
 

@@ -50,7 +50,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("java")
     authority = Authority()
-    # Java's clients authenticate anew while they work.
+    # Java's clients authenticate again while they work.
     settings = {"listener.name.ssl.ssl.client.auth": "required", "connections.max.reauth.ms": "4000"}
     layout = secure_layout(folder, authority, settings=settings)
     made = Site(folder, layout, authority)

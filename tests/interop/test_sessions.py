@@ -17,7 +17,7 @@ from tests.interop.sessions import aio, confluent, java, java_replicas, python, 
 
 ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = ROOT / "tests" / "fixtures" / "apache-kafka-4.3.1" / "client-sessions.json"
-# Which answers differ, and the reason; docs/compatibility.md tells users the same.
+# The responses that differ, and the reason; docs/compatibility.md says the same to users.
 DIFFERENCES: Final = {
     r"grow cf-no|describe settings of cf-no|too large": "the error has a text where Apache Kafka sends none",
     r"kafka-features describe": "share groups and streams groups are not supported",
@@ -27,7 +27,7 @@ DIFFERENCES: Final = {
 SESSIONS: Final = [confluent, python, aio, *effort([], [java, java_replicas]), python_admin]
 
 
-# What clients see must not depend on remote.log.storage.system.enable; the long form shows it with the tier too.
+# Responses to clients must not depend on remote.log.storage.system.enable; the long form shows it with the tier too.
 @pytest.fixture(scope="module", params=effort([False], [False, True]), ids=lambda on: "with tier" if on else "no tier")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
     with EngineCluster(tmp_path_factory.mktemp("sessions"), brokers=3, tiering=request.param) as running:

@@ -117,7 +117,7 @@ def read(cluster: EngineCluster, topic: str, *, committed: bool = True) -> list[
 
 
 def read_when_ended(cluster: EngineCluster, topic: str, count: int) -> list[str]:
-    """What is committed, once that is so much: markers are written after the producer has been answered."""
+    """Returns the committed values, once there are enough: markers are written after the producer has been answered."""
     wait_until(f"{topic} has {count} committed records", lambda: len(read(cluster, topic)) >= count, WAIT_S)
     return read(cluster, topic)
 

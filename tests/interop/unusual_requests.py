@@ -31,7 +31,7 @@ NEW_DIRECTORY: Final = bytes(15) + b"\1"
 NO_DIRECTORY: Final = bytes(16)
 SHARE: Final = 2
 TIMES: Final = ("last_timestamp",)
-# What a coordinator of a share group is asked for is group:topic id:partition. No other is well formed.
+# The key of a coordinator of a share group is group:topic id:partition. No other is well formed.
 TOPIC_ID: Final = "ZWJibGluZS1zaGFyZXM0Aw"
 BAD_SHARE_KEYS: Final = (
     "", "g", "::", f":{TOPIC_ID}:0", f" :{TOPIC_ID}:0", f"g:{TOPIC_ID}:x", f"g:{TOPIC_ID}:", f"g:{TOPIC_ID}:4294967296",
@@ -47,7 +47,7 @@ _Dir = m.AlterReplicaLogDirsRequest.Dirs
 
 
 def brief(value: Any) -> Any:
-    """What a message holds, without fields that say nothing. Apache Kafka's lists have the order of its hash maps."""
+    """Returns the fields of a message, without empty ones. Apache Kafka's lists have the order of its hash maps."""
     if isinstance(value, Struct):
         plain = type(value)()
         names: tuple[str, ...] = tuple(value.__slots__)
@@ -59,7 +59,7 @@ def brief(value: Any) -> Any:
 
 
 class Script:
-    """The conversation; `told` are (what was asked, answer)."""
+    """The conversation; `told` has the pairs (request, response)."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -70,7 +70,7 @@ class Script:
         self.topic_id = NO_DIRECTORY
 
     def prepare(self) -> None:
-        """The topic, and what the broker has of its own."""
+        """The topic, and the broker's internal ones."""
         topic = m.CreateTopicsRequest.Topics(
             name=TOPIC,
             num_partitions=PARTITIONS,

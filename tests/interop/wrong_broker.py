@@ -35,7 +35,7 @@ _Produced = m.ProduceRequest.TopicData
 
 
 class Script:
-    """The conversation; `told` are (what was asked, answer)."""
+    """The conversation; `told` has the pairs (request, response)."""
 
     def __init__(self, port: int, other_port: int) -> None:
         self.port, self.other_port = port, other_port

@@ -1,9 +1,9 @@
-"""What runs with the wheel of release 0.1.0 on its path: the pipeline's sink of that release, and the pages' reads.
+"""Code that runs with the wheel of release 0.1.0 on its path: that release's sink, and the pages' reads.
 
 python release_before.py URL RECORDS    RECORDS: a file of lines [partition, offset, timestamp, value in hex]
 
 Stores the first half and says where its program is, waits for a line, then stores the second half and reads what the
-pages show. It runs in a process of its own and imports only what that release has.
+pages show. It runs in a separate process and imports only modules of that release.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def keys_of_parts(engine: Engine) -> list[dict[str, Any]]:
 
 
 def key_of(engine: Engine, table: str) -> dict[str, Any]:
-    """Columns of a primary key, and what comes along; each part has a name of its own for it."""
+    """Columns of a primary key, and what comes along; each part has another name for it."""
     key = inspect(engine).get_pk_constraint(table)
     return {name: key.get(name) for name in ("constrained_columns", "dialect_options")}
 

@@ -1,4 +1,4 @@
-"""Settings as they are stored: what was told is as old as the look, what was not keeps its age, what is gone goes."""
+"""Settings as they are stored: those in a response have its age, others keep theirs, removed ones are deleted."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.unit.store.history.test_sample_retention import row
 
 # A zero character, half a surrogate pair, more than an index takes.
 STRANGE: Final = ["a\0b", "\0", "x\ud800", "".join(chr(0x4E00 + number * 7 % 20_000) for number in range(30_000))]
-# What the pipeline writes it has checked: topics of at most 249 characters, and ids (`spark.decode`).
+# The pipeline writes only checked values: topics of at most 249 characters, and ids (`spark.decode`).
 TABLES: Final = [
     t.cluster, t.broker, t.process_status, t.topic, t.partition_current, t.replica_current, t.config_value,
     t.engine_event, t.finding, t.operation, t.audit,

@@ -28,7 +28,7 @@ Row = list[Any]
 
 
 class Machines(Protocol):
-    """Whoever runs the brokers."""
+    """The runner of the brokers."""
 
     def stop_broker(self, node_id: int) -> None: ...
     def kill_broker(self, node_id: int) -> None: ...

@@ -1,8 +1,8 @@
 """KIP-405's follower fetch scenarios and KIP-1023's bootstrap as plays on a `Stage`.
 
-`python -m tests.scenarios.kip_405` writes the golden transcripts anew; read the difference before you keep it. A file
+`python -m tests.scenarios.kip_405` writes the golden transcripts again; read the difference before you keep it. A file
 `NAME.kafka.txt` is there only where `remote.log.metadata.overlap=kafka` makes a difference. Epochs are higher than the
-KIP's after a crash of the last in-sync replica: as in Kafka, the time without a leader has an epoch of its own.
+KIP's after a crash of the last in-sync replica: as in Kafka, the time without a leader has a separate epoch.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def golden_path(name: str, overlap: str) -> Path:
 
 
 def write_all() -> None:
-    """Writes every golden file anew."""
+    """Writes every golden file again."""
     GOLDEN.mkdir(exist_ok=True)
     for name in SCENARIOS:
         texts = []

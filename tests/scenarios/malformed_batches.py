@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 from tests.wire import ask
 
 HOUR_MS: Final = 3_600_000
-# What no varint field of 32 bits can hold, in five bytes: Kafka's reader drops the bits above.
+# A value that no varint field of 32 bits can hold, in five bytes: Kafka's reader drops the bits above.
 _WIDE: Final = b"\x82\x80\x80\x80\x10"
 _DELETE_HORIZON: Final = 0x40
 
@@ -63,7 +63,7 @@ def _sized(data: bytes | None, size: int | bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What stands in the batch; times are relative to now."""
+    """The content of the batch; times are relative to now."""
 
     name: str
     body: bytes

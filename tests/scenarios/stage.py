@@ -67,7 +67,7 @@ class Stage:
         return self.nodes[node].partition(TOPIC).log
 
     async def produce(self, *texts: str) -> None:
-        """One record a batch, to the leader; acknowledged by whoever is in the ISR."""
+        """One record a batch, to the leader; acknowledged by the ISR."""
         for text in texts:
             row = await self.nodes.produce(self.leader, TOPIC, text.encode())
             assert row.error_code == 0, row
@@ -200,7 +200,7 @@ class Stage:
         return f"{segment.start_offset}-{segment.end_offset} {self._uuids[segment.segment_id]} {{{epochs}}}"
 
     def show_lookups(self, *pairs: tuple[int, int]) -> None:
-        """Which segment each (epoch, offset) is found in, as the leader's metadata says."""
+        """The segment in which each (epoch, offset) is found, as the leader's metadata says."""
         manager = self.nodes[self.leader].remote
         assert manager is not None
         tip = self.log(self.leader).topic_id_partition
@@ -217,7 +217,7 @@ class Stage:
             self.lines.append(f"   consumer at {NAMES[node]}: offset {offset} {tier} {_record(row, offset)}")
 
     async def show_position(self, offset: int, epoch: int) -> None:
-        """What a consumer that stands at an offset of an epoch learns from the leader (KIP-320)."""
+        """The leader's response to a consumer at an offset of an epoch (KIP-320)."""
         node = self.leader
         topics = m.OffsetForLeaderEpochRequest.Topics
         part = topics.Partitions(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
@@ -234,7 +234,7 @@ class Stage:
         ]
 
     def show_phases(self, node: int) -> None:
-        """The phases of a follower, as its broker told them; without a wait for metadata, which is chance."""
+        """The phases of a follower, as its broker reported them; without a wait for metadata, which is random."""
         told = [phase for phase in self.nodes[node].events.phases(TOPIC) if phase != "WAITING_FOR_METADATA"]
         self.lines.append(f"   phases of {NAMES[node]}: {' -> '.join(told)}")
 
@@ -262,7 +262,7 @@ class Stage:
                         self._note_fetch(f"{self._asking(sender)} {who} Fetch -> {seen}")
 
     def _note_fetch(self, line: str) -> None:
-        """The same answer to a log that has not changed begins an attempt anew: only the last one is told.
+        """The same response to a log that has not changed starts another attempt: only the last one is reported.
 
         Whether a new replica's metadata is read in time for its first attempt is chance.
         """

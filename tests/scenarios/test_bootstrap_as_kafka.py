@@ -64,7 +64,7 @@ def settings_as_before(running: Lab) -> Iterator[None]:
 
 
 def offsets(running: Lab, topic: str, node: int) -> dict[str, int]:
-    """What a broker says of its own replica."""
+    """A broker's report of its replica."""
     told = {name: running.list_offset(node, topic, at, replica=DEBUG) for name, at in OFFSETS.items()}
     assert {row.error for row in told.values()} <= {0}, told
     return {name: row.offset for name, row in told.items()}

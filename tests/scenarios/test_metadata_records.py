@@ -1,4 +1,4 @@
-"""What brokers write to `__remote_log_metadata`, byte for byte what a real Kafka wrote in the same life of a topic."""
+"""Brokers' records in `__remote_log_metadata`, byte for byte those of a real Kafka in the same life of a topic."""
 
 from __future__ import annotations
 

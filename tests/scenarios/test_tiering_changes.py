@@ -64,7 +64,7 @@ def test_copying_switched_off_and_on_then_tiering_off_with_its_data(running: Lab
 
 
 def test_tiering_switched_off_and_on_again_loses_nothing_that_was_local(running: Lab) -> None:
-    """What was remote once is deleted with the switch: it must be copied again before it may go locally."""
+    """Segments that were remote once are deleted with the switch: it must be copied again before it may go locally."""
     topic = "again"
     running.create(topic, [(1, 2)], batches=1)
     running.produce(topic, *values(0, 1, 2, 3))

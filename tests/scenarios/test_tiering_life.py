@@ -51,7 +51,7 @@ def test_retention_deletes_remote_segments_by_size_and_by_time(running: Lab, set
     running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
     wait_deleted(running, 1, topic, 0, 1, 2)
     assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
-    # A consumer that begins at 0 is told that there is nothing and goes to the earliest offset.
+    # A consumer that begins at 0 gets OFFSET_OUT_OF_RANGE and goes to the earliest offset.
     assert running.fetch(topic, 0).error == 1
     assert running.list_offset(1, topic, -2).offset == 3
     assert running.consume(topic, 3) == values(3)
@@ -90,7 +90,7 @@ def deletion_events(running: Lab, topic_id: bytes, partition: int) -> list[tuple
         if not isinstance(event, PartitionDelete):
             continue
         tip = event.topic_id_partition
-        # Two partitions of a topic may be told in one partition of the metadata topic.
+        # Two partitions of a topic may have their events in one partition of the metadata topic.
         if (tip.topic_id, tip.partition) == (topic_id, partition):
             found.append((event.state.name, event.broker_id))
     return found
@@ -194,7 +194,7 @@ def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> N
         assert running.remote_starts(topic) == [0, 1, 2]
         assert running.consume(topic, 0, node=3) == values(0, 1, 2, 3)
         assert fetched_segments(running, 3, topic) == 3
-        # Who gives a replica away leaves what is remote alone.
+        # A broker that gives a replica away leaves remote segments alone.
         assert history(running, 1, topic, EventType.DELETE_SEGMENT) == []
     # Followers serve old offsets too, from their own view of the remote tier.
     assert running.fetch("moved", 1, node=1).error == 0

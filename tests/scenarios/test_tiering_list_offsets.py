@@ -37,7 +37,7 @@ def answers(running: Lab, state: Mapping[str, Any]) -> tuple[dict[str, Told], di
     seen: dict[str, int] = {}
     for row in state["rows"]:
         role, replica_id = row["to"], row["replica_id"]
-        # The same question to the second follower is a row of its own.
+        # The same question to the second follower is a separate row.
         key = f"{role} {replica_id} {row['isolation']}"
         at = seen[key] = seen.get(key, -1) + 1
         node = {"leader": [leader], "follower": followers, "other": strangers}[role]
@@ -52,7 +52,7 @@ def answers(running: Lab, state: Mapping[str, Any]) -> tuple[dict[str, Told], di
 
 
 def kip_answers(expected: dict[str, Told], log_end: Told) -> dict[str, Told]:
-    """With everything tiered a follower is told the log end (KIP-1023); Kafka 4.3 answers -1 and never lets it join."""
+    """With everything tiered a follower gets the log end (KIP-1023); Kafka 4.3 answers -1 and never lets it join."""
     return {
         name: log_end if name.startswith("-6 to leader") and "as follower" in name and told.offset == -1 else told
         for name, told in expected.items()
@@ -174,7 +174,7 @@ def test_an_open_transaction_bounds_what_readers_of_committed_records_see_and_wh
 
 
 def write_transactions(running: Lab, topic: str) -> None:
-    """Records at 0, 2 and 4 in transactions of their own, the second one aborted, markers behind each; 6 is plain."""
+    """Records at 0, 2 and 4 in separate transactions, the second one aborted, markers behind each; 6 is plain."""
     producer = Producer({"bootstrap.servers": running.cluster.bootstrap, "transactional.id": topic})
     producer.init_transactions(60)
     for at in range(3):

@@ -17,9 +17,9 @@ MBEANS: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / 
 OF_THE_TIER: Final = re.compile(r"[Rr]emote|RLM|RetentionSizeInPercent")
 # Kafka's own older names of two others; the exporter's Kafka rules do not take them.
 DEPRECATED: Final = "org.apache.kafka.storage.internals.log:"
-# The purgatory's metrics have tests of their own.
+# Other tests are for the purgatory's metrics.
 REQUESTS_THAT_WAIT: Final = "Delayed"
-# What an MBean without a name, of Kafka's other metrics library, has as attributes.
+# The attributes of an MBean without a name, of Kafka's other metrics library.
 ATTRIBUTES: Final = {
     "kafka.server:type=RLMCopy": ("byte_rate",),
     "kafka.server:type=RLMFetch": ("byte_rate",),
@@ -28,7 +28,7 @@ ATTRIBUTES: Final = {
     ),
 }
 
-# What tiered storage shows, from Kafka's list of its metrics. Meters and gauges of topics have a row for all together.
+# The metrics of tiered storage, from Kafka's list. Meters and gauges of topics have a row for all together.
 TOPIC_METERS: Final = (
     "RemoteFetchBytes", "RemoteFetchRequests", "RemoteFetchErrors", "RemoteCopyBytes", "RemoteCopyRequests",
     "RemoteCopyErrors", "RemoteDeleteRequests", "RemoteDeleteErrors", "BuildRemoteLogAuxStateRequests",
@@ -134,4 +134,4 @@ def test_everything_kafka_shows_of_the_tier_is_there_under_its_name(running: Lab
     assert of_topic(found, f"{prefix}fetchrequests", topic) == 1
     assert of_topic(found, "kafka_log_remote_remotelogmanager_localretentionsizeinpercent", topic) == 100 * local
     assert of_topic(found, "kafka_log_remote_remotelogmanager_retentionsizeinpercent", topic) == 0  # without a limit
-    assert of_topic(found, "kafka_log_log_retentionsizeinpercent", topic) == 0  # told by the remote log manager
+    assert of_topic(found, "kafka_log_log_retentionsizeinpercent", topic) == 0  # set by the remote log manager

@@ -52,7 +52,7 @@ def cells(lines: Sequence[str]) -> dict[Cell, str]:
 
 
 def meant(cell: Cell, kafkas: str) -> str:
-    """What is right here: nearly always what Apache Kafka 4.3.1 gave. `cell` is one of `EXPECTED` or `OF_VERSION_0`."""
+    """The right response: nearly always that of Apache Kafka 4.3.1. `cell` is one of `EXPECTED` or `OF_VERSION_0`."""
     if cell.request == "EndTxn v5 commit" and ": CompleteAbort" in cell.state and kafkas == "INVALID_TXN_STATE":
         # A commit with the epoch before the current one has met the coordinator's abort. 4.3.1's answer ends a client
         # for good, later versions of Kafka give this one (KAFKA-20785).
@@ -73,7 +73,7 @@ OF_VERSION_0: Final = cells(GOLDEN_VERSION_0.read_text().splitlines())
 
 
 def different(found: Mapping[Cell, str], expected: Mapping[Cell, str]) -> dict[Cell, tuple[str, str]]:
-    """What was answered and what is right, where that is not the same."""
+    """The response and the right one, where they differ."""
     assert found.keys() == expected.keys()
     return {
         cell: (answer, wanted) for cell, answer in found.items() if answer != (wanted := meant(cell, expected[cell]))

@@ -11,7 +11,7 @@ from tests.scenarios.transaction_script import play
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "transactions.json"
 # A commit that meets the coordinator's abort: what later versions of Kafka answer (KAFKA-20785), so that its producer
-# begins anew instead of giving up.
+# begins again instead of giving up.
 MEANT: Final = {"z commit by the fenced one": ["PRODUCER_FENCED", "none", -1]}
 
 

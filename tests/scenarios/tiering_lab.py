@@ -80,11 +80,11 @@ class Lab:
     # Requests
 
     def ask(self, node: int, request: Message, version: int, response: type[T]) -> T:
-        """One request on a connection of its own."""
+        """One request on a new connection."""
         return ask(self.cluster.layout.ports[node], request, version, response, timeout_s=WAIT_S)
 
     def create(self, topic: str, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **config: str | int) -> None:
-        """Creates a tiered topic (unless told otherwise); `batches=n` sets how many batches a segment holds."""
+        """Creates a tiered topic (unless `config` says otherwise); `batches=n` sets a segment's number of batches."""
         batches = int(config.pop("batches", 2))
         settings: dict[str, str | int] = {
             "remote_storage_enable": "true",
@@ -268,7 +268,7 @@ class Lab:
         told = self.ask(1, request, 6, m.DeleteTopicsResponse).responses[0]
         assert told.error_code == 0, told
 
-    # What the cluster is
+    # The cluster
 
     def registration(self, topic: str, partition: int = 0) -> PartitionRegistration:
         def find() -> PartitionRegistration:
@@ -340,7 +340,7 @@ def lab(
 
 
 def history(running: Lab, node: int, topic: str, *types: EventType) -> list[StorageEvent]:
-    """What the broker asked of the remote storage for a topic, oldest first."""
+    """The broker's calls of the remote storage for a topic, oldest first."""
     manager = running.cluster.broker(node).services.remote_log_manager
     assert manager is not None
     storage = manager.storage

@@ -66,12 +66,12 @@ def quickly(what: str, probe: Callable[[], R | None]) -> R:
 
 
 def is_held(known: Known) -> bool:
-    """Its markers wait for the broker that is stopped, and for no other: partitions that have it are told no more."""
+    """Its markers wait for the broker that is stopped, and for no other: partitions that have it get no second one."""
     return known.partitions == {(HELD, 0)}
 
 
 class Broker:
-    """What producers ask of it."""
+    """The requests of producers to it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,7 +1,7 @@
 """A session of raw transaction requests and what one broker answers: the same script for Apache Kafka and for ours.
 
 Run against a fresh one-broker cluster with `python -m tests.scenarios.transaction_script PORT`: prints the answers as
-JSON, which is how `tests/fixtures/apache-kafka-4.3.1/transactions.json` was made. Producer ids are told by the order in
+JSON, which is how `tests/fixtures/apache-kafka-4.3.1/transactions.json` was made. Producer ids become the order in
 which they came.
 """
 

@@ -112,7 +112,7 @@ HELD_STATES: Final[dict[str, Reach]] = {
 
 
 def by_itself(*, held: bool) -> dict[str, Reach]:
-    """What the coordinator does by itself, asked about on clusters of a lower transaction.version too."""
+    """The coordinator's own actions, also tested on clusters of a lower transaction.version too."""
     if held:
         return {"PrepareAbort, fenced": _fenced(held=True), "PrepareAbort, timed out": _timed_out(held=True)}
     return {"Ongoing": _open(), "CompleteAbort, fenced": _fenced(), "CompleteAbort, timed out": _timed_out()}

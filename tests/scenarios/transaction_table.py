@@ -130,7 +130,7 @@ def producers(subject: Subject, known: Known) -> list[tuple[str, Producer]]:
 
 
 class Asking:
-    """The questions of one state; subjects are taken anew when a question has changed the one before."""
+    """The questions of one state; a new subject is taken when a question has changed the one before."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Asking:
 
 
 def _is_changing(broker: Broker, subject: Subject) -> bool:
-    """Asked as a producer that there is not, who is told so once no change is under way."""
+    """Whether a request of a producer that does not exist is refused because a change is under way."""
     nobody = Producer(subject.me.producer_id + OTHER_ID, 0)
     return broker.add_old(subject, nobody, (TOPIC, 0))[0] == ErrorCode.CONCURRENT_TRANSACTIONS
 

@@ -1,4 +1,4 @@
-"""A Kafka client in the simulation, over the engine's own peer connection: what it is told is what a user would see."""
+"""A Kafka client in the simulation, over the engine's own peer connection: it gets a user's responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Read:
     next_offset: int = -1
     # Under which epoch the asked broker led when it was asked; -1 unknown.
     leader_epoch_before: int = -1
-    # Who is nearer to the asker's rack, and has the records instead; -1 for nobody.
+    # The preferred read replica, which is in the client's rack; -1 for none.
     preferred_replica: int = -1
 
 
@@ -90,7 +90,7 @@ class Client:
         rack: str = "",
         wait_ms: int = 0,
     ) -> Read:
-        """What a consumer gets at an offset."""
+        """Returns the records that a consumer gets at an offset."""
         topics = m.FetchRequest.Topics
         request = m.FetchRequest(
             max_wait_ms=wait_ms,

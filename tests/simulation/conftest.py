@@ -1,4 +1,4 @@
-"""What a simulated world leaves behind goes with its file."""
+"""The objects that a simulated world leaves behind are freed after its file."""
 
 from __future__ import annotations
 

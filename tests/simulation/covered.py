@@ -1,4 +1,4 @@
-"""Which lines of the engine's log, remote and replica packages simulated runs carry out.
+"""The lines of the engine's log, remote and replica packages that simulated runs execute.
 
 Counted are the lines inside functions: importing a module runs all others. Not counted is what `LEFT_OUT` names, with
 its reason, and the methods of protocols, which have no code.
@@ -82,7 +82,7 @@ class Covered:
 
 
 def missed_by_all(runs: Iterable[Lines]) -> Lines:
-    """What none of some runs has carried out."""
+    """The lines that none of some runs has executed."""
     together: dict[str, frozenset[int]] = {}
     for run in runs:
         together = {path: together.get(path, lines) & lines for path, lines in run.items()}

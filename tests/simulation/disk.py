@@ -17,7 +17,7 @@ from typing import Final
 from backend.protocol.buffers import Buffer
 
 TOTAL_BYTES: Final = 1 << 40
-# What a device writes whole. Small, as everything here is: a segment has some 300 bytes.
+# The size that a device writes whole. Small, as everything here is: a segment has some 300 bytes.
 BLOCK_BYTES: Final = 64
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from the seed, one kind at a time, each with its end.
+"""The faults of a run and their times: drawn from the seed, one kind at a time, each with its end.
 
 Machines lose power only while Kafka promises that nothing is lost: another in-sync replica has everything, and nobody
 else is in trouble until the cluster has noticed. A run uses some kinds of fault only, so that runs differ.
@@ -30,7 +30,7 @@ STARTS_MAX: Final = 400
 STOP_LOOKS_MAX: Final = 200
 # Changes of the disk until a process is killed in the midst of its work: a copy of a segment has some ten.
 KILL_AFTER_MAX: Final = 80
-# What a broker makes again when it is missing or makes no sense: indexes, producer snapshots, checkpoints, caches.
+# Files that a broker makes again when missing or senseless: indexes, producer snapshots, checkpoints, caches.
 MADE_AGAIN: Final = (".index", ".timeindex", "-offset-checkpoint", "_remote_partition_remover_offsets")
 SNAPSHOT: Final = ".snapshot"
 CACHES: Final = ("/remote-log-index-cache/", "/_rlmm_")
@@ -114,7 +114,7 @@ class Faults:
                 world.machines[node].crash(power=False)
                 await self._bring_up(node)
 
-    # What they share
+    # Common parts
 
     def _note(self, text: str) -> None:
         self._world.trace.note(text)
@@ -145,7 +145,7 @@ class Faults:
                 continue
             self._note(f"node {node} starts")
             try:
-                # Whoever waits may be called off; the machine goes on starting.
+                # The waiting task may be cancelled; the machine goes on starting.
                 machine.waits_for_start = asyncio.shield(machine.start())
                 await machine.waits_for_start
                 self._note(f"node {node} is up")
@@ -203,7 +203,7 @@ class Faults:
         return True
 
     async def _replace_disk(self) -> bool:
-        """A machine comes back with an empty disk: all its replicas begin anew, where the leader's logs begin."""
+        """A machine comes back with an empty disk: all its replicas begin empty, where the leader's logs begin."""
         node = self._some_broker()
         if node is None or not self._may_lose_data(node):
             return False

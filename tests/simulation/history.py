@@ -1,4 +1,4 @@
-"""What clients were told, and what therefore is true for ever: the memory that the checkers compare with."""
+"""The responses that clients got, and the promises that follow from them: the memory that the checkers compare with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 class PartitionHistory:
     """One partition of one topic life."""
 
-    # Records that a producer was told are committed (acks=all): offset → value.
+    # Records that were acknowledged to a producer (acks=all): offset → value.
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     # Batches that were below some replica's high watermark, by base offset.
     committed: dict[int, Batch] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TopicHistory:
     # Unclean elections are allowed: acknowledged records may be lost, but reads still follow one chain of epochs.
     unclean: bool
     tiered: bool
-    # Keeps the last record of each key, in batches of its own making.
+    # Keeps the last record of each key, in new batches.
     compacted: bool = False
     # Records have the broker's time, not the producer's.
     broker_stamps: bool = False

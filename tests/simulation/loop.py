@@ -23,7 +23,7 @@ PROCESS: ContextVar[object | None] = ContextVar("simulated process", default=Non
 
 
 class Stuck(AssertionError):
-    """Nothing is ready and no timer is set: whoever waits would wait for ever."""
+    """Nothing is ready and no timer is set: every waiting task would wait for ever."""
 
 
 class _Call(asyncio.TimerHandle):
@@ -89,7 +89,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """What is ready; if there is nothing, time moves on to the next timer."""
+        """The callbacks that are ready; if there are none, time moves on to the next timer."""
         ready, timers, pop = self._ready, self._timers, heapq.heappop
         while timers and timers[0][2]._cancelled:
             pop(timers)
@@ -103,7 +103,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         end_s = self._now_s + RESOLUTION_S
         while timers and timers[0][0] < end_s:
             ready.append(pop(timers)[2])
-        # What these start has its turn in the next round.
+        # The callbacks that these schedule run in the next round.
         for _ in range(len(ready)):
             call = ready.popleft()
             if not call._cancelled:

@@ -1,8 +1,8 @@
 """A disk is lost while its node is down: one at a time, at any moment, also while all nodes are down.
 
-With three replicas and `min.insync.replicas=2` nothing that was acknowledged may be lost with it, whoever was in the
-ISR and in whatever order the others come back. The next disk may only go once every replica has been in sync again:
-until then what was acknowledged may be on one disk alone.
+With three replicas and `min.insync.replicas=2` nothing that was acknowledged may be lost with it, regardless of the
+brokers in the ISR and of the order in which the others come back. The next disk may only go once every replica has
+been in sync again: until then an acknowledged record may be on one disk alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.simulation.world import BROKERS, CONTROLLER, LOG_DIRS
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-# What else goes wrong in such runs. Left out: a power cut and a disk that fails, which would be a second disk, and
+# The other faults of such runs. Left out: a power cut and a disk that fails, which would be a second disk, and
 # reassignments, which may leave a partition with two replicas.
 OTHER_KINDS: Final = (
     "crash",
@@ -51,13 +51,13 @@ class LostDisks:
     def __init__(self, world: World, bring_up: Callable[[int], Coroutine[Any, Any, None]]) -> None:
         self._world = world
         self._bring_up = bring_up
-        # Chance of its own: what other faults draw stays as it is.
+        # A separate generator: the numbers that other faults draw stay the same.
         self._random = world.new_random("lost disks")
         # Whether all replicas have been in sync since the last disk was lost.
         self._whole = False
         # Partitions that have had an ISR large enough to acknowledge anything.
         self._taken: set[tuple[bytes, int]] = set()
-        # Whose disk was the last, and the directories that its broker had registered.
+        # The broker that lost its disk last, and the directories that it had registered.
         self._lost: tuple[int, frozenset[bytes]] | None = None
         # Kind → (weight, action).
         self.kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
@@ -140,7 +140,7 @@ class LostDisks:
         if machine.up or image is None or registration is None or not self._whole:
             return False
         if any((topic.id, at) not in self._taken for topic in image.topics.values() for at in topic.partitions):
-            # Made while two brokers were away: nobody else has had it, and only an operator lets it begin anew.
+            # Made while two brokers were away: nobody else has had it, and only an operator lets it begin empty.
             return False
         self._whole, self._lost = False, (node, frozenset(registration.log_dirs))
         path = self._random.choice(LOG_DIRS) if self._random.random() < ONE_DIRECTORY else None
@@ -156,6 +156,6 @@ class LostDisks:
                 await asyncio.sleep(between_s)
             await asyncio.gather(*starting)
         finally:
-            # Whoever ends all faults brings up what is down.
+            # The end of all faults starts every machine that is down.
             for task in starting:
                 task.cancel()

@@ -37,7 +37,7 @@ from tests.simulation.planted import Plant
 
 
 def followers_cut_what_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
-    """Whatever the leader lacks goes, also below a follower's own high watermark."""
+    """Records that the leader lacks are truncated, also below a follower's own high watermark."""
     patch.setattr(fetch_state, "must_keep", lambda **offsets: False)
 
 

@@ -44,7 +44,7 @@ class VirtualClock:
 
 
 class VirtualWorkers:
-    """Threads without threads: the work is done at one moment, some time after it was asked for and before it is told.
+    """Threads without threads: the work is done at one moment between its submission and the delivery of its result.
 
     Between the two anything else may run, as beside a real thread.
     """
@@ -83,7 +83,7 @@ class Process:
         self.alive = True
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
-        # Chance of its own, so that what one process draws does not depend on what others do.
+        # A separate generator, so that the numbers of one process do not depend on the others.
         self.random = world.new_random(f"process {node_id} {life}")
         self.disk = VirtualDisk(disk, lambda: self.alive)
         engine_seed = self.random.getrandbits(64)
@@ -115,9 +115,9 @@ class Machine:
         # Whether it serves, and whether it is on its way out.
         self.started = False
         self.stopping = False
-        # What somebody waits for who has started it.
+        # The future on which the caller of the start waits.
         self.waits_for_start: asyncio.Future[None] | None = None
-        # What crashed stays here until the run is over: nothing of it may run again, not even to clean up.
+        # Crashed processes stay here until the run is over: nothing of them may run again, not even to clean up.
         self._dead: list[tuple[Process, Broker | None]] = []
 
     @property
@@ -167,7 +167,7 @@ class Machine:
 
         def kill() -> None:
             process.alive = False
-            # What is on the stack now belongs to the process: the rest follows once it has unwound.
+            # The frames on the stack belong to the process: the rest follows once they have unwound.
             self._world.loop.call_soon(bury, context=self._world.context)
 
         def bury() -> None:
@@ -187,7 +187,7 @@ class Machine:
         self._world.fabric.lose(process, at_once=at_once)
         self._dead.append((process, self.broker))
         if self.waits_for_start is not None and not self.waits_for_start.done():
-            # What the start itself ends with is never told: nothing of the process runs again.
+            # The result of the start itself is never delivered: nothing of the process runs again.
             self.waits_for_start.set_exception(ProcessLookupError("killed while it started"))
         self.process = self.broker = None
         self.started = self.stopping = False

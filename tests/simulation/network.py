@@ -138,7 +138,7 @@ class VirtualConnection:
                 self.handler.on_closed(error)
 
     def vanish(self) -> None:
-        """The process is gone; nobody is told."""
+        """The process has ended; no peer is notified."""
         self._closed = True
         self._fabric.forget(self)
 

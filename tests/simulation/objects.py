@@ -40,7 +40,7 @@ class Mood:
 
 @dataclass(slots=True)
 class Objects:
-    """What is stored. `history` is every segment file ever put, for the checkers."""
+    """The stored objects. `history` is every segment file ever put, for the checkers."""
 
     random: Random
     now_ms: Callable[[], float]

@@ -44,7 +44,7 @@ def _sealed(batch: bytearray) -> bytearray:
     return batch
 
 
-# What does not belong on the topic of remote log metadata, and is no record of it.
+# Records that do not belong on the topic of remote log metadata, and are no records of it.
 STRANGE: Final = (None, b"", b"odd", b"\x00", b"\x09\x00odd", b"\x00\x00" + bytes(40))
 # Each way to spoil a good batch.
 SPOILED: Final[Mapping[str, Spoil]] = {
@@ -61,7 +61,7 @@ SPOILED: Final[Mapping[str, Spoil]] = {
 }
 
 
-# More of these, which are sent when a run is over: whoever draws from `SPOILED` draws the same for ever.
+# More of these, which are sent when a run is over: draws from `SPOILED` stay the same for ever.
 SPOILED_AT_LAST: Final[Mapping[str, Spoil]] = {
     "no size at all": _with(8, (1).to_bytes(4, "big")),
     "its size and nothing else": lambda batch: batch[:14],

@@ -1,4 +1,4 @@
-"""What operators do while a run goes on: moves, elections, topics that come and go, settings, deleted records."""
+"""The work of operators while a run goes on: moves, elections, topics that come and go, settings, deleted records."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Operators:
         if chosen is None or chosen[0].compacted or not chosen[0].may_tier:
             return False
         topic, _ = chosen
-        # What was remote only is gone afterwards, and whether it happened is not known when the answer is lost.
+        # Records that were only remote are deleted, and the outcome is unknown when the response is lost.
         topic.limited = True
         if topic.tiered:
             configs = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
@@ -250,7 +250,7 @@ class Operators:
         return True
 
     async def _look(self) -> bool:
-        """What tools ask: where every replica lies, and who produces into a partition."""
+        """The requests of tools: the place of every replica, and the producers of a partition."""
         client, node = self._workload.client, self._workload.some_broker()
         await client.describe_directories(node)
         chosen = self._workload.some_partition()
@@ -276,7 +276,7 @@ class Operators:
             self._unanswered |= not answered
 
     async def restore_settings(self) -> None:
-        """What would keep a run from its end is as at the beginning."""
+        """Settings that would keep a run from its end are reset to those of the beginning."""
         if self._unanswered:
             # A broker may still be at it: what it asks the controller for later would undo what follows.
             await asyncio.sleep(FORWARDED_S)

@@ -112,7 +112,7 @@ class _DeletesNothing:
 
 
 def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
-    """The segments of a deleted topic are told to be gone, and nobody asks the storage."""
+    """The segments of a deleted topic are published as deleted without a call of the storage."""
 
     async def careless(tier: Tier, segments: Any, publish: Any) -> None:
         other = copy(tier)
@@ -123,7 +123,7 @@ def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletions_are_never_marked(patch: pytest.MonkeyPatch) -> None:
-    """The controller takes it that it has told the metadata topic of a deleted partition."""
+    """The controller assumes that it has published the deletion of a partition."""
 
     async def careless(self: PartitionMarker, target: int, tip: TopicIdPartition) -> None:
         pass
@@ -143,7 +143,7 @@ def followers_forget_their_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaders_forget_their_log_start(patch: pytest.MonkeyPatch) -> None:
-    """Who is elected takes it that no record was ever deleted."""
+    """A new leader assumes that no record was ever deleted."""
     become_leader = Partition.become_leader
 
     def careless(self: Partition, registration: PartitionRegistration) -> bool:

@@ -1,4 +1,4 @@
-"""What Raft promises (Ongaro's figure 3.2), and that the images follow, looked for from outside of every process.
+"""Raft's promises (Ongaro's figure 3.2), and that the images follow, checked from outside of every process.
 
 Batches are known by their base offset; what is committed anywhere is written down once and compared for ever.
 """
@@ -114,7 +114,7 @@ class QuorumCheckers:
             )
 
     def _bridge(self, controllers: dict[int, Controller]) -> None:
-        """What no log holds any more is taken from an image; those of the others are compared with it."""
+        """Entries that no log holds any more are taken from an image; the other images are compared with it."""
         newest = max((one.image for one in controllers.values()), key=lambda image: image.offset, default=None)
         if newest is not None and newest.offset > self._reference.offset:
             self.gaps += 1
@@ -122,7 +122,7 @@ class QuorumCheckers:
             self._images[newest.offset] = bytes_of(newest)
 
     def _leader_is_complete(self, node: int, one: Controller, batches: list[MetadataBatch]) -> None:
-        """Leader completeness: whoever leads has everything that was committed in earlier epochs."""
+        """Leader completeness: each leader has everything that was committed in earlier epochs."""
         state = one.raft.state
         if not state.is_leader:
             return
@@ -153,7 +153,7 @@ class QuorumCheckers:
         lost = sorted(set(acknowledged) - self.applied)
         if lost and not self.gaps:
             raise Violation("LeaderCompleteness", f"changes {lost[:5]} were acknowledged and are nowhere")
-        # Whatever came after a change of the same setting has a greater value.
+        # A later change of the same setting has a greater value.
         for one in controllers.values():
             settings = one.image.config(BROKER_RESOURCE, "")
             for value in acknowledged:

@@ -32,7 +32,7 @@ def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
-    """A leader takes it that whoever asks has its own log up to there."""
+    """A leader assumes that a node that fetches has its own log up to there."""
 
     def careless(asked: Any, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> Any:
         return decide(asked, view, lambda epoch: (asked.last_fetched_epoch, asked.fetch_offset))
@@ -41,7 +41,7 @@ def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_log_is_voted_for(patch: pytest.MonkeyPatch) -> None:
-    """A vote is given to whoever asks first, whatever its log lacks."""
+    """A vote is given to the first candidate, whatever its log lacks."""
     asked = election.handle_vote
 
     def careless(state: RaftState, vote: Any, log_end: LogEnd, now: Any) -> Any:
@@ -70,7 +70,7 @@ def a_lost_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    """What a voter noted outside its metadata folder is not looked at."""
+    """A voter's note outside its metadata folder is not read."""
 
     def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> VoterMemory:
         return judge(stored, damage, end, replace(traces, acknowledged=None), **ids)
@@ -79,7 +79,7 @@ def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_voter_that_catches_up_votes(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked votes, whatever it remembers."""
+    """Every voter votes, whatever it remembers."""
     patch.setattr(election, "_is_voter_of", lambda state, asked: True)
 
 

@@ -73,7 +73,7 @@ class QuorumRun:
         self.checkers.finish(world.controllers(), self.acknowledged)
 
     def note_mistake(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a task ended with and nobody looked at; those of a process that is gone end with its disk's errors."""
+        """Exceptions of tasks that nobody retrieved; those of a process that has ended are its disk's errors."""
         error = context.get("exception")
         if error is not None and not isinstance(error, (*EXPECTED, StartRefused)):
             self.world.failures.append(f"{context.get('message')}: {error!r}")

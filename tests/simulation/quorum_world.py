@@ -73,7 +73,7 @@ class QuorumWorld(World):
         # Of each process that is to crash: effects until then, and whether its machine loses power.
         self._fuses: dict[Process, tuple[int, bool]] = {}
         self.crashes = 0
-        # What a checker reads is no effect of the process.
+        # A checker's reads are no effects of the process.
         self.looking = False
 
     def controllers(self) -> dict[int, Controller]:
@@ -125,11 +125,11 @@ class QuorumWorld(World):
         self.crashes += 1
         self.trace.note(f"node {process.node_id} ends between two effects{' with its power' if power else ''}")
         self.machines[process.node_id].crash(power=power)
-        # What the call that is under way still starts ends with it.
+        # Tasks that the call under way still starts end with it.
         self.loop.call_soon(self.loop.drop, process, context=self.context)
 
     def copy_metadata(self, node: int) -> dict[str, bytes]:
-        """What an operator's copy of the metadata folder holds, taken now: path → content."""
+        """An operator's copy of the metadata folder, taken now: path → content."""
         files = self.machines[node].disk.files
         return {path: bytes(inode.data) for path, inode in files.items() if path.startswith(METADATA)}
 
@@ -155,7 +155,7 @@ class QuorumWorld(World):
         inode.data[:] = b"\x00" * len(inode.data)
 
     async def ask_again(self, choice: Callable[[int], int]) -> None:
-        """An old request reaches its node once more, by a connection of its own."""
+        """An old request reaches its node again, by a new connection."""
         asked = self.quorum_fabric.asked
         if not asked:
             return
@@ -169,7 +169,7 @@ class QuorumWorld(World):
 
 
 class _Deaf:
-    """Whoever repeats a request does not listen."""
+    """The sender of a repeated request reads no response."""
 
     def on_frame(self, frame: bytearray) -> None:
         """Nobody waits for it."""

@@ -42,7 +42,7 @@ EXPECTED: Final = (KafkaError, OSError, asyncio.CancelledError)
 
 @dataclass(slots=True)
 class Result:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     trace_hash: str = ""

@@ -47,5 +47,5 @@ def test_a_planted_bug_is_found(planted: LostDisksPlanted, monkeypatch: pytest.M
         outcomes.append(f"{seed}: {result.violation}")
         if result.violation is not None:
             break
-    # Whoever sees it first: committed records are gone, or others stand in their place.
+    # Messages of the checkers that may see it first: committed records are gone, or others stand in their place.
     assert result.checker in ("AcknowledgedSurvive", "ReplicasAgree", "NeverBack"), outcomes

@@ -1,4 +1,4 @@
-"""What happened, as lines to read and as one hash that two runs of a seed must share."""
+"""The events of a run, as lines to read and as one hash that two runs of a seed must share."""
 
 from __future__ import annotations
 

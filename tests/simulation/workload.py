@@ -1,4 +1,4 @@
-"""Producers and consumers: they live through every fault, and remember what they were told."""
+"""Producers and consumers: they live through every fault, and remember their responses."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Workload:
         return self._random.choice(up or BROKERS)
 
     def leader(self, topic: TopicHistory, index: int) -> int:
-        """Who leads, as a client with fresh metadata knows it; sometimes a stale one asks another."""
+        """The leader, as a client with fresh metadata knows it; sometimes a stale client asks another broker."""
         registration = self._world.registration(TopicPartition(topic.name, index))
         if registration is None or registration.leader < 0 or self._random.random() < 0.03:
             return self.some_broker()
@@ -153,7 +153,7 @@ class Workload:
                 and not await self.produce_some(*chosen, acks_one, idempotent)
                 and idempotent is not None
             ):
-                # As a client that lost track of its sequences: it begins anew under another id.
+                # As a client that lost track of its sequences: it begins again under another id.
                 idempotent = await self._identity()
             await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
 
@@ -253,7 +253,7 @@ class Workload:
         return [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
 
     def remember(self, topic: TopicHistory, index: int, base: int, values: Sequence[bytes]) -> None:
-        """A producer was told that these are there for good."""
+        """These records were acknowledged to a producer."""
         topic.partitions[index].acknowledged.update(enumerate(values, base))
         self._world.history.acknowledged += len(values)
 
@@ -282,7 +282,7 @@ class Workload:
         end = max(replica.log.high_watermark, max(history.acknowledged, default=0))
         local = replica.log.local_log_start_offset
         if self._random.random() < 0.6 and local > history.log_start:
-            # What only the remote tier has.
+            # Records that only the remote tier has.
             end = local - 1
         offset = self._random.randint(history.log_start, max(history.log_start, end))
         try:
@@ -295,7 +295,7 @@ class Workload:
             return
 
     async def read(self, topic: TopicHistory, index: int, node: int, offset: int) -> Read:
-        """What the broker has at an offset; all checkers see the answer. Raises KafkaError."""
+        """The broker's records at an offset; all checkers see the response. Raises KafkaError."""
         replica = self._world.replica(node, TopicPartition(topic.name, index))
         epoch = -1 if replica is None else replica.leader_epoch
         answer = replace(

@@ -76,7 +76,7 @@ SETTINGS: Final = {
 
 
 def drawn_settings(random: Random) -> dict[str, str]:
-    """What differs from run to run: small caches and pools, how a new replica begins, Kafka's own behaviour."""
+    """Settings that differ from run to run: small caches and pools, how a new replica begins, Kafka's own behaviour."""
     settings = {
         # Room for the indexes of one segment to all of them, and readers that wait for each other.
         "remote.log.index.file.cache.total.size.bytes": random.choice(("200", "800", "1048576")),
@@ -133,7 +133,7 @@ class World:
         self.producers_expire_ms = int(drawn["producer.id.expiration.ms"])
         self.history = History()
         self.workload: Workload
-        # What the code was not meant to do: exceptions that nobody expected, nodes that gave up.
+        # Failures that are never right: exceptions that nobody expected, nodes that gave up.
         self.failures: list[str] = []
         self.client = Process(self, CLIENT, 0, Machine(self, CLIENT, {}).disk, 0)
 
@@ -167,7 +167,7 @@ class World:
 
     @property
     def controller(self) -> Controller | None:
-        """What runs in the controller's process; None while there is none."""
+        """The node in the controller's process; None while there is none."""
         broker = self.machines[CONTROLLER].broker
         return None if broker is None or broker._services is None else broker.services.controller
 

@@ -1,4 +1,4 @@
-"""Which parts of the soak have their turn: those whose evidence is oldest, as many as fit into the time of a run."""
+"""The parts of the soak that run now: those whose evidence is oldest, as many as fit into the time of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _belongs(test: dict[str, Any], part: str) -> bool:
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """What is in the folder, oldest first. The earliest results had their day in the file's name only."""
+    """The results in the folder, oldest first. The earliest results had their day in the file's name only."""
     found = []
     for file in folder.glob("*.json"):
         result = json.loads(file.read_text())

@@ -121,7 +121,7 @@ def environment(settings: PipelineSettings, **more: str) -> dict[str, str]:
 
 
 def start(settings: PipelineSettings, **more: str) -> subprocess.Popen[bytes]:
-    """The pipeline in a process group of its own, its JVM included; it writes to pipeline.log."""
+    """The pipeline in a separate process group, its JVM included; it writes to pipeline.log."""
     with open(settings.data_dir / "pipeline.log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "spark.job"],

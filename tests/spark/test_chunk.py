@@ -1,4 +1,4 @@
-"""What is made ready before a transaction gives with the rest the same ledger as one event after the other."""
+"""Rows that are prepared before a transaction give, with the rest, the same ledger as one event after the other."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from spark.java import Java, NoUsableJava, find_java
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
-    """A stand-in that is no Java, in a Python environment of its own."""
+    """A stand-in that is no Java, in a separate Python environment."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     binary = tmp_path / "jdk" / "bin" / "java"
     binary.parent.mkdir(parents=True)

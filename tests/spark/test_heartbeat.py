@@ -1,4 +1,4 @@
-"""How long records wait, as the heartbeat tells it. Without Spark."""
+"""The waiting time of records, as the heartbeat reports it. Without Spark."""
 
 from __future__ import annotations
 

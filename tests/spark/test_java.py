@@ -1,4 +1,4 @@
-"""Which Java the pipeline takes, and what it says when there is none. No JVM starts here."""
+"""The Java that the pipeline takes, and its message when there is none. No JVM starts here."""
 
 from __future__ import annotations
 

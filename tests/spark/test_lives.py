@@ -32,7 +32,7 @@ def ledger_of(events: pa.Table) -> Ledger:
 
 @pytest.mark.parametrize("until", SegmentState)
 def test_a_life_makes_of_the_ledger_what_its_events_make_of_it(until: SegmentState) -> None:
-    # Told by turns, and in another order than that of their keys.
+    # Events alternate, in another order than that of their keys.
     told = zip(*(life(number, partition=number % 2, until=until) for number in (3, 9, 1, 4)), strict=True)
     events = events_of([event for turn in told for event in turn])
     lives, ledger = plain_lives(events), ledger_of(events)

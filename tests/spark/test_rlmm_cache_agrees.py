@@ -30,7 +30,7 @@ NAMES = (
 
 
 def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
-    """What the caches of all partitions list, and how many events they refused."""
+    """The segments that the caches of all partitions list, and how many events they refused."""
     caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
     refused = 0
     for record in sorted(records, key=lambda one: one[:2]):
@@ -63,7 +63,7 @@ def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
 
 
 def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set[str], int]:
-    """What the ledger has of segments that are not deleted, which are, and how many events it did not follow."""
+    """The ledger's segments that are not deleted, those that are, and the number of events it did not apply."""
     engine = create_engine(new_sqlite(folder / "ebbline.db"))
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
     sink.write(0, pa.Table.from_batches([to_batch(records)]))

@@ -1,4 +1,4 @@
-"""What executors stage and the driver stores, without a Spark cluster; with one in test_spark_cluster.py."""
+"""Rows that executors stage and the driver stores, without a Spark cluster; with one in test_spark_cluster.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sink_of(engine: Engine) -> StagedLedgerSink:
 
 
 def staged(url: str, *tasks: list[RawRecord]) -> pa.Table:
-    """What each task gives back; its records come in two parts."""
+    """The result of each task; its records come in two parts."""
     stager = Stager(url, CLUSTER, "j")
     rows = [
         row

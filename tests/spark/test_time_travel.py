@@ -1,4 +1,4 @@
-"""What was remote at a moment: the interval table against a replay of the events up to that moment."""
+"""The remote segments at a moment: the interval table against a replay of the events up to that moment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store(engine: Engine, records: Sequence[RawRecord]) -> None:
 
 
 def told(records: Sequence[RawRecord]) -> list[Told]:
-    """What can be read of the records, in log order."""
+    """The readable events of the records, in log order."""
     events: list[Told] = []
     for _, _, _, _, value in sorted(records, key=lambda record: record[:2]):
         try:
@@ -60,7 +60,7 @@ def told(records: Sequence[RawRecord]) -> list[Told]:
 
 
 def replayed(events: Sequence[Told], at_ms: int) -> Remote:
-    """What is remote after the events that say ``at_ms`` or earlier, told again one by one."""
+    """The remote segments after the events that say ``at_ms`` or earlier, applied one by one."""
     states: dict[Key, int] = {}
     facts: dict[Key, tuple[int, int, int]] = {}
     for event in events:

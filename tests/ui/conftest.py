@@ -1,4 +1,4 @@
-"""What the tests of the pages share: a seeded database of their own, and the dashboard run on it without a browser."""
+"""Fixtures of the tests of the pages: a seeded database for each, and the dashboard run on it without a browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.ui import seed
 from tests.waiting import wait_until
 
 MAIN = Path(__file__).resolve().parents[2] / "app" / "main.py"
-# What a page takes in a second takes minutes on a machine that is far too busy; only a hang takes longer.
+# A page that takes a second takes minutes on a machine that is far too busy; only a hang takes longer.
 RUN_TIMEOUT_S = 300
 # Far beyond what a slow machine needs for a page: nothing here is stale unless a test makes it so.
 INTERVAL_MS = 60_000
@@ -120,14 +120,14 @@ def html_of(test: AppTest) -> str:
 
 
 def text_of(test: AppTest) -> str:
-    """What a reader sees of the markup: tags dropped."""
+    """The text of the markup that a reader sees: tags dropped."""
     return plain(html_of(test))
 
 
 def plain(markup: str) -> str:
     """Markup as one line of text without style sheets and tags."""
     without_style = re.sub(r"<style>.*?</style>", " ", markup, flags=re.DOTALL)
-    # What opens on a figure's "i" is not beside it.
+    # The help behind a figure's "i" is left out.
     without_sources = re.sub(r'<span class="eb-source".*?</span></span>', " ", without_style, flags=re.DOTALL)
     return re.sub(r"[ \n\t]+", " ", unescape(re.sub(r"<[^>]+>", " ", without_sources))).strip()
 

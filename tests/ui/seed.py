@@ -1,6 +1,6 @@
 """A database as the observer and the pipeline would leave it: six brokers, seven topics, and some trouble.
 
-Deterministic but for ``now_ms``: everything is told relative to it, because pages show ages.
+Deterministic but for ``now_ms``: all times are relative to it, because pages show ages.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _processes(now_ms: int, interval_ms: int) -> list[Row]:
 
 
 def set_aside(now_ms: int) -> list[Row]:
-    """What broker 2 keeps: a stray, and a damaged replica that was copied again."""
+    """Replicas that broker 2 keeps: a stray, and a damaged replica that was copied again."""
     stray = "metadata has no replica of it on this broker"
     return [
         {"name": f"legacy-0.{'a1' * 16}-stray", "size_bytes": 4_200_000_000, "since_ms": now_ms - 50 * HOUR_MS}

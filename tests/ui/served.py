@@ -1,4 +1,4 @@
-"""The dashboard as a process of its own over a database, for a browser; no cluster behind it."""
+"""The dashboard as a separate process over a database, for a browser; no cluster behind it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Served:
     folder: Path
 
     def page(self, started: Browser, **options: Any) -> Page:
-        """A page of its own, signed in; options as of `browser.new_page`."""
+        """A new page, signed in; options as of `browser.new_page`."""
         return signed_in_page(started, self.address, self.folder / "run", **options)
 
 

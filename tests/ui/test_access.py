@@ -1,4 +1,4 @@
-"""Who reaches the dashboard: a page of another site does not, whatever name it has for this machine."""
+"""Access to the dashboard: a page of another site has none, whatever name it has for this machine."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
 
 
 def test_the_rules_file_is_made_outside_of_the_page_for_whom_it_was_drawn(tmp_path: Path) -> None:
-    """Streamlit makes it on a thread of its own, where nobody is signed in."""
+    """Streamlit makes it on another thread, where nobody is signed in."""
     with refusing_api(tmp_path), ThreadPoolExecutor(1) as threads:
         made = threads.submit(activity_rules._rules_file, User("ann@example.com", VIEWER)).result(30)
     assert b"No rules were written" not in made

@@ -1,4 +1,4 @@
-"""What comes from outside: edited URLs, names, clocks, ended sessions. Nothing breaks, leaks markup, or acts twice."""
+"""Input from outside: edited URLs, names, clocks, ended sessions. Nothing breaks, leaks markup, or acts twice."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def path_of(name: str) -> str:
 
 
 def serious(page: Page) -> list[str]:
-    """What axe finds twice: while a part is drawn again, Streamlit lets it fade for a moment."""
+    """Faults that axe finds twice: while a part is drawn again, Streamlit lets it fade for a moment."""
     once = _axe(page)
     if not once:
         return []
@@ -87,7 +87,7 @@ def _axe(page: Page) -> list[str]:
 
 
 def spills(page: Page) -> list[str]:
-    """What is wider than its place: the page than its window, a card's content than the card; buttons out of sight."""
+    """Elements wider than their place: the page than the window, a card's content than the card; hidden buttons."""
     wide = int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
     found = [f"the page by {wide} px"] if wide > 0 else []
     return [*found, *page.evaluate(_OVERFULL), *page.evaluate(_OUT_OF_SIGHT)]

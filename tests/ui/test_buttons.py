@@ -16,7 +16,7 @@ from tests.ui import seed
 from tests.ui.api_stub import REFUSAL, refusing_api
 from tests.ui.conftest import Database, now_ms, open_page, text_of
 
-# What each asks of the API. A button that is not here fails the test: say what it does.
+# The API request of each button. A button that is not here fails the test: say what it does.
 CALLS = {
     r"change|change-other|dry-run": "POST /v1/plans",
     r"clear-throttle": "POST /v1/plans",

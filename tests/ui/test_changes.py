@@ -227,7 +227,7 @@ def test_a_plan_that_would_change_nothing_cannot_be_confirmed(cluster: ControlSi
 def test_two_tabs_that_act_on_one_plan_carry_it_out_once(cluster: ControlSite) -> None:
     page, other = config_page(), config_page()
     press(page, "change")
-    # The other tab has the same plan in its dialog, with a key of its own.
+    # The other tab has the same plan in its dialog, with another key.
     other.session_state["pending_plan"] = replace(page.session_state["pending_plan"], key="of another tab")
     other.run()
     for tab in (page, other):

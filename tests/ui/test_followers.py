@@ -32,7 +32,7 @@ def _calm(database: Database) -> None:
 
 
 def _phase(offset: int, at_ms: int, phase: str, attempts: int = 0, reason: str = "") -> dict[str, Any]:
-    """What broker 1 told of its replica of telemetry-143."""
+    """The events of broker 1 about its replica of telemetry-143."""
     body = {
         "phase": phase,
         "since_ms": at_ms,

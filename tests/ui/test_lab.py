@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
     """One broker: enough for the page, too few for a race."""
     with ControlSite(tmp_path_factory.mktemp("lab"), brokers=1) as made:
         made.wait_until("the cluster was seen", lambda: made.get("/v1/cluster")["cluster"] is not None)
-        # What is not known to run cannot be asked by the page.
+        # The page cannot request a fault that is not known to run.
         made.wait_until("it has told of itself", lambda: len(made.get("/v1/cluster")["processes"]) > 1)
         yield made
 

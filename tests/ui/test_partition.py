@@ -20,7 +20,7 @@ ORDERS_ID = uuid_text(102)
 
 
 def _text(page: AppTest) -> str:
-    """What is shown, groups of digits written with ordinary spaces."""
+    """The text that is shown, groups of digits written with ordinary spaces."""
     return text_of(page).replace("\u202f", " ")
 
 

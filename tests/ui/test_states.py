@@ -129,7 +129,7 @@ def test_every_write_control_is_there_for_a_viewer_too(trouble: Database, name: 
 
 # --- each number says its source and age ---
 
-# Words and controls about the page itself, and texts of ours that no cluster told.
+# Words and controls about the page itself, and texts of ours that are not from a cluster.
 NO_NUMBERS = re.compile(
     r"head.*|filters|shortcuts|alerts|card-(choose|runbook|bootstrap|absent|none|no-past)|section.*"
 )

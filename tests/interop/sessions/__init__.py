@@ -1,4 +1,4 @@
-"""One conversation per client with a fresh cluster of three brokers, told as text, to compare with Apache Kafka's.
+"""One conversation per client with a fresh cluster of three brokers, as text, to compare with Apache Kafka's.
 
 A session calls everything that its client offers, with good and bad input. What a cluster chooses freely (ids, times,
 ports) is replaced by a word. Recorded against Apache Kafka 4.3.1::

@@ -1,4 +1,4 @@
-"""Runs every session against a fresh cluster and prints what it told, as the fixture has it."""
+"""Runs every session against a fresh cluster and prints its transcript, as the fixture has it."""
 
 from __future__ import annotations
 

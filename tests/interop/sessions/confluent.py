@@ -347,7 +347,7 @@ def _name(key: Any) -> str:
 
 def _topic(found: Any) -> object:
     rows = [(p.id, p.leader.id, [r.id for r in p.replicas], sorted(r.id for r in p.isr)) for p in found.partitions]
-    # Where the controller places replicas is its own choice.
+    # The controller is free to choose the replicas' places.
     return (
         found.name,
         found.is_internal,

@@ -90,7 +90,7 @@ class Session:
             return str(folder / name)
 
         records = given("delete.json", {"partitions": [{"topic": TOPIC, "partition": 0, "offset": 1}], "version": 1})
-        # The file's name is made anew each time.
+        # The file has another name each time.
         self.tell_without(folder, "kafka-delete-records", "--offset-json-file", records)
         self.run("kafka-get-offsets", "--topic", TOPIC, "--time", "earliest")
         election = ["--election-type", "preferred", "--topic", TOPIC, "--partition", "0"]

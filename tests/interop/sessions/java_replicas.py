@@ -113,7 +113,7 @@ class Session:
         rows = [re.sub(r"Isr: (\S+)", _sorted, line) for line in
                 self._lines("kafka-topics", "--describe", "--topic", TOPIC)[1:]]  # fmt: skip
         self.tell("described", "\n".join(rows))
-        # Who has lost a replica removes it a moment later.
+        # A broker that has lost a replica removes it a moment later.
         wait_until("the old replica is gone", lambda: len(self._log_dirs()) == REPLICAS)
         self.tell("log dirs", self._log_dirs())
 

@@ -1,4 +1,4 @@
-"""What the sessions of kafka-python have in common."""
+"""The common parts of the sessions of kafka-python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.interop.sessions.transcript import Transcript
 
 
 class PythonSession:
-    """A conversation of one admin client, and of whoever its parts bring in."""
+    """A conversation of one admin client, and of the other clients that its parts start."""
 
     def __init__(self, client: str, bootstrap: str) -> None:
         self.bootstrap = bootstrap

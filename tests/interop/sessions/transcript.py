@@ -1,4 +1,4 @@
-"""What a session tells: lines of label and answer, without what a cluster chooses freely."""
+"""The transcript of a session: lines of label and response, without the values that a cluster chooses freely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line = tuple[str, str]
 _FREE: Final = (
     (re.compile(r"127\.0\.0\.1:\d+(,127\.0\.0\.1:\d+)*"), "HOST"),
     (re.compile(r"perf-consumer-\d+"), "perf-consumer"),
-    # Which broker coordinates a group, and how long the metadata log is.
+    # The broker that coordinates a group, and the length of the metadata log.
     (re.compile(r"HOST +\(\d\)"), "COORDINATOR"),
     (re.compile(r"Epoch: \d+"), "Epoch"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
@@ -42,7 +42,7 @@ class Transcript:
         try:
             answer = question()
         except Exception as error:
-            # Whatever a client makes of an error code is part of its answer.
+            # A client's rendering of an error code is part of its response.
             self.tell(label, told(error))
             return None
         self.tell(label, shown(answer))

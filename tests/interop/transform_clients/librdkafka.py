@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 WAIT_S: Final = 60.0
 # Of a client's transactions: every so many one is aborted with its records, one is followed by an abort of nothing, and
-# the consumer leaves its group and joins anew.
+# the consumer leaves its group and joins again.
 ABORTED, EMPTY, REJOINED = 5, 3, 9
 
 
@@ -103,7 +103,7 @@ def _again(work: Callable[[], object]) -> None:
 
 
 def main(bootstrap: str, source: str, target: str, group: str, count: str, batch: str) -> None:
-    """Runs the clients, each on a thread of its own."""
+    """Runs the clients, each on its thread."""
     ended = threading.Event()
     clients = [Client(bootstrap, source, target, group, number, int(batch)) for number in range(int(count))]
 

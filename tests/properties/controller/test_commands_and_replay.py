@@ -145,7 +145,7 @@ def change_isr(play: Play, topic: str, index: int, members: list[int], recovery:
 
 
 def check(image: MetadataImage) -> None:
-    """What must hold of every image."""
+    """Checks the invariants of every image."""
     assert {topic.name: topic_id for topic_id, topic in image.topics.items()} == dict(image.topic_ids)
     for topic in image.topics.values():
         assert set(topic.partitions) == set(range(len(topic.partitions)))
@@ -163,7 +163,7 @@ def check(image: MetadataImage) -> None:
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
-    """What must hold between an image and the next: epochs count what they should."""
+    """Checks the invariants between an image and the next: epochs count each change that they should."""
     for topic_id in set(before.topics) & set(after.topics):
         for index, old in before.topics[topic_id].partitions.items():
             new = after.topics[topic_id].partitions[index]

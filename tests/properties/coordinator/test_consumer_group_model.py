@@ -45,7 +45,7 @@ SESSION_MS, REBALANCE_MS = 10_000, 6_000
 
 @dataclass
 class Client:
-    """What one process believes. `owned` is what it works on."""
+    """The state of one process. `owned` are the partitions on which it works."""
 
     member_id: str
     topics: frozenset[str]
@@ -168,7 +168,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             self.refused(client, refused.code)
 
     def refused(self, client: Client, code: ErrorCode) -> None:
-        """Whoever lost its instance id to another gives up; others start again."""
+        """A member that lost its instance id to another gives up; others start again."""
         stale = ErrorCode.ILLEGAL_GENERATION if client.speaks_classic else ErrorCode.FENCED_MEMBER_EPOCH
         assert code in START_ERRORS | {stale}
         if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
@@ -205,7 +205,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.count += 1
         return self.count
 
-    # What happens
+    # Events
 
     @rule(
         topics=SUBSCRIPTIONS,
@@ -285,7 +285,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def the_coordinator_moves(self) -> None:
         self.group = state.resumed(self.log.group, self.now_ms, SESSION_MS)
 
-    # What holds
+    # Invariants
 
     @invariant()
     def the_records_rebuild_the_group(self) -> None:

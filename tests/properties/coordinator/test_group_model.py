@@ -40,7 +40,7 @@ ROUNDS_MAX = 200
 
 
 class GroupModel(RuleBasedStateMachine):
-    """Clients know what they were told; some of it is stale."""
+    """Clients know the responses they got; some are stale."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class GroupModel(RuleBasedStateMachine):
     def note_assignment(self, token: int, result: SyncResult) -> None:
         if result.error is ErrorCode.NONE:
             assert self.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
-            # Every member of a generation gets what its leader sent, whoever asks and however often.
+            # Every member of a generation gets the assignment that its leader sent, however often it asks.
             assert result.assignment in (b"", b"%d" % self.generation_of[token])
 
     def next_token(self) -> int:

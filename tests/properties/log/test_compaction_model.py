@@ -206,7 +206,7 @@ class CompactionModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.open_txns)
     @rule(share=st.floats(0.7, 1))
     def cut(self, share: float) -> None:
-        # What cleaning relies on, the ends of transactions among it, was below the high watermark, and stays.
+        # Records on which cleaning relies, also ends of transactions, were below the high watermark, and stay.
         target = max(self.relied_on, round(share * self.log.log_end_offset))
         self.log.truncate_to(target)
         end = self.log.log_end_offset

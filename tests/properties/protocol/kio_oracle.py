@@ -1,4 +1,4 @@
-"""Decodes and encodes messages with kio, in a process of its own: malformed input can abort kio's process.
+"""Decodes and encodes messages with kio, in a separate process: malformed input can abort kio's process.
 
 Reads one JSON object per line, {"name", "version", "type", "hex"}, and answers each with {"hex", "values"} or
 {"error"}. Run with the argument `list`, prints which names, versions and types kio knows.

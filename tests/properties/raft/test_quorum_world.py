@@ -1,4 +1,4 @@
-"""What Raft promises, under random loss, reorder, duplicates, cuts, crashes at every effect, and snapshots."""
+"""Raft's promises, under random loss, reorder, duplicates, cuts, crashes at every effect, and snapshots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_quorum_that_is_left_in_peace_elects_a_leader_and_catches_everybody_up
 
 @pytest.mark.parametrize(
     "bug",
-    # What else there is to plant is planted in the simulator.
+    # The other bugs are planted in the simulator.
     ["forgets its vote", "votes for any log", "never flushes"],
 )
 def test_a_planted_bug_is_found(bug: str) -> None:

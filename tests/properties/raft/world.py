@@ -46,7 +46,7 @@ class Crash(Exception):
 
 @dataclass
 class Disk:
-    """What survives a crash: all but the entries behind `flushed`, of which a part may."""
+    """Entries that survive a crash: all but the entries behind `flushed`, of which a part may."""
 
     state: QuorumState = field(default_factory=QuorumState)
     snapshot: tuple[SnapshotId, tuple[Entry, ...]] | None = None
@@ -150,7 +150,7 @@ class World:
             raise Crash
 
     def settle(self, node_id: int, state: RaftState | None, effects: tuple[RaftEffect, ...] = ()) -> None:
-        """What the driver does after every step: durable first, then the effects in order."""
+        """The driver's work after every step: durable first, then the effects in order."""
         node = self.nodes[node_id]
         assert state is not None
         state.check()

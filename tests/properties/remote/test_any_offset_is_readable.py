@@ -1,4 +1,4 @@
-"""Whatever tier an offset is on, a fetch returns its record or an error that passes: under random copies, deletions,
+"""For every offset, on either tier, a fetch returns its record or an error that passes: under random copies, deletions,
 rolled segments, restarts, changes of leader and faults of the store, with readers at work all the time.
 """
 
@@ -23,7 +23,7 @@ from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes
 TOPIC = "orders"
 STEPS = 14
 NODES = (1, 2)
-# What a consumer tries again by itself. -1 is what Kafka says of a remote read that failed.
+# Errors after which a consumer tries again by itself. -1 is Kafka's code for a remote read that failed.
 PASSING = {
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,7 +49,7 @@ class Life:
         self.written: dict[int, bytes] = {}
         self.seen: Counter[str] = Counter()
         self.stopped: int | None = None
-        # What DeleteRecords has asked for.
+        # The offset of the last DeleteRecords.
         self.deleted_to = 0
 
     @property

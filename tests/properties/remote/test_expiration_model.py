@@ -44,7 +44,7 @@ class Case:
 
 
 def epochs_in(lineage: list[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """What a leader with this history publishes for [start, end)."""
+    """Returns the metadata that a leader with this history publishes for [start, end)."""
     before = [epoch for epoch in lineage if epoch[1] <= start][-1:]
     return tuple((epoch, max(offset, start)) for epoch, offset in [*before, *lineage] if
                  (epoch, offset) in before or start < offset < end)  # fmt: skip

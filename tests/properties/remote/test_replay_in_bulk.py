@@ -38,7 +38,7 @@ Event = SegmentMetadata | SegmentUpdate
 
 
 def copied(number: int, start: int, end: int, epoch: int = 0, *, partition: TopicIdPartition) -> list[Event]:
-    """What a leader publishes of one copy."""
+    """The events that a leader publishes of one copy."""
     key = number.to_bytes(4, "little") * 4
     begun = SegmentMetadata(partition, key, start, end, 1, 5, 6, ((epoch, start),), 9, None, STARTED, number % 2 == 0)
     return [begun, SegmentUpdate(partition, key, 2, 7, None, FINISHED)]
@@ -104,7 +104,7 @@ def values(draw: st.DrawFn) -> list[bytes | None]:
 
 
 class _Caches:
-    """What a reader made of the topic."""
+    """The state of a reader of the topic."""
 
     def __init__(self) -> None:
         self.found: list[RemoteLogMetadataCache] = []

@@ -1,4 +1,4 @@
-"""What must hold all the while and at the end: one module per property, each with a planted bug that it catches.
+"""Invariants during a run and at its end: one module per property, each with a planted bug that it catches.
 
 `step` is called at every moment at which something may have changed, so it must be cheap; `look` several times a
 virtual second; `finish` once, after the faults have stopped and the cluster had time to recover.

@@ -1,4 +1,4 @@
-"""Acknowledged records survive: what a producer with acks=all was told is there, is there until it may be deleted.
+"""Acknowledged records survive: a record acknowledged to a producer with acks=all is there until it may be deleted.
 
 Every consumer's answer is compared, and at the end every partition is read from its log start to its end. Log start
 itself may only have moved as far as somebody asked for, or where retention has a limit.

@@ -1,4 +1,4 @@
-"""What a checker is, and how it looks at replicas."""
+"""The interface of a checker, and its view of replicas."""
 
 from __future__ import annotations
 

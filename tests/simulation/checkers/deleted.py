@@ -2,7 +2,7 @@
 bounded virtual time, and the metadata topic tells every step to its end (KIP-405, "Topic deletion lifecycle").
 
 Where a metadata snapshot has swallowed the deletion, brokers name the partition and leave its data, unless
-``ebbline.delete.vanished.topics`` is on: the run then does what an operator is told to do.
+``ebbline.delete.vanished.topics`` is on: the run then does the operator's steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backend.engine.controller.image.metadata_image import MetadataImage
     from tests.simulation.world import World
 
-# Whoever marks and whoever removes looks again after 2 s at the latest, and a restart of the controller takes a few.
+# The marking and the removing task run again after 2 s at the latest, and a restart of the controller takes a few.
 REMOVAL_MS_MAX: Final = 20_000.0
 LOOK_S: Final = 0.5
 DELETE_VANISHED: Final = "ebbline.delete.vanished.topics"
@@ -54,7 +54,7 @@ class DeletedTopicsLeaveNothing(Checker):
         )
 
     def _left(self) -> str | None:
-        """What there still is of a topic that is not there any more."""
+        """The remains of a topic that is deleted."""
         image = self.world.image
         if image is None:
             return "there is no controller"
@@ -82,10 +82,10 @@ class DeletedTopicsLeaveNothing(Checker):
                     return f"broker {node} still keeps the metadata of {tip}"
         return None
 
-    # What a snapshot has swallowed
+    # Deletions that a snapshot contains
 
     def _may_be_left(self) -> bool:
-        """Whether the controller began with a snapshot, and was not told to delete what that does not know."""
+        """Whether the controller began with a snapshot, and keeps topics that it does not contain."""
         if self._asked or self.world.machines[CONTROLLER].properties[DELETE_VANISHED] == "true":
             return False
         image, log = self.world.image, read_metadata_log(self.world)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class NoGap(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        # What the last walk over a partition depended on: the same again has no gap either.
+        # The inputs of the last walk over a partition: the same inputs have no gap either.
         self._walked: dict[TopicIdPartition, tuple[Any, ...]] = {}
 
     def look(self) -> None:

@@ -1,6 +1,6 @@
 """Transactions that hang: a marker had ended them, and an unclean election has cut off the marker, not their records.
 
-Their coordinator was told that the partition has the marker and never writes another, so the last stable offset stays
+Their coordinator knows that the partition has the marker and never writes another, so the last stable offset stays
 where they begin. Apache Kafka does no better: an operator finds them with `kafka-transactions.sh find-hanging` and
 aborts them (KIP-664). Of no other transaction may it be said that it hangs: the marker must have been seen in a log of
 a topic that allows unclean elections, behind the very records that are still there.
@@ -50,7 +50,7 @@ class EndedTransactions:
         self._ended: defaultdict[tuple[TopicIdPartition, Placed], set[Placed]] = defaultdict(set)
 
     def read_on(self, node: int, replica: Partition) -> None:
-        """What came since the last time; after a restart, or when the log was cut, from its start."""
+        """Batches since the last call; after a restart, or when the log was cut, from its start."""
         log, key = replica.log, (node, replica.topic_id_partition)
         reading = self._readings.get(key)
         if reading is None or not reading.is_of(log):

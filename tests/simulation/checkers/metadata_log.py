@@ -1,4 +1,4 @@
-"""What ``__remote_log_metadata`` tells from its first record on, read from its leader's own log."""
+"""The events of ``__remote_log_metadata`` from its first record on, read from its leader's own log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MetadataLog:
         """Takes one event; what the life cycles do not allow changes nothing."""
         if isinstance(event, SegmentMetadata | SegmentUpdate):
             known = self.segments.get(event.segment_id)
-            # A segment that is gone is unknown: whoever finds that its copy came too late tells it again.
+            # A segment that is gone is unknown: a broker whose copy came too late publishes its deletion again.
             before = None if known is None or known[1] is SegmentState.DELETE_SEGMENT_FINISHED else known[1]
             if is_legal(before, event.state):
                 segment = event if isinstance(event, SegmentMetadata) else self.segments[event.segment_id][0]

@@ -1,6 +1,6 @@
 """High watermark and log start of a replica never go back while its process lives.
 
-A restart starts from checkpoints, which are older; a replica that is given up and made anew is another one. Where
+A restart starts from checkpoints, which are older; a replica that is given up and created again is another one. Where
 unclean elections are allowed a high watermark may go back with the records.
 """
 

@@ -24,7 +24,7 @@ class ObjectsAndMetadata(Checker):
         super().__init__(world)
         # Keys of a segment's objects, the log first.
         self._keys: dict[bytes, list[str]] = {}
-        # What the last look at a partition depended on, where everything was there.
+        # The inputs of the last check of a partition in which everything was there.
         self._seen: dict[TopicIdPartition, tuple[Any, ...]] = {}
 
     def look(self) -> None:
@@ -73,7 +73,7 @@ class ObjectsAndMetadata(Checker):
             states = {one.segment_id: one.state for one in remote._tier.metadata.segments(tip)}
             if states.get(segment.segment_id) is not SegmentState.COPY_SEGMENT_FINISHED:
                 return True
-        # Who told of it may host the partition no longer, before the others have read it.
+        # The broker that published it may host the partition no longer, before the others have read it.
         registration = self.world.registration(METADATA)
         if registration is None or self.world.replica(registration.leader, METADATA) is None:
             return True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class OffsetsInOrder(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        # What the last look at a partition's remote end depended on.
+        # The inputs of the last check of a partition's remote end.
         self._seen: dict[TopicIdPartition, tuple[Any, ...]] = {}
 
     def step(self, replicas: Sequence[Seen]) -> None:
@@ -51,7 +51,7 @@ class OffsetsInOrder(Checker):
                 self._check_remote_end(node, topic, history, replica)
 
     def _check_remote_end(self, node: int, topic: TopicHistory, history: PartitionHistory, replica: Partition) -> None:
-        """What is in the remote tier ends below what was stable, and not before it starts."""
+        """The remote tier ends below the last stable offset, and not before it starts."""
         log, tip = replica.log, replica.topic_id_partition
         remote = self.world.brokers()[node].services.remote_log_manager
         if remote is None or not remote.is_ready(tip):

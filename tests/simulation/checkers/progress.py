@@ -44,7 +44,7 @@ class EverythingRecovers(Checker):
         self.world.trace.note(f"recovered within {loop.now_ms - started_ms:.0f} ms")
 
     def _waits_for(self) -> str | None:
-        """What is not as it should be yet."""
+        """The conditions that do not hold yet."""
         image = self.world.image
         if image is None:
             return "there is no controller"
