@@ -32,7 +32,7 @@ from backend.engine.controller.image.snapshot_images import image_of_snapshot
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import system_ports
-from backend.engine.raft.metadata_log import open_metadata_log
+from backend.engine.raft.metadata_log_opening import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.snapshot_files import parse_file_name
 from backend.protocol import messages as m

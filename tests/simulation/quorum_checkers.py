@@ -14,7 +14,7 @@ from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, EMPT
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.controller.image.snapshot_images import snapshot_batches
 from backend.engine.controller.quorum_controller import Controller
-from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
+from backend.engine.raft.metadata_batches import MetadataBatch, decode_batches
 from backend.protocol import messages as m
 from tests.simulation.checkers import Violation
 from tests.simulation.world import CLUSTER_ID

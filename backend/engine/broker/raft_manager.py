@@ -16,7 +16,8 @@ from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
-from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
+from backend.engine.raft.metadata_log import MetadataLog
+from backend.engine.raft.metadata_log_opening import open_metadata_log
 from backend.engine.raft.quorum_state import QuorumState
 from backend.engine.raft.raft_node import RaftNode, VoterAddress
 from backend.engine.raft.voter_memory import Traces, judge, judge_only_voter, read_quorum_state, set_damaged_aside

@@ -4,7 +4,7 @@
 - `election`, `voter_progress`, `leader_fetch`: pure decisions: who leads, what is committed, the response to a fetch.
 - `raft_node`: the driver: carries out what these decide; `election_timer`, `leader_wait`, `observers`: parts of it.
 - `voter_requests`, `metadata_fetcher`: requests to other voters, and a follower's fetches from its leader.
-- `metadata_log`, `snapshot_files`: the files. `voter_memory`, `voter_directories`, `acknowledged`: whether a voter's
-  folder still holds all that the voter has promised.
+- `metadata_log`, `metadata_batches`, `metadata_log_opening`, `snapshot_files`: the files.
+- `voter_memory`, `voter_directories`, `acknowledged`: whether a voter's folder still holds all that it has promised.
 Kafka: `KafkaRaftClient`, `QuorumState`, `LeaderState`, `KafkaMetadataLog`.
 """

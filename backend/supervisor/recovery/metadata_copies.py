@@ -24,7 +24,7 @@ from backend.engine.log.file_names import (
 from backend.engine.log.log_errors import LogDirError
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
-from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
+from backend.engine.raft.metadata_batches import MetadataBatch, decode_batches
 from backend.engine.raft.quorum_state import NO_DIRECTORY, VoterStanding
 from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshot_files import BadSnapshot, parse_file_name

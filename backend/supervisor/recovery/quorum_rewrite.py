@@ -21,7 +21,7 @@ from backend.engine.log.file_names import LEADER_EPOCH_FILE, LOCK_FILE, LOG_SUFF
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.ports.disk import OsDisk
-from backend.engine.raft.metadata_log import open_metadata_log
+from backend.engine.raft.metadata_log_opening import open_metadata_log
 from backend.engine.raft.quorum_state import NOBODY, QuorumState, VoterStanding
 from backend.supervisor.recovery.broker_folders import RECOVERING_FILE, SNAPSHOT_SUFFIX
 from backend.supervisor.recovery.metadata_copies import METADATA_FOLDER

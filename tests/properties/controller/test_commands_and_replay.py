@@ -19,7 +19,7 @@ from backend.engine.controller.commands.producer_id_control import allocate_prod
 from backend.engine.controller.commands.topic_commands import delete_topics
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image.replay import apply_records
-from backend.engine.raft.metadata_log import decode_batches, encode_batch
+from backend.engine.raft.metadata_batches import decode_batches, encode_batch
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from tests.effort import effort

@@ -11,7 +11,7 @@ from backend.engine.controller.image.image_records import image_records
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image.record_interning import InterningDecoder
 from backend.engine.controller.image.replay import ImageBuilder, ReplayError
-from backend.engine.raft.metadata_log import encode_batch
+from backend.engine.raft.metadata_batches import encode_batch
 from backend.engine.raft.snapshot_files import BadSnapshot, SnapshotId, SnapshotReader
 from backend.protocol.buffers import Buffer
 from backend.protocol.record_batches.control_records import snapshot_footer, snapshot_header, voters

@@ -13,7 +13,8 @@ from backend.engine.controller.metadata.image_loading import load_newest_snapsho
 from backend.engine.controller.metadata.topic_deletions import TopicDeletions
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports, tasks
-from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
+from backend.engine.raft.metadata_batches import decode_batches
+from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog
 from backend.engine.raft.snapshot_files import StoredSnapshot
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError

@@ -30,7 +30,7 @@ from backend.engine.controller.registration.broker_lifecycle import BrokerLifecy
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.client_request import error_response
 from backend.engine.ports import Clock, Ports
-from backend.engine.raft.metadata_log import open_metadata_log
+from backend.engine.raft.metadata_log_opening import open_metadata_log
 from backend.engine.raft.raft_node import RaftNode
 from backend.protocol import codec
 from backend.protocol.errors import ErrorCode, KafkaError

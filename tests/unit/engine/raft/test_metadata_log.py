@@ -15,14 +15,9 @@ from backend.engine.config import BrokerConfig
 from backend.engine.log.log_errors import CorruptLog
 from backend.engine.ports import Ports
 from backend.engine.raft.leader_fetch import decide, has_records
-from backend.engine.raft.metadata_log import (
-    READ_BYTES,
-    MetadataBatch,
-    MetadataLog,
-    MetadataLogFailed,
-    decode_batches,
-    open_metadata_log,
-)
+from backend.engine.raft.metadata_batches import MetadataBatch, decode_batches
+from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, MetadataLogFailed
+from backend.engine.raft.metadata_log_opening import open_metadata_log
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,

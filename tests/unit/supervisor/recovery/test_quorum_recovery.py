@@ -18,7 +18,7 @@ from backend.engine.controller.image.metadata_image import (
 )
 from backend.engine.controller.image.replay import apply_records
 from backend.engine.raft.acknowledged import Acknowledged, encode_acknowledged
-from backend.engine.raft.metadata_log import encode_batch
+from backend.engine.raft.metadata_batches import encode_batch
 from backend.engine.raft.quorum_state import QuorumState, VoterStanding, decode_quorum_state, encode_quorum_state
 from backend.engine.raft.raft_state import LogEnd
 from backend.protocol import messages as m
