@@ -141,6 +141,9 @@ class ServerConnection:
             return
         try:
             request = outcome.result()
+        except tasks.Cancelled:  # the node stops
+            self._connection.close()
+            return
         except DecodeError as error:
             self._refuse_frame(str(error))
             return
@@ -415,9 +418,10 @@ class ServerConnection:
             self._on_outcome(request, outcome)
 
     def _on_outcome(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
-        if outcome.cancelled():
+        error = tasks.Cancelled() if outcome.cancelled() else outcome.exception()
+        if isinstance(error, tasks.Cancelled):  # the node stops
             self._connection.close()
-        elif (error := outcome.exception()) is not None:
+        elif error is not None:
             self._failed(request, error)
         else:
             self._answered(request, outcome.result())

@@ -79,6 +79,25 @@ def test_a_client_that_leaves_while_its_request_is_decoded_harms_nobody(caplog: 
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+@pytest.mark.parametrize("closed", ["before it is decoded", "before its response is encoded"])
+def test_a_node_that_stops_drops_a_large_request_without_a_word(closed: str, caplog: pytest.LogCaptureFixture) -> None:
+    def stops(services: Any, context: Any, request: m.DescribeGroupsRequest) -> Steps[m.DescribeGroupsResponse]:
+        services.ports.workers.close()
+        return described(services, context, request)
+
+    async def play() -> None:
+        decoded = closed == "before its response is encoded"
+        async with node(Api(15, 0, 5, stops if decoded else described)) as served:
+            client = await served.client()
+            if not decoded:
+                served.services.ports.workers.close()
+            client.send(asked(MANY), 5, 1)
+            assert await client.is_closed()
+
+    run(play())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("after", [1, MANY])
 def test_what_fails_in_a_later_turn_is_answered_as_any_failure(after: int) -> None:
     def fails(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -> Steps[m.DescribeGroupsResponse]:
