@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -39,9 +40,16 @@ def ebbline(up: UpProcess, *words: str) -> str:
     return done.stdout.strip()
 
 
-def opened(link: str) -> httpx.Client:
+@pytest.fixture
+def browsers() -> Iterator[ExitStack]:
+    """Closes what a test opens."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def opened(browsers: ExitStack, link: str) -> httpx.Client:
     """A browser that has opened the link."""
-    client = httpx.Client(verify=False, follow_redirects=True)
+    client = browsers.enter_context(httpx.Client(verify=False, follow_redirects=True))
     client.get(link)
     return client
 
@@ -52,21 +60,21 @@ def is_in(client: httpx.Client, up: UpProcess) -> bool:
     return answer.status_code == 200
 
 
-def test_the_printed_link_signs_one_browser_in(one: UpProcess) -> None:
+def test_the_printed_link_signs_one_browser_in(one: UpProcess, browsers: ExitStack) -> None:
     assert one.process is not None
     assert one.process.stdout is not None
     printed = next(line for line in iter(one.process.stdout.readline, "") if line.startswith("Dashboard"))
     found = re.fullmatch(r"Dashboard +(http://127\.0\.0\.1:\d+/login\?key=[\w-]{43})\n", printed)
     assert found is not None, printed
-    assert is_in(opened(found[1]), one)
-    assert not is_in(opened(found[1]), one)
-    assert not is_in(httpx.Client(verify=False), one)
+    assert is_in(opened(browsers, found[1]), one)
+    assert not is_in(opened(browsers, found[1]), one)
+    assert not is_in(browsers.enter_context(httpx.Client(verify=False)), one)
 
 
-def test_another_link_signs_another_browser_in_until_all_are_signed_out(one: UpProcess) -> None:
-    first = opened(ebbline(one, "login"))
+def test_another_link_signs_another_browser_in_until_all_are_signed_out(one: UpProcess, browsers: ExitStack) -> None:
+    first = opened(browsers, ebbline(one, "login"))
     assert is_in(first, one)
-    second = opened(ebbline(one, "login", "--end-sessions"))
+    second = opened(browsers, ebbline(one, "login", "--end-sessions"))
     assert not is_in(first, one)
     assert is_in(second, one)
 
@@ -80,10 +88,10 @@ def test_no_log_and_no_command_line_holds_a_secret(one: UpProcess) -> None:
     assert [(name, secret) for name, text in said.items() for secret in secrets if secret in text] == []
 
 
-def test_no_log_holds_a_key(one: UpProcess) -> None:
+def test_no_log_holds_a_key(one: UpProcess, browsers: ExitStack) -> None:
     link = ebbline(one, "login")
-    opened(link)
-    opened(link)
+    opened(browsers, link)
+    opened(browsers, link)
     key = link.rpartition("=")[2]
     logs = [path.read_text() for path in (one.data / "logs").iterdir()]
     assert any("a key that is not good" in text for text in logs)

@@ -37,7 +37,8 @@ class Said:
         self._thread.start()
 
     def _read(self) -> None:
-        self._lines.extend(self._stream)
+        with self._stream:
+            self._lines.extend(self._stream)
 
     @property
     def text(self) -> str:
@@ -68,6 +69,7 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
     made = UpProcess(tmp_path / "data", options=BARE)
     yield made
     made.stop()
+    made.close_output()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

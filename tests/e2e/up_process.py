@@ -68,6 +68,7 @@ class UpProcess:
 
     def spawn(self) -> subprocess.Popen[str]:
         """Starts the command without waiting for it to serve."""
+        self.close_output()
         environment = os.environ | {
             "EBBLINE_BROKER_PORT": str(self.base),
             "EBBLINE_CONTROLLER_PORT": str(self.base + 10),
@@ -123,5 +124,9 @@ class UpProcess:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self.close_output()
+
+    def close_output(self) -> None:
+        """Of a process that has ended, or whose output nobody reads any more."""
         if self.process is not None and self.process.stdout is not None:
             self.process.stdout.close()

@@ -240,11 +240,12 @@ _DOWNLOAD_MS: Final = 20_000
 def download(page: Page, button: Locator, over: Locator | None = None) -> Download:
     """The file behind a button, which shows while the mouse is over another element; pressed again if that was lost."""
     for _ in range(_PRESSES_MAX):
-        with suppress(TimeoutError), page.expect_download(timeout=_DOWNLOAD_MS) as begun:
-            if over is not None:
-                over.hover()
-            button.click(timeout=_DOWNLOAD_MS)
-        if begun.is_done():
+        # After a wait in vain `value` raises as well.
+        with suppress(TimeoutError):
+            with page.expect_download(timeout=_DOWNLOAD_MS) as begun:
+                if over is not None:
+                    over.hover()
+                button.click(timeout=_DOWNLOAD_MS)
             return begun.value
     raise AssertionError(f"no file after {_PRESSES_MAX} presses of {button}")
 
