@@ -7,6 +7,8 @@ The marker `outside` names the others: it starts a process, a browser or a JVM, 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
@@ -23,6 +25,15 @@ class Guard:
     def __init__(self) -> None:
         self.test: str | None = None
         sys.addaudithook(self._hook)
+
+    @contextmanager
+    def of(self, test: str) -> Iterator[None]:
+        """While `test` runs, it may start no process."""
+        self.test = test
+        try:
+            yield
+        finally:
+            self.test = None
 
     def _hook(self, event: str, _arguments: tuple[Any, ...]) -> None:
         if self.test is not None and event in STARTS:
