@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import GeneratorType
@@ -21,6 +20,7 @@ from backend.engine.ports import system_ports
 from backend.protocol.errors import KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from tests.unit.engine.virtual_time import run_virtual
 
 Answer = Callable[[Message], Message]
 
@@ -89,4 +89,4 @@ class AdminNode:
         async def asked() -> Any:
             return await self.ask(request, version)
 
-        return asyncio.run(asked())
+        return run_virtual(asked())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.manager.log_manager import LogManager
-from backend.engine.ports import system_ports
 from backend.tiering.ids import TopicIdPartition, TopicPartition
+from tests.unit.engine.virtual_time import ports_here, run_virtual
 
 CLUSTER = "cluster-of-the-tests"
 ID = bytes(range(1, 17))
@@ -25,7 +24,7 @@ async def start(
     folder: Path, *, dirs: int = 1, config: LogManagerConfig | None = None, has_others: bool = False
 ) -> LogManager:
     paths = [str(folder / f"log{number}") for number in range(dirs)]
-    manager = LogManager(system_ports(), config or LogManagerConfig(default_log=CONFIG), paths)
+    manager = LogManager(ports_here(), config or LogManagerConfig(default_log=CONFIG), paths)
     manager.directories.open_dirs(CLUSTER, 1)
     await manager.load_all(has_others=lambda _: has_others)
     return manager
@@ -35,4 +34,4 @@ def run(play: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         await play()
 
-    asyncio.run(main())
+    run_virtual(main())

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from backend.engine.ports import tasks
+from tests.unit.engine.virtual_time import run_virtual
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))
+    run_virtual(asyncio.wait_for(test(), 30))
 
 
 def test_a_cancellation_that_comes_with_the_result_is_not_lost() -> None:

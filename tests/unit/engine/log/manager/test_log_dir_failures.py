@@ -13,12 +13,12 @@ import pytest
 from backend.engine.log.log_config import LogManagerConfig
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.ports import system_ports
 from backend.engine.ports.disk import OsDisk, OsFile
 from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.log.logs import append, values
 from tests.unit.engine.log.managers import CLUSTER, CONFIG, ORDERS, run, start, tip
+from tests.unit.engine.virtual_time import ports_here
 
 
 class FailingDisk(OsDisk):
@@ -41,7 +41,7 @@ class FailingDisk(OsDisk):
 
 async def start_on(disk: OsDisk, folder: Path, ends: list[str] | None = None) -> LogManager:
     manager = LogManager(
-        replace(system_ports(), disk=disk),
+        replace(ports_here(), disk=disk),
         LogManagerConfig(default_log=CONFIG),
         [f"{folder}/log0", f"{folder}/log1"],
         on_all_dirs_failed=([] if ends is None else ends).append,

@@ -19,13 +19,13 @@ from backend.engine.log.manager.housekeeping import retention_interval_ms
 from backend.engine.log.manager.log_directory import read_topic_id
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.log.manager.log_opening import CLEAN_LOGS_PER_JOB
-from backend.engine.ports import system_ports
 from backend.engine.ports.disk import OsDisk, OsFile
 from backend.protocol.buffers import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.log.logs import append, values
 from tests.unit.engine.log.managers import CLUSTER, CONFIG, ID, ORDERS, run, start, tip
+from tests.unit.engine.virtual_time import ports_here
 
 
 def test_a_clean_stop_and_start_keeps_records_and_offsets(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ class SyncRecorder(OsDisk):
 def test_a_new_logs_topic_id_is_synced_by_a_worker_once_no_more_logs_are_created(tmp_path: Path) -> None:
     async def play() -> None:
         disk = SyncRecorder()
-        ports = replace(system_ports(), disk=disk)
+        ports = replace(ports_here(), disk=disk)
         manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
         manager.directories.open_dirs(CLUSTER, 1)
         await manager.load_all()
@@ -310,13 +310,13 @@ def test_a_new_logs_topic_id_is_synced_by_a_worker_once_no_more_logs_are_created
         manager.abandon()
         ports.workers.close()
 
-    run(play)
+    asyncio.run(play())  # with worker threads, of which it tells
 
 
 def test_the_topic_id_reaches_the_device_before_the_records_of_a_flush_and_on_a_clean_stop(tmp_path: Path) -> None:
     async def play() -> None:
         disk = SyncRecorder()
-        ports = replace(system_ports(), disk=disk)
+        ports = replace(ports_here(), disk=disk)
         manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
         manager.directories.open_dirs(CLUSTER, 1)
         await manager.load_all()
@@ -493,7 +493,7 @@ def test_directories_of_others_are_refused_with_one_sentence(tmp_path: Path) -> 
     async def play() -> None:
         manager = await start(tmp_path)
         path = str(tmp_path / "log0")
-        second = LogManager(system_ports(), LogManagerConfig(), [path])
+        second = LogManager(ports_here(), LogManagerConfig(), [path])
         with pytest.raises(LogDirError, match="in use by another process"):
             second.directories.open_dirs(CLUSTER, 1)
         await manager.shutdown()
@@ -502,7 +502,7 @@ def test_directories_of_others_are_refused_with_one_sentence(tmp_path: Path) -> 
         with pytest.raises(LogDirError, match="belongs to node 1, not 2"):
             second.directories.open_dirs(CLUSTER, 2)
         (tmp_path / "file").write_bytes(b"")
-        third = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "file")])
+        third = LogManager(ports_here(), LogManagerConfig(), [str(tmp_path / "file")])
         with pytest.raises(LogDirError, match="cannot be written"):
             third.directories.open_dirs(CLUSTER, 1)
         # A refused start leaves the directory usable.
@@ -523,7 +523,7 @@ def test_a_directory_that_the_system_refuses_is_left_out_unless_it_is_the_first(
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert manager.get_or_create(tip(), CONFIG).dir.startswith(str(tmp_path / "log0"))
         await manager.shutdown(7)
-        again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "log1"), str(tmp_path / "log0")])
+        again = LogManager(ports_here(), LogManagerConfig(), [str(tmp_path / "log1"), str(tmp_path / "log0")])
         with pytest.raises(LogDirError, match="log1 cannot be written"):
             again.directories.open_dirs(CLUSTER, 1)
 
@@ -550,7 +550,7 @@ def test_of_two_folders_the_one_stays_that_the_controller_knows_of(tmp_path: Pat
         manager.get_or_create(tip(), CONFIG)
         manager.abandon()
         shutil.copytree(tmp_path / "log0" / "orders-0", tmp_path / "log1" / "orders-0")
-        again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / f"log{n}") for n in (0, 1)])
+        again = LogManager(ports_here(), LogManagerConfig(), [str(tmp_path / f"log{n}") for n in (0, 1)])
         again.directories.open_dirs(CLUSTER, 1)
         kept = again.directories.directory_ids[str(tmp_path / "log1")]
         await again.load_all(directory_of=lambda partition: kept if partition == ORDERS else None)
