@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from backend.engine.log.changed_logs import ChangedLogs
 from backend.engine.log.cleaner.log_cleaner import LogCleaner
-from backend.engine.log.file_names import (
-    dir_name,
-    dir_name_for_delete,
-)
+from backend.engine.log.file_names import dir_name
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import FULL_ERRNOS, CorruptLog
 from backend.engine.log.manager.directory_set import LogDirectories
-from backend.engine.log.manager.future_log import FutureLog, left_over_folders
+from backend.engine.log.manager.future_log import FutureLog
 from backend.engine.log.manager.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
 from backend.engine.log.manager.log_directory import LogDirectory, probe_dir, write_topic_id
-from backend.engine.log.manager.log_opening import LogFolder, in_jobs, open_found
+from backend.engine.log.manager.log_opening import LogFolder, find_folders, in_jobs, open_found
 from backend.engine.log.manager.offset_checkpoints import LogCheckpoints
 from backend.engine.log.manager.stray_replicas import set_aside
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
@@ -91,52 +88,41 @@ class LogManager:
         gives the id of the directory where the controller has a partition's replica, as far as it knows; `has_others`
         whether it has further replicas: then one that lacks records is offline and not shortened.
         """
-        work: list[LogFolder] = []
-        for log_dir in self.directories.dirs:
-            for folder in log_dir.pending_delete_folders():
-                self.housekeeping.remove_folder(folder)
-            for moving, folder in log_dir.future_folders():
-                self.housekeeping.remove_folder(folder)
-                if moving is not None:
-                    self.preferred_dirs[moving] = log_dir.path
-            for partition, folder in log_dir.partitions():
-                work.append(LogFolder(log_dir, partition, folder, has_others(partition)))
-        work = self._without_left_over(work, directory_of)
-        self._note_missing({log_folder.partition for log_folder in work}, has_others)
-        jobs = in_jobs(work)
+        folders = find_folders(self._ports, self.directories.dirs, directory_of, has_others)
+        for folder in folders.pending_delete:
+            self.housekeeping.remove_folder(folder)
+        self.preferred_dirs.update(folders.moving)
+        for partition, folder, reason in folders.missing:
+            self._set_offline(partition, folder, reason)
+        jobs = in_jobs(folders.logs)
         await tasks.gather(self._load(jobs, config_of) for _ in range(RECOVERIES_AT_ONCE))
         for log_dir in self.directories.dirs:
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
 
-    def _without_left_over(
-        self, work: list[LogFolder], directory_of: Callable[[TopicPartition], bytes | None]
-    ) -> list[LogFolder]:
-        """Each partition once: folders that do not count go."""
-        ids = {log_folder.folder: log_folder.log_dir.meta.directory_id for log_folder in work}
+    async def _load(self, jobs: Iterator[list[LogFolder]], config_of: Callable[[str], LogConfig] | None) -> None:
+        """Opens the logs of one job after the other; several workers share the iterator."""
+        for job in jobs:
+            configs = [
+                self.config.default_log if config_of is None else config_of(log_folder.partition.topic)
+                for log_folder in job
+            ]
+            work = partial(open_found, self._ports, job, configs, self.config, self._listener)
+            for log_folder, outcome in zip(job, await self._ports.workers.run(work), strict=True):
+                self._opened(log_folder, outcome)
 
-        def is_assigned(partition: TopicPartition, folder: str) -> bool:
-            return ids[folder] == directory_of(partition)
-
-        folders = [(log_folder.partition, log_folder.folder) for log_folder in work]
-        left_over = set()
-        for partition, folder in left_over_folders(self._ports.disk, folders, is_assigned):
-            left_over.add(folder)
-            pending_delete = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
-            self._ports.disk.rename(folder, pending_delete)
-            self.housekeeping.remove_folder(pending_delete)
-        return [log_folder for log_folder in work if log_folder.folder not in left_over]
-
-    def _note_missing(self, present: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
-        """A replica whose folder somebody took away must not lead with an empty one: the checkpoints still know it."""
-        for log_dir in self.directories.dirs:
-            checkpoints = log_dir.checkpoints
-            for partition in {**checkpoints.recovery_point, **checkpoints.high_watermark}:
-                end = max(checkpoints.recovery_point.get(partition, 0), checkpoints.high_watermark.get(partition, 0))
-                if end > 0 and partition not in present and has_others(partition):
-                    folder = f"{log_dir.path}/{dir_name(partition)}"
-                    reason = f"{folder} is missing, which had records up to offset {end}"
-                    self._set_offline(partition, folder, f"{reason}; it is copied again once another replica leads")
+    def _opened(self, log_folder: LogFolder, outcome: UnifiedLog | CorruptLog | OSError) -> None:
+        log_dir, partition, folder, _ = log_folder
+        if isinstance(outcome, CorruptLog):
+            self._set_offline(partition, folder, outcome.message)
+        elif isinstance(outcome, OSError):
+            self._set_offline(partition, folder, f"{folder} cannot be read: {outcome}")
+        else:
+            # Records that retention has deleted were committed, also when the checkpoint is older.
+            checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
+            outcome.update_high_watermark(max(checkpoint, outcome.local_log_start_offset))
+            outcome.cleaning.checkpoint = log_dir.checkpoints.cleaner.get(partition)
+            self._adopt(outcome)
 
     # --- moving to another directory
 
@@ -179,30 +165,6 @@ class LogManager:
         work = log.flusher.work()
         if work is not None:
             await self.housekeeping.flush(log, work)
-
-    async def _load(self, jobs: Iterator[list[LogFolder]], config_of: Callable[[str], LogConfig] | None) -> None:
-        """Opens the logs of one job after the other; several workers share the iterator."""
-        for job in jobs:
-            configs = [
-                self.config.default_log if config_of is None else config_of(log_folder.partition.topic)
-                for log_folder in job
-            ]
-            work = partial(open_found, self._ports, job, configs, self.config, self._listener)
-            for log_folder, outcome in zip(job, await self._ports.workers.run(work), strict=True):
-                self._opened(log_folder, outcome)
-
-    def _opened(self, log_folder: LogFolder, outcome: UnifiedLog | CorruptLog | OSError) -> None:
-        log_dir, partition, folder, _ = log_folder
-        if isinstance(outcome, CorruptLog):
-            self._set_offline(partition, folder, outcome.message)
-        elif isinstance(outcome, OSError):
-            self._set_offline(partition, folder, f"{folder} cannot be read: {outcome}")
-        else:
-            # Records that retention has deleted were committed, also when the checkpoint is older.
-            checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
-            outcome.update_high_watermark(max(checkpoint, outcome.local_log_start_offset))
-            outcome.cleaning.checkpoint = log_dir.checkpoints.cleaner.get(partition)
-            self._adopt(outcome)
 
     def _adopt(self, log: UnifiedLog) -> None:
         partition = log.topic_partition

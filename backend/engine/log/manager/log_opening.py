@@ -1,14 +1,15 @@
-"""Opening the logs that a start finds in its directories (`LogManager.loadLogs` of Kafka)."""
+"""The logs that a start finds in its directories, and opening them (`LogManager.loadLogs` of Kafka)."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from backend.engine.log.file_names import dir_name, dir_name_for_delete
 from backend.engine.log.log_config import LogConfig, LogManagerConfig
 from backend.engine.log.log_errors import CorruptLog
-from backend.engine.log.manager.future_log import forget_move
+from backend.engine.log.manager.future_log import forget_move, left_over_folders
 from backend.engine.log.manager.log_directory import LogDirectory, read_topic_id
 from backend.engine.log.recovery.log_loader import LoadOptions, open_log
 from backend.engine.log.unified_log import LogListener, UnifiedLog
@@ -28,6 +29,78 @@ class LogFolder(NamedTuple):
     partition: TopicPartition
     folder: str
     has_others: bool = False
+
+
+class FoundFolders(NamedTuple):
+    """The outcome of a look through all directories."""
+
+    logs: list[LogFolder]
+    # Folders to be removed: of deleted partitions, unfinished moves, and replicas that lie elsewhere, too.
+    pending_delete: list[str]
+    # Partitions whose move was under way, and the directory that they were on their way to.
+    moving: dict[TopicPartition, str]
+    # (partition, folder, reason) of replicas whose folder is gone.
+    missing: list[tuple[TopicPartition, str, str]]
+
+
+def find_folders(
+    ports: Ports,
+    dirs: Sequence[LogDirectory],
+    directory_of: Callable[[TopicPartition], bytes | None],
+    has_others: Callable[[TopicPartition], bool],
+) -> FoundFolders:
+    """Lists the partitions' folders, each partition once. Raises OSError.
+
+    `directory_of` gives the id of the directory where the controller has a partition's replica, as far as it knows;
+    `has_others` whether it has further replicas.
+    """
+    logs: list[LogFolder] = []
+    pending_delete: list[str] = []
+    moving: dict[TopicPartition, str] = {}
+    for log_dir in dirs:
+        pending_delete.extend(log_dir.pending_delete_folders())
+        for partition, folder in log_dir.future_folders():
+            pending_delete.append(folder)
+            if partition is not None:
+                moving[partition] = log_dir.path
+        logs.extend(
+            LogFolder(log_dir, partition, folder, has_others(partition)) for partition, folder in log_dir.partitions()
+        )
+    left_over = _rename_left_over(ports, logs, directory_of)
+    logs = [log_folder for log_folder in logs if log_folder.folder not in left_over]
+    present = {log_folder.partition for log_folder in logs}
+    return FoundFolders(logs, [*pending_delete, *left_over.values()], moving, list(_missing(dirs, present, has_others)))
+
+
+def _rename_left_over(
+    ports: Ports, logs: Sequence[LogFolder], directory_of: Callable[[TopicPartition], bytes | None]
+) -> dict[str, str]:
+    """The folders that do not count, since their partition lies elsewhere too, with their new names."""
+    ids = {log_folder.folder: log_folder.log_dir.meta.directory_id for log_folder in logs}
+
+    def is_assigned(partition: TopicPartition, folder: str) -> bool:
+        return ids[folder] == directory_of(partition)
+
+    renamed = {}
+    folders = [(log_folder.partition, log_folder.folder) for log_folder in logs]
+    for partition, folder in left_over_folders(ports.disk, folders, is_assigned):
+        renamed[folder] = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, ports.random.uuid())}"
+        ports.disk.rename(folder, renamed[folder])
+    return renamed
+
+
+def _missing(
+    dirs: Sequence[LogDirectory], present: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]
+) -> Iterator[tuple[TopicPartition, str, str]]:
+    """A replica whose folder was taken away must not lead with an empty one: the checkpoints still know it."""
+    for log_dir in dirs:
+        checkpoints = log_dir.checkpoints
+        for partition in {**checkpoints.recovery_point, **checkpoints.high_watermark}:
+            end = max(checkpoints.recovery_point.get(partition, 0), checkpoints.high_watermark.get(partition, 0))
+            if end > 0 and partition not in present and has_others(partition):
+                folder = f"{log_dir.path}/{dir_name(partition)}"
+                reason = f"{folder} is missing, which had records up to offset {end}"
+                yield partition, folder, f"{reason}; it is copied again once another replica leads"
 
 
 def in_jobs(log_folders: Iterable[LogFolder]) -> Iterator[list[LogFolder]]:
