@@ -32,7 +32,7 @@ class LogFolder(NamedTuple):
 
 
 class FoundFolders(NamedTuple):
-    """The outcome of a look through all directories."""
+    """The folders of all directories, sorted by their use at a start."""
 
     logs: list[LogFolder]
     # Folders to be removed: of deleted partitions, unfinished moves, and replicas that lie elsewhere, too.
