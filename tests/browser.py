@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 1440, 900
 
 def executable() -> str | None:
     """Path of a Chromium; None: there is none."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager

@@ -66,14 +66,14 @@ class _Maker:
         for field in fields:
             if self._version not in field.versions:
                 continue
-            wanted = path[1:] if path[:1] == (field.name,) else ()
+            requested = path[1:] if path[:1] == (field.name,) else ()
             if field.is_array:
                 many = path == (field.name,)
                 count = self._room(cls, field) if many else 1
-                setattr(made, field.name, [self._element(cls, field, wanted, many) for _ in range(count)])
+                setattr(made, field.name, [self._element(cls, field, requested, many) for _ in range(count)])
             elif field.is_struct:
                 if getattr(made, field.name) is not None:
-                    setattr(made, field.name, self.struct(getattr(cls, field.class_name), field.fields, wanted))
+                    setattr(made, field.name, self.struct(getattr(cls, field.class_name), field.fields, requested))
             elif (value := self._value(field, False)) is not None:
                 setattr(made, field.name, value)
         return made

@@ -113,8 +113,8 @@ def operator(up: UpProcess) -> httpx.Client:
 def try_on_one_broker(up: UpProcess) -> None:
     """A first change, so that the Config page has something to tell."""
     with operator(up) as api:
-        wanted = {"scope": "broker", "broker_id": 3, "enable": True}
-        plan = api.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": wanted}).raise_for_status().json()
+        requested = {"scope": "broker", "broker_id": 3, "enable": True}
+        plan = api.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": requested}).raise_for_status().json()
         body = {"confirm": "demo", "reason": "trial on one broker", "wait_ms": 20_000}
         path = f"/v1/plans/{plan['plan']['id']}/execute"
         api.post(path, json=body, headers={"Idempotency-Key": "picture"}).raise_for_status()

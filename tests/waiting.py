@@ -33,8 +33,8 @@ def wait_until_none(what: str, probe: Callable[[], list[str]], timeout_s: float 
     deadline = time.monotonic() + timeout_s
     while True:
         began_s = time.monotonic()
-        found = probe()
-        if not found:
+        result = probe()
+        if not result:
             return
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}; {len(found)} left: {found[:3]}"
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}; {len(result)} left: {result[:3]}"
         pause(began_s)

@@ -54,16 +54,16 @@ def table_of(works: Sequence[Work], figures: Figures) -> Table:
     for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio", "rounds", "target"):
         table.add_column(heading)
     for work in works:
-        told = row(work, figures)
-        target = f"{told['target']}: {told['verdict']}" if told["target"] else ""
+        result = row(work, figures)
+        target = f"{result['target']}: {result['verdict']}" if result["target"] else ""
         table.add_row(
             work.name,
             work.unit,
             _range(figures.ours.get(work.name, [])),
             _range(figures.theirs.get(work.name, [])),
-            "-" if told["ratio"] is None else f"{told['ratio']:.2f}x",
-            str(told["rounds"]),
-            target if told["failure"] is None else f"{target} ({told['failure']})",
+            "-" if result["ratio"] is None else f"{result['ratio']:.2f}x",
+            str(result["rounds"]),
+            target if result["failure"] is None else f"{target} ({result['failure']})",
         )
     return table
 
@@ -142,8 +142,8 @@ def main() -> int:
     )
     took_s, load = time.monotonic() - began_s, os.getloadavg()[0]
     console.print(f"{took_s:.0f} s, load average {load:.1f} at the end; figures in {path}", highlight=False)
-    told = ", ".join(f"{speed:.1f}" for speed in speeds)
-    console.print(f"one core in plain Python, million additions/s, at begin, half time, end: {told}", highlight=False)
+    result = ", ".join(f"{speed:.1f}" for speed in speeds)
+    console.print(f"one core in plain Python, million additions/s, at begin, half time, end: {result}", highlight=False)
     return 1 if figures.failures or overdue else 0
 
 

@@ -178,10 +178,10 @@ def _leader_of(bootstrap: str, topic: str) -> tuple[str, int]:
     producer = Producer({"bootstrap.servers": bootstrap})
     deadline_s = time.monotonic() + STALL_S
     while time.monotonic() < deadline_s:
-        found = producer.list_topics(topic, timeout=30.0)
-        partition = found.topics[topic].partitions.get(0)
-        if partition is not None and partition.leader in found.brokers:
-            leader = found.brokers[partition.leader]
+        topics = producer.list_topics(topic, timeout=30.0)
+        partition = topics.topics[topic].partitions.get(0)
+        if partition is not None and partition.leader in topics.brokers:
+            leader = topics.brokers[partition.leader]
             return leader.host, leader.port
         time.sleep(0.05)
     raise SystemExit(f"{topic} had no leader for {STALL_S:.0f} s")

@@ -47,11 +47,11 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
         admin = AdminClient({"bootstrap.servers": EBBLINE_BOOTSTRAP, "log_level": 0})
         started_s = time.monotonic()
         for first in range(0, count, TOPICS_PER_REQUEST):
-            wanted = [
+            topics = [
                 NewTopic(f"many-{number}", num_partitions=PARTITIONS, replication_factor=replicas)
                 for number in range(first, min(first + TOPICS_PER_REQUEST, count))
             ]
-            for future in admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
+            for future in admin.create_topics(topics, request_timeout=TIMEOUT_S).values():
                 future.result(TIMEOUT_S)
         _wait_for_leaders(count)
         figures["create, s"] = time.monotonic() - started_s

@@ -390,10 +390,10 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     slowest_ms = 0.0
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
-    asked = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
+    requested = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
     gc.collect()
     with tuned(GC_THRESHOLDS):
-        for name, query in asked.items():
+        for name, query in requested.items():
             took_ms = _median_ms(engine, query)
             figures[f"query: {name}, ms"] = took_ms
             slowest_ms = max(slowest_ms, took_ms)
@@ -416,9 +416,9 @@ def _all_remote_ms(engine: Engine) -> float:
     """`ebbline pipeline at`, which no page asks: it reads every segment."""
     with reading(engine) as connection:
         begin_s = time.perf_counter()
-        found = partitions_at(connection, CLUSTER, BEGAN_MS + 2 * YEAR_MS)
+        partitions = partitions_at(connection, CLUSTER, BEGAN_MS + 2 * YEAR_MS)
         took_ms = 1000 * (time.perf_counter() - begin_s)
-    assert len(found) == PARTITIONS
+    assert len(partitions) == PARTITIONS
     return took_ms
 
 

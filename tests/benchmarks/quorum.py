@@ -181,7 +181,7 @@ def history(partitions: int) -> Iterator[list[Message]]:
 
 def _change(topic_id: bytes, number: int, away: int, change: int) -> Message:
     replicas = [BROKERS[(number + place) % 3] for place in range(3)]
-    isr = [one for one in replicas if one != away] if change % 2 == 0 else replicas
+    isr = [replica for replica in replicas if replica != away] if change % 2 == 0 else replicas
     return m.PartitionChangeRecord(partition_id=number, topic_id=topic_id, isr=isr, leader=isr[0])
 
 

@@ -154,8 +154,8 @@ def _create(caller: Caller, name: str) -> None:
 def leader_of(ports: dict[int, int]) -> int:
     """Leader of the metadata quorum, as soon as there is one."""
     topic = m.DescribeQuorumRequest.Topics
-    asked = topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])
-    request = m.DescribeQuorumRequest(topics=[asked])
+    requested = topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])
+    request = m.DescribeQuorumRequest(topics=[requested])
 
     def told() -> int | None:
         for port in ports.values():
@@ -167,9 +167,9 @@ def leader_of(ports: dict[int, int]) -> int:
                 return answer.topics[0].partitions[0].leader_id
         return None
 
-    found = wait_until("the quorum has a leader", told)
-    assert found is not None
-    return found
+    result = wait_until("the quorum has a leader", told)
+    assert result is not None
+    return result
 
 
 class _Ebbline:
@@ -235,7 +235,7 @@ def kafka_voters() -> Iterator[Voters]:
         try:
             _oracle("up", "--dir", str(folder), "--brokers", str(len(NODES)), "--port-base", str(first), *words)
             facts = json.loads((folder / "cluster.json").read_text())
-            yield _Kafka(folder, {one["id"]: one["port"] for one in facts["brokers"]})
+            yield _Kafka(folder, {broker["id"]: broker["port"] for broker in facts["brokers"]})
         finally:
             subprocess.run(
                 [sys.executable, str(ORACLE), "down", "--dir", str(folder)], capture_output=True, check=False

@@ -60,7 +60,10 @@ def fill(bootstrap: str, segments: int) -> dict[int, int]:
         }
     )
     chance, partitions, sent = random.Random(1), hosted(), dict.fromkeys(range(count), 0)
-    targets = [metadata_partition(one.topic_id, one.partition, count) for one in partitions]
+    targets = [
+        metadata_partition(topic_id_partition.topic_id, topic_id_partition.partition, count)
+        for topic_id_partition in partitions
+    ]
     for number in range(segments):
         start = number * RECORDS_PER_SEGMENT
         for partition, target in zip(partitions, targets, strict=True):
@@ -103,7 +106,7 @@ class OneBrokerTopic:
         raise NotImplementedError("nothing is published here")
 
     async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
-        return {one: OffsetRange(0, self._held[one]) for one in partitions}
+        return {partition: OffsetRange(0, self._held[partition]) for partition in partitions}
 
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
         waiting = {one: position for one, position in positions.items() if position < self._held[one]}
@@ -164,14 +167,14 @@ def measure_lookup(
 ) -> tuple[float, float]:
     """Microseconds to find the segment of a random offset of a random partition, and of them on a processor."""
     chance = random.Random(2)
-    asked = [(partitions[chance.randrange(PARTITIONS)], chance.randint(0, highest)) for _ in range(LOOKUPS)]
+    requested = [(partitions[chance.randrange(PARTITIONS)], chance.randint(0, highest)) for _ in range(LOOKUPS)]
     lookup, started_s, started_cpu_s = manager.lookup, time.perf_counter(), time.process_time()
-    for partition, offset in asked:
+    for partition, offset in requested:
         lookup(partition, 0, offset)
     taken_s, taken_cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-    for partition, offset in asked[:100]:
-        found = lookup(partition, 0, offset)
-        if found is None or not found.start_offset <= offset <= found.end_offset:
+    for partition, offset in requested[:100]:
+        metadata = lookup(partition, 0, offset)
+        if metadata is None or not metadata.start_offset <= offset <= metadata.end_offset:
             raise RuntimeError(f"offset {offset} of {partition} was not found")
     return taken_s / LOOKUPS * 1e6, taken_cpu_s / LOOKUPS * 1e6
 

@@ -150,8 +150,8 @@ def measure_slow_store(*, quick: bool) -> dict[str, float]:
 
             def produce(name: str) -> None:
                 words = ("tests.benchmarks.tier_client", "produce", bootstrap, "hot")
-                told = json.loads(_Process(*words, str(RECORDS_QUICK if quick else RECORDS)).end().splitlines()[-1])
-                for key, value in told.items():
+                result = json.loads(_Process(*words, str(RECORDS_QUICK if quick else RECORDS)).end().splitlines()[-1])
+                for key, value in result.items():
                     found.setdefault(f"produce, {name}: {key}", []).append(value)
                     print(f"  ebbline: produce, {name}: {key}: {value:.2f}", file=sys.stderr, flush=True)
 
@@ -188,9 +188,9 @@ def ratios(figures: dict[str, float]) -> dict[str, float]:
 
 def _make_topics(bootstrap: str, remote: Path) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wanted = [NewTopic("hot", num_partitions=1, replication_factor=1),
+    topics = [NewTopic("hot", num_partitions=1, replication_factor=1),
               NewTopic("cold", num_partitions=1, replication_factor=1, config=COLD)]  # fmt: skip
-    for made in admin.create_topics(wanted).values():
+    for made in admin.create_topics(topics).values():
         made.result(TIMEOUT_S)
     words = ("tests.benchmarks.client", "produce", bootstrap, "cold", str(COLD_BYTES // 1024), "1024", "1")
     _Process(*words).end()

@@ -63,26 +63,28 @@ class Connection:
 
 def fetch_request(topic: str, offset: int, size: int, partition: int = 0) -> m.FetchRequest:
     topics = m.FetchRequest.Topics
-    wanted = topics.Partitions(
+    requested = topics.Partitions(
         partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, log_start_offset=-1,
         partition_max_bytes=size,
     )  # fmt: skip
     return m.FetchRequest(
         replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=size, session_epoch=-1,
-        topics=[topics(topic=topic, partitions=[wanted])],
+        topics=[topics(topic=topic, partitions=[requested])],
     )  # fmt: skip
 
 
 def times_request(topic: str, partition: int, timestamp: int, timeout_ms: int = 60_000) -> m.ListOffsetsRequest:
     topics = m.ListOffsetsRequest.Topics
-    asked = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-    return m.ListOffsetsRequest(replica_id=-1, topics=[topics(name=topic, partitions=[asked])], timeout_ms=timeout_ms)
+    requested = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+    return m.ListOffsetsRequest(
+        replica_id=-1, topics=[topics(name=topic, partitions=[requested])], timeout_ms=timeout_ms
+    )
 
 
 def ask_offset(connection: Connection, topic: str, partition: int, timestamp: int) -> tuple[int, float]:
     """(offset, ms); SystemExit for an error."""
-    told, spent_ms = connection.ask(times_request(topic, partition, timestamp), 10, m.ListOffsetsResponse)
-    row = told.topics[0].partitions[0]
+    response, spent_ms = connection.ask(times_request(topic, partition, timestamp), 10, m.ListOffsetsResponse)
+    row = response.topics[0].partitions[0]
     if row.error_code:
         raise SystemExit(f"ListOffsets of {topic}-{partition} at {timestamp} failed with error {row.error_code}")
     return row.offset, spent_ms
@@ -95,8 +97,8 @@ def first_byte(bootstrap: str, topic: str, fetches: int) -> dict[str, float]:
     spent_ms = []
     for number in range(fetches):
         offset = local_start * number // fetches
-        told, first_ms = connection.ask(fetch_request(topic, offset, FIRST_BYTES), 12, m.FetchResponse)
-        row = told.responses[0].partitions[0]
+        response, first_ms = connection.ask(fetch_request(topic, offset, FIRST_BYTES), 12, m.FetchResponse)
+        row = response.responses[0].partitions[0]
         if row.error_code or not row.records:
             raise SystemExit(f"fetch at {offset} of {topic} returned error {row.error_code} and no records")
         spent_ms.append(first_ms)
@@ -105,15 +107,15 @@ def first_byte(bootstrap: str, topic: str, fetches: int) -> dict[str, float]:
 
 def times(bootstrap: str, topic: str, look_ups: int) -> dict[str, float]:
     """Look-ups by time in random order, each one of another segment, then the same ones again."""
-    one = Connection(bootstrap, topic)
-    connections = {partition: Connection(bootstrap, topic, partition) for partition in range(one.partitions)}
+    connection = Connection(bootstrap, topic)
+    connections = {partition: Connection(bootstrap, topic, partition) for partition in range(connection.partitions)}
     ends = {partition: ask_offset(at, topic, partition, EARLIEST_LOCAL)[0] for partition, at in connections.items()}
-    wanted = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
-    random.Random(5).shuffle(wanted)
-    found: dict[str, float] = {"segments": len(wanted)}
+    requested = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
+    random.Random(5).shuffle(requested)
+    found: dict[str, float] = {"segments": len(requested)}
     for name in ("first", "again"):
         spent_ms = []
-        for partition, expected in wanted[:look_ups]:
+        for partition, expected in requested[:look_ups]:
             offset, ms = ask_offset(connections[partition], topic, partition, START_MS + STEP_MS * expected)
             if offset != expected:
                 raise SystemExit(f"time {expected} of {topic}-{partition} is at offset {offset}")
@@ -124,8 +126,8 @@ def times(bootstrap: str, topic: str, look_ups: int) -> dict[str, float]:
 
 def write_times(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     """One-record batches, STEP_MS apart, to every partition in turn."""
-    one = Connection(bootstrap, topic)
-    connections = [Connection(bootstrap, topic, partition) for partition in range(one.partitions)]
+    connection = Connection(bootstrap, topic)
+    connections = [Connection(bootstrap, topic, partition) for partition in range(connection.partitions)]
     for number in range(records):
         partition = number % len(connections)
         timestamp = START_MS + STEP_MS * (number // len(connections))
@@ -151,8 +153,8 @@ def _produce(connection: Connection, topic: str, partition: int, batch: bytes | 
     data = m.ProduceRequest.TopicData
     parts = [data.PartitionData(index=partition, records=bytes(batch))]
     request = m.ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data(name=topic, partition_data=parts)])
-    told, spent_ms = connection.ask(request, 9, m.ProduceResponse)
-    error = told.responses[0].partition_responses[0].error_code
+    response, spent_ms = connection.ask(request, 9, m.ProduceResponse)
+    error = response.responses[0].partition_responses[0].error_code
     if error:
         raise SystemExit(f"produce to {topic}-{partition} failed with error {error}")
     return spent_ms
@@ -166,8 +168,8 @@ def cold_reads(bootstrap: str, topic: str, readers: int) -> dict[str, float]:
         end, _ = ask_offset(connection, topic, 0, EARLIEST_LOCAL)
         chosen = random.Random(number)
         while running():
-            told, _ = connection.ask(fetch_request(topic, chosen.randrange(end), 1 << 20), 12, m.FetchResponse)
-            row = told.responses[0].partitions[0]
+            response, _ = connection.ask(fetch_request(topic, chosen.randrange(end), 1 << 20), 12, m.FetchResponse)
+            row = response.responses[0].partitions[0]
             counts["errors" if row.error_code else "records" if row.records else "expired"] += 1
 
     return _many(readers, read)
@@ -179,8 +181,8 @@ def searches(bootstrap: str, topic: str, searchers: int) -> dict[str, float]:
     def search(number: int, counts: Counter[str], running: Callable[[], bool]) -> None:
         connection = Connection(bootstrap, topic)
         while running():
-            told, _ = connection.ask(times_request(topic, 0, number), 10, m.ListOffsetsResponse)
-            counts["errors" if told.topics[0].partitions[0].error_code else "found"] += 1
+            response, _ = connection.ask(times_request(topic, 0, number), 10, m.ListOffsetsResponse)
+            counts["errors" if response.topics[0].partitions[0].error_code else "found"] += 1
 
     return _many(searchers, search)
 

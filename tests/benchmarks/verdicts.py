@@ -54,14 +54,14 @@ NO_TARGET: Final = Target()
 
 def target_alone(name: str) -> str:
     """The limit that a figure's name tells, or nothing."""
-    told = _TARGET.search(name)
-    return "" if told is None else f"{'>=' if told[1] else '<='} {told[2]}"
+    match = _TARGET.search(name)
+    return "" if match is None else f"{'>=' if match[1] else '<='} {match[2]}"
 
 
 def verdict_alone(name: str, value: float) -> str:
     """Whether a figure is within the limit that its name tells."""
-    told = _TARGET.search(name)
-    if told is None:
+    match = _TARGET.search(name)
+    if match is None:
         return NONE
-    limit = float(told[2])
-    return MET if (value >= limit if told[1] else value <= limit) else MISSED
+    limit = float(match[2])
+    return MET if (value >= limit if match[1] else value <= limit) else MISSED

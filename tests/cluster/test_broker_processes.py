@@ -117,7 +117,7 @@ def in_order(nodes: BrokerProcesses, topic: str) -> list[list[bytes]]:
         {"bootstrap.servers": nodes.bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
     every = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
-    left = sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in every)
+    left = sum(consumer.get_watermark_offsets(topic_partition, timeout=30)[1] for topic_partition in every)
     consumer.assign(every)
     found: list[list[bytes]] = [[] for _ in every]
     while left:
@@ -176,9 +176,9 @@ def test_any_broker_may_be_killed_under_load(
     acknowledged = load.stop()
 
     partitions = in_order(nodes, "killed")
-    found = Counter(itertools.chain.from_iterable(partitions))
-    assert acknowledged - found.keys() == set()
-    assert max(found.values()) == 1, "the idempotent producer's records are doubled"
+    counts = Counter(itertools.chain.from_iterable(partitions))
+    assert acknowledged - counts.keys() == set()
+    assert max(counts.values()) == 1, "the idempotent producer's records are doubled"
     assert partitions == [sorted(values) for values in partitions], "records changed their order"
     wait_until("the replicas are equal", lambda: log_bytes(nodes, 1, "killed") == log_bytes(nodes, 2, "killed"))
     wait_until("the replicas are equal", lambda: log_bytes(nodes, 1, "killed") == log_bytes(nodes, 3, "killed"))

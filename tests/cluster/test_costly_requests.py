@@ -36,10 +36,10 @@ PARTITIONS: Final = 20
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
     with EngineCluster(tmp_path_factory.mktemp("costly"), brokers=1) as running:
         topic = m.CreateTopicsRequest.Topics
-        asked = m.CreateTopicsRequest(
+        request = m.CreateTopicsRequest(
             topics=[topic(name="wide", num_partitions=PARTITIONS, replication_factor=1)], timeout_ms=30_000
         )
-        answer = ask(running.layout.ports[1], asked, 7, m.CreateTopicsResponse)
+        answer = ask(running.layout.ports[1], request, 7, m.CreateTopicsResponse)
         assert answer.topics[0].error_code == 0
         running.wait_until(
             "wide is led",
@@ -75,8 +75,8 @@ def produce(cluster: EngineCluster, *batches: bytes, version: int = 9) -> list[t
     """(code, base offset) of each; one partition after the other."""
     data = m.ProduceRequest.TopicData
     parts = [data.PartitionData(index=index, records=batch) for index, batch in enumerate(batches)]
-    asked = m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data(name="wide", partition_data=parts)])
-    answer = ask(cluster.layout.ports[1], asked, version, m.ProduceResponse, timeout_s=120)
+    request = m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data(name="wide", partition_data=parts)])
+    answer = ask(cluster.layout.ports[1], request, version, m.ProduceResponse, timeout_s=120)
     return [(row.error_code, row.base_offset) for row in answer.responses[0].partition_responses]
 
 
@@ -114,8 +114,8 @@ def test_requests_behind_a_large_one_are_appended_behind_it(cluster: EngineClust
         sent = b""
         for number, size in enumerate((40 * MIB, 10, 20 * MIB, 10)):
             part = data.PartitionData(index=3, records=bomb(size))
-            asked = m.ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data(name="wide", partition_data=[part])])
-            sent += b"".join(bytes(chunk) for chunk in frames.encode_request(asked, 9, number, "test"))
+            request = m.ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data(name="wide", partition_data=[part])])
+            sent += b"".join(bytes(chunk) for chunk in frames.encode_request(request, 9, number, "test"))
         connection.sendall(sent)
         offsets = []
         for number in range(4):
@@ -129,7 +129,7 @@ def test_requests_behind_a_large_one_are_appended_behind_it(cluster: EngineClust
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), 0])
 def test_offsets_may_be_kept_for_any_time(cluster: EngineCluster, retention_ms: int) -> None:
     topic = m.OffsetCommitRequest.Topics
-    asked = m.OffsetCommitRequest(
+    request = m.OffsetCommitRequest(
         group_id="long",
         generation_id_or_member_epoch=-1,
         retention_time_ms=retention_ms,
@@ -140,7 +140,7 @@ def test_offsets_may_be_kept_for_any_time(cluster: EngineCluster, retention_ms: 
     def is_committed() -> bool:
         # The first question makes the topic of offsets.
         ask(cluster.layout.ports[1], key, 1, m.FindCoordinatorResponse)
-        answer = ask(cluster.layout.ports[1], asked, 4, m.OffsetCommitResponse)
+        answer = ask(cluster.layout.ports[1], request, 4, m.OffsetCommitResponse)
         return bool(answer.topics) and answer.topics[0].partitions[0].error_code == 0
 
     wait_until("the offset is committed", is_committed, 30)

@@ -261,8 +261,8 @@ def test_a_damaged_replica_below_min_isr_is_copied_again_too(cluster: EngineClus
     cluster.call(cluster.cluster.start())
 
     def is_whole() -> bool:
-        found: Any = cluster.broker(1).services.metadata.image.partition("pair", 0)
-        return set(found.isr) == {2, 3}
+        partition: Any = cluster.broker(1).services.metadata.image.partition("pair", 0)
+        return set(partition.isr) == {2, 3}
 
     cluster.wait_until("both are in sync", is_whole)
     assert path.read_bytes() == whole
@@ -278,12 +278,12 @@ def test_a_replica_of_a_topic_that_nobody_knows_is_kept(cluster: EngineCluster) 
     admin.delete_topics([TOPIC])[TOPIC].result(30)
     cluster.wait_until("the topic is gone", lambda: cluster.broker(1).services.metadata.image.topic(TOPIC) is None)
     cluster.start_broker(2)
-    found = kept(cluster, 2)
-    assert [path.name.partition(".")[0] for path in found] == ["orders-0", "orders-1"]
-    assert [path.read_bytes() for path in sorted(found[0].glob("*.log"))] == [records]
+    paths = kept(cluster, 2)
+    assert [path.name.partition(".")[0] for path in paths] == ["orders-0", "orders-1"]
+    assert [path.read_bytes() for path in sorted(paths[0].glob("*.log"))] == [records]
     cluster.stop_broker(2)
     cluster.start_broker(2)
-    assert kept(cluster, 2) == found
+    assert kept(cluster, 2) == paths
 
 
 def test_what_is_kept_is_listed_and_goes_when_an_operator_says_so(

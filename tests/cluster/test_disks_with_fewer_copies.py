@@ -86,8 +86,11 @@ def read(cluster: EngineCluster) -> Read:
 def in_sync(cluster: EngineCluster) -> None:
     def whole() -> bool:
         image = cluster.broker(1).services.metadata.image
-        found = [image.partition(topic, partition) for topic in REPLICAS for partition in range(3)]
-        return all(one is not None and sorted(one.isr) == sorted(one.replicas) for one in found)
+        partitions = [image.partition(topic, partition) for topic in REPLICAS for partition in range(3)]
+        return all(
+            registration is not None and sorted(registration.isr) == sorted(registration.replicas)
+            for registration in partitions
+        )
 
     cluster.wait_until("all are in sync", whole, WAIT_S)
 
@@ -104,8 +107,8 @@ def elect_where_nobody_may_lead(cluster: EngineCluster) -> None:
     def all_are_led() -> bool:
         admin.elect_leaders(ElectionType.UNCLEAN, every).result(30)
         image = cluster.broker(1).services.metadata.image
-        found = [image.partition(ONE_IN_SYNC, partition) for partition in range(3)]
-        return all(one is not None and one.leader > 0 for one in found)
+        partitions = [image.partition(ONE_IN_SYNC, partition) for partition in range(3)]
+        return all(registration is not None and registration.leader > 0 for registration in partitions)
 
     wait_until("somebody leads each", all_are_led, WAIT_S)
 

@@ -59,20 +59,20 @@ def read(nodes: BrokerProcesses, topic: str, *, committed: bool) -> Counter[str]
          "isolation.level": "read_committed" if committed else "read_uncommitted"}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ended: set[int | None] = set()
     while len(ended) < PARTITIONS:
         message = consumer.poll(30)
         if message is None:
-            found.clear()
+            counts.clear()
             break
         error = message.error()
         if error is None:
-            found[(message.value() or b"").decode()] += 1
+            counts[(message.value() or b"").decode()] += 1
         elif error.code() == KafkaError._PARTITION_EOF:
             ended.add(message.partition())
     consumer.close()
-    return found
+    return counts
 
 
 def whole(nodes: BrokerProcesses, topic: str) -> bool:
@@ -182,11 +182,11 @@ def written(nodes: BrokerProcesses, topic: str) -> int:
 
 def until_written(nodes: BrokerProcesses, workers: Workers, topic: str, more: int) -> None:
     """The workers are in the middle of their work: they have written that many more."""
-    wanted = written(nodes, topic) + more
+    expected = written(nodes, topic) + more
 
     def under_way() -> bool:
         workers.keep_running()
-        return written(nodes, topic) >= wanted
+        return written(nodes, topic) >= expected
 
     wait_until(f"{more} more records are written", under_way, WAIT_S)
 

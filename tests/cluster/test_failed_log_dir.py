@@ -37,7 +37,7 @@ def test_partitions_of_a_directory_that_fails_get_another_leader_and_the_others_
 
         def led_by_two() -> set[int]:
             metadata = admin.list_topics("spread", timeout=10).topics["spread"]
-            return {number for number, one in metadata.partitions.items() if one.leader == 2}
+            return {number for number, partition in metadata.partitions.items() if partition.leader == 2}
 
         lost = {
             log.topic_id_partition.partition
@@ -86,20 +86,20 @@ def led(cluster: EngineCluster) -> set[int]:
     """Partitions that broker 2 leads as far as broker 1 knows."""
     image = cluster.broker(1).services.metadata.image
     found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
-    return {number for number, one in found if one is not None and one.leader == 2}
+    return {number for number, registration in found if registration is not None and registration.leader == 2}
 
 
 def in_sync(cluster: EngineCluster) -> set[int]:
     image = cluster.broker(1).services.metadata.image
     found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
-    return {number for number, one in found if one is not None and set(one.isr) == {1, 2}}
+    return {number for number, registration in found if registration is not None and set(registration.isr) == {1, 2}}
 
 
 def directories(cluster: EngineCluster) -> set[bytes]:
     """Where the controller knows broker 2's replicas to lie."""
     image = cluster.broker(1).services.metadata.image
-    found = (image.partition("spread", number) for number in range(PARTITIONS))
-    return {one.directory_of(2) for one in found if one is not None} - {DIRECTORY_UNASSIGNED}
+    partitions = (image.partition("spread", number) for number in range(PARTITIONS))
+    return {partition.directory_of(2) for partition in partitions if partition is not None} - {DIRECTORY_UNASSIGNED}
 
 
 def elect(admin: AdminClient, cluster: EngineCluster) -> set[int]:

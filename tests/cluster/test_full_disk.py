@@ -60,16 +60,16 @@ def read_all(nodes: BrokerProcesses) -> Counter[bytes]:
     partition = TopicPartition(TOPIC, 0, 0)
     left = consumer.get_watermark_offsets(partition, timeout=30)[1]
     consumer.assign([partition])
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     while left:
         messages = consumer.consume(min(left, 100), timeout=60)
         assert messages, f"{left} records did not come"
         for message in messages:
             assert message.error() is None, message.error()
-            found[message.value() or b""] += 1
+            counts[message.value() or b""] += 1
         left -= len(messages)
     consumer.close()
-    return found
+    return counts
 
 
 def log_bytes(nodes: BrokerProcesses, node: int) -> bytes:

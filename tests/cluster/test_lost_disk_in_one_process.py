@@ -47,14 +47,14 @@ def acknowledged(cluster: EngineCluster) -> Counter[bytes]:
 def readable(cluster: EngineCluster) -> Counter[bytes]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition("kept", 0, 0)])
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     until = time.monotonic() + WAIT_S
-    while found.total() < RECORDS and time.monotonic() < until:
+    while counts.total() < RECORDS and time.monotonic() < until:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            found[message.value() or b""] += 1
+            counts[message.value() or b""] += 1
     consumer.close()
-    return found
+    return counts
 
 
 def elections_told(cluster: EngineCluster) -> list[UncleanRecoveryEvent]:
@@ -62,7 +62,7 @@ def elections_told(cluster: EngineCluster) -> list[UncleanRecoveryEvent]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition("__ebbline_events", 0, 0)])
     end = consumer.get_watermark_offsets(TopicPartition("__ebbline_events", 0), timeout=WAIT_S)[1]
-    found: list[UncleanRecoveryEvent] = []
+    events: list[UncleanRecoveryEvent] = []
     at = 0
     while at < end:
         message = consumer.poll(WAIT_S)
@@ -70,9 +70,9 @@ def elections_told(cluster: EngineCluster) -> list[UncleanRecoveryEvent]:
         at = (message.offset() or 0) + 1
         event = decode(message.value())
         if isinstance(event, UncleanRecoveryEvent) and event.topic == "kept":
-            found.append(event)
+            events.append(event)
     consumer.close()
-    return found
+    return events
 
 
 @pytest.mark.parametrize("how", ["orderly stop", "kill"])
@@ -96,7 +96,7 @@ def test_the_disk_of_one_broker_is_lost_while_all_are_down(tmp_path: Path, how: 
 
         cluster.wait_until("all are in sync again", is_whole, WAIT_S)
         if how == "kill":
-            told = wait_until("the election is told", lambda: elections_told(cluster), WAIT_S)
-            assert [event.leader == lost for event in told] == [False]
+            events = wait_until("the election is told", lambda: elections_told(cluster), WAIT_S)
+            assert [event.leader == lost for event in events] == [False]
         else:
             assert elections_told(cluster) == []

@@ -153,8 +153,8 @@ def test_one_lost_disk_loses_no_acknowledged_record(
                 one = replace(one, loss=Loss.LOG_DIR_REMOVED)
             wait_until(f"round {number}: all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
             load = Load(nodes.bootstrap, acknowledged)
-            wanted = len(acknowledged) + LOAD_RECORDS
-            wait_until("records are acknowledged", partial(acknowledged.reached, wanted), WAIT_S)
+            requested = len(acknowledged) + LOAD_RECORDS
+            wait_until("records are acknowledged", partial(acknowledged.reached, requested), WAIT_S)
             end(nodes, one)
             load.end()
             if number % COPY_EACH_ROUNDS == 0 and one.loss is not Loss.RESTORED:
@@ -184,8 +184,8 @@ def test_a_disk_that_is_removed_under_a_running_broker_loses_nothing(tmp_path: P
         wait_until("records are acknowledged", partial(acknowledged.reached, LOAD_RECORDS), WAIT_S)
         disks.lose(2, Loss.FOLDER_REMOVED, random.Random())
         assert nodes.ended(2) != 0
-        wanted = len(acknowledged) + LOAD_RECORDS
-        wait_until("the others go on", partial(acknowledged.reached, wanted), WAIT_S)
+        requested = len(acknowledged) + LOAD_RECORDS
+        wait_until("the others go on", partial(acknowledged.reached, requested), WAIT_S)
         nodes.spawn(2)
         wait_until("all are in sync again", lambda: all_in_sync(nodes, topics), WAIT_S)
         load.end()

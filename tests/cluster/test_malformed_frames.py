@@ -53,9 +53,9 @@ class Site:
     def metric(self, name: str) -> float:
         """A series of broker 1 as a scraper reads it."""
         text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10, verify=False).text
-        found = re.search(rf'^{name}{{broker="1"}} (\S+)$', text, re.MULTILINE)
-        assert found, f"{name} is not among the metrics"
-        return float(found[1])
+        match = re.search(rf'^{name}{{broker="1"}} (\S+)$', text, re.MULTILINE)
+        assert match, f"{name} is not among the metrics"
+        return float(match[1])
 
     def open_connections(self) -> int:
         return self.cluster.broker(1).services.metrics.open_connections
@@ -114,12 +114,12 @@ class Client:
         return frames.decode_response(cls, version, self._read(size))[0]
 
     def _read(self, size: int) -> bytearray:
-        found = bytearray()
-        while len(found) < size:
-            more = self._socket.recv(size - len(found))
+        received = bytearray()
+        while len(received) < size:
+            more = self._socket.recv(size - len(received))
             assert more, "the connection was closed"
-            found += more
-        return found
+            received += more
+        return received
 
 
 def framed(body: bytes) -> bytes:
@@ -286,12 +286,12 @@ def test_small_fetches_whose_answers_nobody_reads_take_a_bounded_amount_of_memor
             producer.produce("large", bytes(100_000), partition=0)
         assert producer.flush(ANSWER_WAIT_S) == 0
         topic = m.FetchRequest.Topics
-        asked = m.FetchRequest(
+        request = m.FetchRequest(
             max_bytes=2 * FETCHED_BYTES,
             session_epoch=-1,
             topics=[topic(topic="large", partitions=[topic.Partitions(partition_max_bytes=2 * FETCHED_BYTES)])],
         )
-        fetches = [b"".join(frames.encode_request(asked, 11, number, "test")) for number in range(PIPELINED_FETCHES)]
+        fetches = [b"".join(frames.encode_request(request, 11, number, "test")) for number in range(PIPELINED_FETCHES)]
         before = resident_bytes_max(nodes.pid(1))
         with Client(nodes.layout.ports[1]) as good, Client(nodes.layout.ports[1]) as greedy:
             greedy.send(b"".join(fetches))
@@ -307,6 +307,6 @@ def test_small_fetches_whose_answers_nobody_reads_take_a_bounded_amount_of_memor
 def resident_bytes_max(pid: int) -> int:
     """The most memory that a process has held."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found
-    return int(found[1]) * 1024
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    assert match
+    return int(match[1]) * 1024

@@ -177,5 +177,5 @@ def meters(broker: Any) -> dict[str, int]:
 
 
 def end(broker: Any, index: int) -> int:
-    found: int = broker.broker_services.replica_manager.partition("plain", index).log.log_end_offset
-    return found
+    log_end_offset: int = broker.broker_services.replica_manager.partition("plain", index).log.log_end_offset
+    return log_end_offset

@@ -215,7 +215,9 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
     state = quorum(cluster)
     assert state is not None
     leads_epoch = state.leader_epoch
-    newest = max(found for path in metadata_folder(cluster, leads).iterdir() if (found := parse_file_name(path.name)))
+    newest = max(
+        file_name for path in metadata_folder(cluster, leads).iterdir() if (file_name := parse_file_name(path.name))
+    )
     size = (metadata_folder(cluster, leads) / newest.file_name).stat().st_size
 
     def snapshot(
@@ -229,22 +231,22 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
         node: int = leads,
     ) -> tuple[int, int]:
         part = m.FetchSnapshotRequest.Topics.Partitions
-        asked = part(
+        requested = part(
             partition=0,
             current_leader_epoch=epoch,
             snapshot_id=part.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
             position=position,
         )
-        topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[asked])]
+        topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[requested])]
         request = m.FetchSnapshotRequest(cluster_id=cluster_id, max_bytes=max_bytes, topics=topics)
         answer = ask(cluster.layout.controller_ports[node], request, 1, m.FetchSnapshotResponse)
         if not answer.topics:
             return answer.error_code, -1
-        [told] = answer.topics[0].partitions
-        if not told.error_code:
-            assert (told.size, told.position) == (size, position)
-            assert len(as_buffer(told.unaligned_records)) == min(max_bytes, size - position)
-        return answer.error_code, told.error_code
+        [partition] = answer.topics[0].partitions
+        if not partition.error_code:
+            assert (partition.size, partition.position) == (size, position)
+            assert len(as_buffer(partition.unaligned_records)) == min(max_bytes, size - position)
+        return answer.error_code, partition.error_code
 
     assert snapshot() == (0, 0)
     assert snapshot(position=size - 1) == (0, 0)

@@ -115,7 +115,7 @@ def test_a_node_without_a_vote_starts_again_from_its_own_snapshot(
     cluster: EngineCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = controller(cluster, active(cluster)).raft.observers.current(int(time.time() * 1000))
-    assert [one.replica_id for one in seen] == [OBSERVER]
+    assert [progress.replica_id for progress in seen] == [OBSERVER]
     cluster.call(metadata(cluster, OBSERVER).snapshotter.write_snapshot())
     cluster.kill_broker(OBSERVER)
     caplog.clear()
@@ -194,8 +194,10 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
         create(cluster, "behind-the-snapshot")
         cluster.wait_until("it has gone on", lambda: "behind-the-snapshot" in broker.services.metadata.image.topic_ids)
     assert f"Node {OBSERVER} goes on from snapshot" in caplog.text
-    after = {id(one) for one in cluster.ask(lambda: list(broker.broker_services.replica_manager.partitions))}
-    assert {id(one) for one in before} <= after, "the same partitions, not new ones of the same name"
+    after = {
+        id(partition) for partition in cluster.ask(lambda: list(broker.broker_services.replica_manager.partitions))
+    }
+    assert {id(partition) for partition in before} <= after, "the same partitions, not new ones of the same name"
     assert "unaffected" not in "".join(line for line in caplog.messages if "leads" in line or "follows" in line)
 
 
@@ -340,10 +342,10 @@ def test_a_node_that_must_not_take_part_says_why_in_one_line(cluster: EngineClus
 
 
 def test_voters_do_not_change_on_a_folder_in_use(tmp_path: Path) -> None:
-    one = layout(tmp_path, brokers=3, settings=EAGER)
+    cluster_layout = layout(tmp_path, brokers=3, settings=EAGER)
 
     async def found() -> None:
-        node = Broker(BrokerConfig.parse(one.properties(1)))
+        node = Broker(BrokerConfig.parse(cluster_layout.properties(1)))
         await node.start()
         await node.stop()
 

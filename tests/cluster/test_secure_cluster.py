@@ -129,5 +129,5 @@ def test_remote_log_metadata_go_by_the_listener_that_is_named_and_by_its_securit
         consumer.close()
         assert found == [b"%d" % number for number in range(20)]
         metrics = [cluster.broker(node).services.metrics for node in (1, 2, 3)]
-        assert sum(one.successful_authentications for one in metrics) >= 3
-        assert sum(one.failed_authentications for one in metrics) == 0
+        assert sum(metric.successful_authentications for metric in metrics) >= 3
+        assert sum(metric.failed_authentications for metric in metrics) == 0

@@ -67,7 +67,7 @@ def test_nobody_leaves_an_isr_and_each_directory_is_marked_clean(tmp_path: Path,
         started = time.monotonic()
         cluster.call(cluster.cluster.stop())
         assert time.monotonic() - started < STOP_S
-        assert [members(one.image) for one in metadata] == [before] * 3
+        assert [members(metadata_cache.image) for metadata_cache in metadata] == [before] * 3
         for node, log_dir in made.log_dirs.items():
             marker = json.loads(Path(log_dir, ".kafka_cleanshutdown").read_text())
             assert marker == {"version": 0, "brokerEpoch": lives[node]}

@@ -63,7 +63,11 @@ class Worker:
             signal.alarm(0)
 
     def _commit(self) -> None:
-        positions = [one for one in self._consumer.position(self._consumer.assignment()) if one.offset >= 0]
+        positions = [
+            topic_partition
+            for topic_partition in self._consumer.position(self._consumer.assignment())
+            if topic_partition.offset >= 0
+        ]
         metadata = self._consumer.consumer_group_metadata()
         self._again(lambda: self._producer.send_offsets_to_transaction(positions, metadata, WAIT_S))
         self._again(lambda: self._producer.commit_transaction(WAIT_S))

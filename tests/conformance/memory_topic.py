@@ -114,8 +114,8 @@ class MemoryMetadataTopic:
         usual = read_canonical(bytes(data), position)
         if usual is None:
             return records_of(partition, memoryview(data), position)
-        next_offset, found, plan = usual
-        return FetchedPartition(partition, next_offset, found, plan=plan)
+        next_offset, lazy_records, plan = usual
+        return FetchedPartition(partition, next_offset, lazy_records, plan=plan)
 
     async def close(self) -> None:
         self.closed = True

@@ -67,8 +67,8 @@ def run(request: pytest.FixtureRequest) -> Callable[[Play], None]:
 
     def on_cluster(play: Play) -> None:
         async def bounded() -> None:
-            async with client_of(cluster, 1) as one, client_of(cluster, 2) as two:
-                await play(one, two)
+            async with client_of(cluster, 1) as client, client_of(cluster, 2) as two:
+                await play(client, two)
 
         cluster.call(bounded())
 
@@ -85,7 +85,9 @@ async def read(
             for fetched in await topic.fetch(positions, max_wait_ms=WAIT_MS):
                 assert fetched.error is ErrorCode.NONE
                 positions[fetched.partition] = fetched.next_offset
-                found.setdefault(fetched.partition, []).extend((one.offset, one.value) for one in fetched.records)
+                found.setdefault(fetched.partition, []).extend(
+                    (record.offset, record.value) for record in fetched.records
+                )
     return found
 
 
@@ -105,10 +107,10 @@ def test_what_one_client_appends_the_other_reads_in_order(run: Callable[[Play], 
         positions = {partition: before[partition].end for partition in range(4)}
         values = [f"{number}".encode() for number in range(40)]
         offsets = [await one.produce(number % 4, value) for number, value in enumerate(values)]
-        found = await read(two, positions, len(values))
+        result = await read(two, positions, len(values))
         for partition in range(4):
             expected = [(offsets[n], values[n]) for n in range(partition, len(values), 4)]
-            assert found[partition] == expected
+            assert result[partition] == expected
         after = await two.offsets(range(4))
         assert after == {p: OffsetRange(before[p].start, before[p].end + 10) for p in range(4)}
 
@@ -125,8 +127,8 @@ def test_concurrent_appends_to_one_partition_are_all_there_once(run: Callable[[P
             *(client.produce(1, value) for client, value in zip([one, two] * 15, values, strict=True))
         )
         assert sorted(offsets) == list(range(start, start + 30))
-        found = await read(two, {1: start}, 30)
-        assert dict(found[1]) == dict(zip(offsets, values, strict=True))
+        result = await read(two, {1: start}, 30)
+        assert dict(result[1]) == dict(zip(offsets, values, strict=True))
 
     run(play)
 
@@ -153,8 +155,8 @@ def test_an_answer_for_an_old_position_is_not_used(run: Callable[[Play], None]) 
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await one.produce(2, b"again-5")
-        found = await read(two, {2: held.end - 5}, 6)
-        assert [value for _, value in found[2]] == [f"again-{number}".encode() for number in range(6)]
+        result = await read(two, {2: held.end - 5}, 6)
+        assert [value for _, value in result[2]] == [f"again-{number}".encode() for number in range(6)]
 
     run(play)
 
@@ -174,22 +176,22 @@ def test_a_position_outside_the_log_is_told(run: Callable[[Play], None]) -> None
 
 def test_appending_goes_on_while_brokers_stop_and_start(cluster: EngineCluster) -> None:
     async def play() -> None:
-        async with client_of(cluster, 1) as one, client_of(cluster, 2) as two:
-            await one.ensure_created(SETTINGS)
+        async with client_of(cluster, 1) as client, client_of(cluster, 2) as two:
+            await client.ensure_created(SETTINGS)
             start = {p: held.end for p, held in (await two.offsets(range(4))).items()}
             sent: dict[int, list[bytes]] = {p: [] for p in range(4)}
 
             async def append(numbers: range) -> None:
                 for number in numbers:
                     value = f"ha-{number}".encode()
-                    await one.produce(number % 4, value)
+                    await client.produce(number % 4, value)
                     sent[number % 4].append(value)
 
             writing = asyncio.ensure_future(append(range(200)))
             await cluster.cluster.stop_broker(3)
             await cluster.cluster.start_broker(3)
             await writing
-            found = await read(two, dict(start), 200)
-            assert {p: [value for _, value in rows] for p, rows in found.items()} == sent
+            result = await read(two, dict(start), 200)
+            assert {p: [value for _, value in rows] for p, rows in result.items()} == sent
 
     cluster.call(play())

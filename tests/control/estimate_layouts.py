@@ -48,8 +48,8 @@ def filled_site(folder: Path) -> Iterator[ControlSite]:
 
 def fill(site: ControlSite) -> None:
     for name, (partitions, config) in LAYOUTS.items():
-        wanted = NewTopic(name, partitions, replica_assignment=[[1], [2], [1]][:partitions], config=config)
-        site.admin.create_topics([wanted])[name].result(30)
+        topic = NewTopic(name, partitions, replica_assignment=[[1], [2], [1]][:partitions], config=config)
+        site.admin.create_topics([topic])[name].result(30)
         site.produce(name, RECORDS_WHOLE if name in COPIED_WHOLE else RECORDS, value_bytes=200)
     site.wait_until_quiet(*LAYOUTS)
     deleted = ("bounded", "cut", "uneven")

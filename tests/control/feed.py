@@ -48,10 +48,10 @@ def _records(site: ControlSite) -> list[RawRecord]:
         ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=10)[1] for p in partitions}
         consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in partitions])
         found: list[RawRecord] = []
-        wanted = sum(ends.values())
+        expected = sum(ends.values())
         until_s = time.monotonic() + 30
-        while len(found) < wanted and time.monotonic() < until_s:
-            for message in consumer.consume(min(500, wanted - len(found)), timeout=1):
+        while len(found) < expected and time.monotonic() < until_s:
+            for message in consumer.consume(min(500, expected - len(found)), timeout=1):
                 assert message.error() is None, message.error()
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None

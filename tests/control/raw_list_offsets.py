@@ -15,8 +15,8 @@ _CORRELATION_ID = 7
 def list_offset(address: str, topic: str, partition: int, timestamp: int, *, replica_id: int) -> tuple[int, int, int]:
     """(error, offset, leader epoch) as the broker at `address` answers."""
     name = topic.encode()
-    asked = struct.pack(">iiqB", partition, -1, timestamp, 0)
-    topics = struct.pack(">BB", 2, len(name) + 1) + name + struct.pack(">B", 2) + asked + b"\x00"
+    requested = struct.pack(">iiqB", partition, -1, timestamp, 0)
+    topics = struct.pack(">BB", 2, len(name) + 1) + name + struct.pack(">B", 2) + requested + b"\x00"
     body = struct.pack(">ib", replica_id, 0) + topics + struct.pack(">iB", 10_000, 0)
     header = struct.pack(">hhih", 2, 11, _CORRELATION_ID, 4) + b"test" + b"\x00"
     host, _, port = address.rpartition(":")

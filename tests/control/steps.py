@@ -115,8 +115,8 @@ def steer(site: ControlSite, plan_id: int, verb: str, **body: int) -> dict[str, 
 
 
 def broker(site: ControlSite, broker_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
-    return found
+    result: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
+    return result
 
 
 def clears(site: ControlSite) -> bool:
@@ -133,9 +133,9 @@ def done(site: ControlSite, kind: str, inputs: dict[str, Any]) -> dict[str, Any]
     plan = site.plan(inputs, kind=kind)
     assert plan["state"] == "checked", plan["checks"]
     site.execute(plan["id"])
-    found = ended(site, plan["id"])
-    assert found["state"] == "verified", found["result"]
-    return found
+    result = ended(site, plan["id"])
+    assert result["state"] == "verified", result["result"]
+    return result
 
 
 def revert(site: ControlSite, plan_id: int) -> int:

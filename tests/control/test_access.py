@@ -182,8 +182,8 @@ def test_a_token_that_has_expired_is_told_so_and_changes_nothing(
     monkeypatch.setattr(api_tokens, "CACHE_S", -1.0)
     engine = create_engine(site.database_url)
     with writing(engine) as connection:
-        known = api_tokens.KnownToken("leaver", api_tokens.TokenRole.OPERATOR, expires_ms=1_700_000_000_000)
-        client = site.client(api_tokens.add_token(connection, CLUSTER_ID, known))
+        token = api_tokens.KnownToken("leaver", api_tokens.TokenRole.OPERATOR, expires_ms=1_700_000_000_000)
+        client = site.client(api_tokens.add_token(connection, CLUSTER_ID, token))
     engine.dispose()
     before = site.get("/v1/plans?limit=1000")
     answer = client.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})

@@ -83,17 +83,17 @@ def _ageless(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_partition_is_described_with_its_replicas(site: ControlSite) -> None:
-    told = shown(site, "describe", f"{TOPIC}-1")
-    assert (told["partition"]["partition"], len(told["replicas"])) == (1, 3)
+    result = shown(site, "describe", f"{TOPIC}-1")
+    assert (result["partition"]["partition"], len(result["replicas"])) == (1, 3)
     text = run(site, "describe", f"{TOPIC}-1").stdout
     assert text.count("follower") == 2
     risk = "One lost disk may lose acknowledged records: min.insync.replicas is 1"
     said = " ".join(text.split())
-    assert (told["durability"]["disks"], risk in said) == (0, True)
-    isr = ", ".join(map(str, sorted(told["partition"]["isr"])))
-    assert f"ISR: {isr}. Eligible leader replicas (ELR): none. Last known ELR: none. {told['next_leader']}" in said
-    assert told["next_leader"].startswith(f"If broker {told['partition']['leader']} is lost, broker ")
-    assert shown(site, "segments", f"{TOPIC}-1") == {"items": told["segments"]}
+    assert (result["durability"]["disks"], risk in said) == (0, True)
+    isr = ", ".join(map(str, sorted(result["partition"]["isr"])))
+    assert f"ISR: {isr}. Eligible leader replicas (ELR): none. Last known ELR: none. {result['next_leader']}" in said
+    assert result["next_leader"].startswith(f"If broker {result['partition']['leader']} is lost, broker ")
+    assert shown(site, "segments", f"{TOPIC}-1") == {"items": result["segments"]}
     assert run(site, "segments", f"{TOPIC}-1").exit_code == 0
 
 

@@ -70,12 +70,12 @@ def test_the_level_of_eligible_leader_replicas_is_shown_raised_once_and_audited(
 
 
 def test_leader_voters_and_directories_are_told(site: ControlSite) -> None:
-    told = json.loads(quorum(site, "describe", "--json"))
-    assert told["leader_id"] in (1, 2, 3)
-    assert {one["node_id"]: (one["role"], one["counted"]) for one in told["replicas"]} == dict.fromkeys(
-        (1, 2, 3), ("voter", True)
-    )
-    assert len({one["directory_id"] for one in told["replicas"]}) == 3
-    assert f"Leader {told['leader_id']} in epoch" in quorum(site, "describe")
+    result = json.loads(quorum(site, "describe", "--json"))
+    assert result["leader_id"] in (1, 2, 3)
+    assert {
+        replica["node_id"]: (replica["role"], replica["counted"]) for replica in result["replicas"]
+    } == dict.fromkeys((1, 2, 3), ("voter", True))
+    assert len({replica["directory_id"] for replica in result["replicas"]}) == 3
+    assert f"Leader {result['leader_id']} in epoch" in quorum(site, "describe")
     ended = CliRunner().invoke(app, ["quorum", "describe", "--data", os.devnull])
     assert ended.exit_code == 2

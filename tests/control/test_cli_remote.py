@@ -64,16 +64,16 @@ def test_decode_shows_each_record_once_in_the_order_of_its_partition(site: Engin
     shown = run(site, "decode", TOPIC, "--json")
     assert shown.exit_code == 0, shown.output
     records = [json.loads(text) for text in shown.stdout.splitlines()]
-    assert {one["topic"] for one in records} == {TOPIC}
-    places = [(one["partition"], one["offset"]) for one in records]
+    assert {record["topic"] for record in records} == {TOPIC}
+    places = [(record["partition"], record["offset"]) for record in records]
     assert places == sorted(set(places))
-    started = [one["segment_id"] for one in records if one["state"] == "COPY_SEGMENT_STARTED"]
-    finished = [one["segment_id"] for one in records if one["state"] == "COPY_SEGMENT_FINISHED"]
+    started = [record["segment_id"] for record in records if record["state"] == "COPY_SEGMENT_STARTED"]
+    finished = [record["segment_id"] for record in records if record["state"] == "COPY_SEGMENT_FINISHED"]
     assert started
     assert sorted(started) == sorted(finished)
     lines = run(site, "decode", TOPIC, "--property", "print.message.offset=true", "--max-messages", "3")
     assert [text.split(",")[0] for text in lines.stdout.splitlines()] == [
-        f"message-offset:{one['offset']}" for one in records[:3]
+        f"message-offset:{record['offset']}" for record in records[:3]
     ]
 
 
@@ -119,9 +119,9 @@ def test_follow_goes_on_with_what_comes(site: EngineCluster) -> None:
         producer = Producer({"bootstrap.servers": site.bootstrap})
         producer.produce(METADATA_TOPIC, None, partition=partitions[-1])
         producer.flush(30)
-        found = next(coming)
-    assert (found.partition, found.type) == (partitions[-1], "Tombstone")
-    assert (found.partition, found.offset) not in {(one.partition, one.offset) for one in read}
+        topic_record = next(coming)
+    assert (topic_record.partition, topic_record.type) == (partitions[-1], "Tombstone")
+    assert (topic_record.partition, topic_record.offset) not in {(record.partition, record.offset) for record in read}
 
 
 def test_what_cannot_be_asked_is_one_line_and_an_exit_code(

@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
 def no_rates(site: ControlSite) -> bool:
     """A limit holds for the mean of 11 s, so that a faster move just before would hold up the next one."""
     managers = [site.cluster.broker(number).broker_services.replica_manager for number in (1, 2, OFF, ON)]
-    quotas = [quota for one in managers for quota in (one.leader_quota, one.follower_quota)]
+    quotas = [quota for manager in managers for quota in (manager.leader_quota, manager.follower_quota)]
     return not any(quota.rate(managers[0].clock.monotonic_ms()) for quota in quotas)
 
 

@@ -79,9 +79,9 @@ def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -
             broker(*apis, then=lambda r, w, node=node: leaders.serve(node, r, w))  # type: ignore[misc]  # bound now
             for node in (1, 2)
         ]
-        async with serving(peers[0]) as one, serving(peers[1]) as two:
-            gateway = Gateway([one])
-            brokers: dict[int, BrokerAddress] = {1: one, 2: two}
+        async with serving(peers[0]) as broker_address, serving(peers[1]) as two:
+            gateway = Gateway([broker_address])
+            brokers: dict[int, BrokerAddress] = {1: broker_address, 2: two}
             await gateway.learn_brokers(brokers)
             database = Database(new_sqlite(tmp_path / "ebbline.db"))
             follower = EngineEventReader(gateway, database, "c", lambda: 10)

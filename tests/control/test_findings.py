@@ -104,8 +104,8 @@ def closes(site: ControlSite, finding: dict[str, Any], *, timeout_s: float = 60)
 
 def create_on(site: ControlSite, topic: str, replicas: Sequence[int], config: dict[str, str] | None = None) -> None:
     """A topic of one partition on these brokers, the first of which leads."""
-    wanted = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)], config=config or {})
-    site.admin.create_topics([wanted])[topic].result(30)
+    requested = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)], config=config or {})
+    site.admin.create_topics([requested])[topic].result(30)
     site.wait_until("it is seen", lambda: site.partitions(topic))
 
 
@@ -114,8 +114,8 @@ def reassign(site: ControlSite, topic: str, replicas: Sequence[int] | None) -> i
     topics = m.AlterPartitionReassignmentsRequest.Topics
     part = topics.Partitions(partition_index=0, replicas=None if replicas is None else list(replicas))
     request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[topics(name=topic, partitions=[part])])
-    told = ask(site.cluster.layout.ports[1], request, 0, m.AlterPartitionReassignmentsResponse)
-    return told.responses[0].partitions[0].error_code
+    response = ask(site.cluster.layout.ports[1], request, 0, m.AlterPartitionReassignmentsResponse)
+    return response.responses[0].partitions[0].error_code
 
 
 def alter(site: ControlSite, kind: Any, name: str, setting: str, value: str | None) -> None:
@@ -211,15 +211,19 @@ def test_a_partition_below_min_insync_replicas_tells_who_may_lead_besides_its_is
     create_on(own, "eligible", [2, 3], {"min.insync.replicas": "2"})
 
     def who() -> tuple[list[int], list[int] | None, list[int] | None]:
-        told = own.get("/v1/partitions/eligible/0")
-        found = told["eligible_leaders"]
-        return sorted(told["partition"]["isr"]), found["eligible_leader_replicas"], found["last_known_elr"]
+        result = own.get("/v1/partitions/eligible/0")
+        eligible_leaders = result["eligible_leaders"]
+        return (
+            sorted(result["partition"]["isr"]),
+            eligible_leaders["eligible_leader_replicas"],
+            eligible_leaders["last_known_elr"],
+        )
 
     own.wait_until("nobody else is needed", lambda: who() == ([2, 3], [], []))
     own.cluster.kill_broker(3)
     own.wait_until("broker 3 is eligible", lambda: who() == ([2], [3], []))
-    told = own.get("/v1/partitions/eligible/0")
-    assert told["next_leader"].startswith("If broker 2 is lost, broker 3 leads once it is up: it is eligible")
+    result = own.get("/v1/partitions/eligible/0")
+    assert result["next_leader"].startswith("If broker 2 is lost, broker 3 leads once it is up: it is eligible")
     reported = own.cluster.ask(own.plane.parts.observer.eligible_report)
     assert ["eligible", 0, [3], []] in (reported or {})["rows"]
     own.cluster.start_broker(3)
@@ -468,8 +472,8 @@ def test_a_leader_with_little_local_data_is_thin_until_leadership_moves_back(own
 
 def elect(site: ControlSite, topic: str) -> None:
     """The first replica leads."""
-    wanted = m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[0])
-    request = m.ElectLeadersRequest(election_type=0, topic_partitions=[wanted], timeout_ms=30_000)
+    topic_partition = m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[0])
+    request = m.ElectLeadersRequest(election_type=0, topic_partitions=[topic_partition], timeout_ms=30_000)
 
     def led_by_first() -> bool:
         ask(site.cluster.layout.ports[1], request, 2, m.ElectLeadersResponse)

@@ -144,8 +144,8 @@ def test_an_overdue_answer_closes_the_connection_for_all_who_wait_on_it() -> Non
             connection = await BrokerConnection.open(address)
             first = asyncio.create_task(connection.ask(m.MetadataRequest(), m.MetadataResponse, timeout_s=0.2))
             second = asyncio.create_task(connection.ask(m.MetadataRequest(), m.MetadataResponse, timeout_s=10))
-            found = await asyncio.gather(first, second, return_exceptions=True)
-            assert [type(error) for error in found] == [AnswerOverdue, AnswerOverdue]
+            results = await asyncio.gather(first, second, return_exceptions=True)
+            assert [type(error) for error in results] == [AnswerOverdue, AnswerOverdue]
             assert not connection.usable
             assert connection.in_flight == 0
 
@@ -187,16 +187,16 @@ def test_an_api_that_the_broker_does_not_have_is_named() -> None:
 
 
 def test_a_broker_that_does_not_know_our_version_of_api_versions_is_asked_in_its_own() -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         header, _ = await request_of(reader)
-        asked.append(header.api_version)
+        requested.append(header.api_version)
         refusal = m.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=versions().api_keys)
         refusal.api_keys[0].max_version = 1
         writer.write(b"".join(map(bytes, frames.encode_response(refusal, 0, header.correlation_id))))
         header, _ = await request_of(reader)
-        asked.append(header.api_version)
+        requested.append(header.api_version)
         writer.write(answer(header, versions(METADATA)))
         await reader.read()
 
@@ -207,7 +207,7 @@ def test_a_broker_that_does_not_know_our_version_of_api_versions_is_asked_in_its
             await connection.close()
 
     run(test())
-    assert asked == [m.ApiVersionsRequest.MAX_VERSION, 1]
+    assert requested == [m.ApiVersionsRequest.MAX_VERSION, 1]
 
 
 def test_any_broker_that_answers_is_found_behind_those_that_do_not() -> None:
@@ -268,11 +268,11 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
         header, _ = await request_of(reader)
         writer.write(answer(header, versions(METADATA, (2, 1, 11))))
         while True:
-            header, asked = await request_of(reader)
-            if isinstance(asked, m.ListOffsetsRequest):
+            header, message = await request_of(reader)
+            if isinstance(message, m.ListOffsetsRequest):
                 if (offset := next(told)) is None:
                     return
-                writer.write(answer(header, offsets_of(asked, offset)))
+                writer.write(answer(header, offsets_of(message, offset)))
 
     async def test() -> None:
         async with serving(peer) as living:
@@ -281,7 +281,7 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
             partitions = [TopicPartition("many", number) for number in range(3_000)]
             question = OffsetListing(1, offset_timestamps.LATEST)
             first = await question.ask(gateway, partitions)
-            assert {found.offset for found in first.values()} == {1}
+            assert {listed_offset.offset for listed_offset in first.values()} == {1}
             with pytest.raises(BrokerUnavailable):
                 await question.ask(gateway, partitions)
             second = await question.ask(gateway, partitions)

@@ -32,9 +32,9 @@ def saying(*told: m.SaslAuthenticateResponse, mechanisms: Sequence[str] = ("SCRA
     async def then(reader: Any, writer: Any) -> None:
         header, _ = await request_of(reader)
         writer.write(answer(header, m.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))))
-        for one in told:
+        for response in told:
             header, _ = await request_of(reader)
-            writer.write(answer(header, one))
+            writer.write(answer(header, response))
         await reader.read()
 
     return broker(SHAKE, AUTHENTICATE, then=then)

@@ -33,8 +33,8 @@ def test_a_move_that_was_killed_at_each_of_its_requests_ends_verified_without_a_
     site: ControlSite, round_: int
 ) -> None:
     before = replicas(site, TOPIC)
-    wanted = {p: [1, 2, 3][p:] + [1, 2, 3][:p] for p in before} if round_ % 2 == 0 else {p: [p + 1] for p in before}
-    assignments = [{"topic": TOPIC, "partition": p, "replicas": r} for p, r in wanted.items()]
+    expected = {p: [1, 2, 3][p:] + [1, 2, 3][:p] for p in before} if round_ % 2 == 0 else {p: [p + 1] for p in before}
+    assignments = [{"topic": TOPIC, "partition": p, "replicas": r} for p, r in expected.items()]
     inputs = {"assignments": assignments, "throttle_bytes_per_s": 50_000_000, "at_once": 1, "elect": True}
     plan = site.plan(inputs, kind="reassign")
     assert plan["state"] == "checked", plan["checks"]
@@ -64,6 +64,6 @@ def test_a_move_that_was_killed_at_each_of_its_requests_ends_verified_without_a_
     site.start_plane()
     assert killed >= (3 if round_ % 2 == 0 else 1), "a plan that was killed nowhere proves nothing"
     assert ended(site, plan["id"])["state"] == "verified"
-    assert replicas(site, TOPIC) == wanted
+    assert replicas(site, TOPIC) == expected
     assert limits(site, TOPIC) == {}
     assert [result for _, result in audit(site, plan["id"])].count("verified") == 1

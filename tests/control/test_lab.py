@@ -108,21 +108,21 @@ def test_with_the_flag_only_what_is_not_tiered_is_copied(ended: dict[str, Any]) 
 def test_what_is_called_copied_is_what_went_over_the_wire(raced: tuple[dict[str, Any], float]) -> None:
     """Nothing more was fetched and thrown away again."""
     ended, fetched_bytes = raced
-    copied = sum(one["copied_bytes"] for one in ended["races"])
+    copied = sum(race["copied_bytes"] for race in ended["races"])
     assert copied <= fetched_bytes < copied + OTHER_TOPICS_BYTES
 
 
 def test_the_phases_of_the_new_replica_are_told_with_their_times(ended: dict[str, Any]) -> None:
-    for one in ended["races"]:
-        phases = [seen["phase"] for seen in one["phases"]]
+    for race in ended["races"]:
+        phases = [seen["phase"] for seen in race["phases"]]
         assert phases[0] == "TRUNCATING"
         assert "BUILDING_REMOTE_AUX" in phases
         assert phases[-1] == "IN_SYNC"
-        times = [seen["at_ms"] for seen in one["phases"]]
+        times = [seen["at_ms"] for seen in race["phases"]]
         assert times == sorted(times)
-        assert one["joined_ms"] == times[-1]
-        [building] = [seen for seen in one["phases"] if seen["phase"] == "BUILDING_REMOTE_AUX"]
-        assert building["target_offset"] == one["start_offset"]
+        assert race["joined_ms"] == times[-1]
+        [building] = [seen for seen in race["phases"] if seen["phase"] == "BUILDING_REMOTE_AUX"]
+        assert building["target_offset"] == race["start_offset"]
 
 
 def test_a_race_leaves_nothing_behind(site: ControlSite, ended: dict[str, Any]) -> None:

@@ -60,17 +60,17 @@ def remote_end(site: ControlSite) -> int:
 def test_every_scenario_says_what_it_does_what_to_watch_and_how_it_heals(tiered: ControlSite) -> None:
     answer = tiered.get(FAULTS)
     assert (answer["refusal"], answer["run"], answer["brokers"]) == (None, None, [1, 2, 3])
-    assert [one["slug"] for one in answer["scenarios"]] == [one.slug for one in SCENARIOS]
-    for one in answer["scenarios"]:
-        assert all(one[name].endswith(".") for name in ("does", "watch", "heals")), one
+    assert [scenario["slug"] for scenario in answer["scenarios"]] == [scenario.slug for scenario in SCENARIOS]
+    for scenario in answer["scenarios"]:
+        assert all(scenario[name].endswith(".") for name in ("does", "watch", "heals")), scenario
 
 
 def test_the_quorum_is_told_with_the_lag_of_every_node(tiered: ControlSite) -> None:
     quorum = tiered.wait_until("somebody looked", lambda: tiered.get("/v1/quorum")["quorum"])
     assert (quorum["leader_id"] in (1, 2, 3), quorum["cause"]) == (True, None)
-    roles = sorted((one["node_id"], one["role"]) for one in quorum["replicas"])
+    roles = sorted((replica["node_id"], replica["role"]) for replica in quorum["replicas"])
     assert roles == [(1, "voter"), (2, "voter"), (3, "voter")]
-    assert all(one["lag_records"] is not None for one in quorum["replicas"])
+    assert all(replica["lag_records"] is not None for replica in quorum["replicas"])
     snapshot = quorum["snapshot"]
     assert (snapshot["generated_ms"] is None) == (snapshot["cause"] == "The leader has written no snapshot yet.")
     tiered.wait_until("it is in the heartbeat", lambda: _told_quorum(tiered) is not None)
@@ -78,7 +78,7 @@ def test_the_quorum_is_told_with_the_lag_of_every_node(tiered: ControlSite) -> N
 
 def _told_quorum(site: ControlSite) -> object:
     """Of the backend's heartbeat; None before its first."""
-    details = [one["detail"] for one in site.get("/v1/cluster")["processes"] if one["process"] == "backend"]
+    details = [process["detail"] for process in site.get("/v1/cluster")["processes"] if process["process"] == "backend"]
     return (details[0] or {}).get("quorum") if details else None
 
 
@@ -155,8 +155,8 @@ def test_a_thin_leader_holds_less_than_the_replica_it_took_over_from(tiered: Con
         return {} if None in told.values() or len(told) < 2 else told
 
     tiered.wait_until("the observer has seen it", lambda: tiered.partitions(THIN_TOPIC))
-    found = tiered.wait_until("both replicas told", starts)
-    assert found[3] > found[1]
+    result = tiered.wait_until("both replicas told", starts)
+    assert result[3] > result[1]
     heal(tiered)
     actions = [(row["action"], row["result"]) for row in tiered.get("/v1/audit?limit=50")["items"]]
     assert {("break", "accepted"), ("break", "refused"), ("heal", "accepted"), ("heal", "refused")} <= set(actions)

@@ -48,8 +48,8 @@ def make_topics(up: UpProcess) -> None:
     admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
     for first in range(0, TOPICS, 10):
         config = {"remote.storage.enable": "true"}
-        wanted = [NewTopic(f"t-{n}", PARTITIONS, 3, config=config) for n in range(first, min(first + 10, TOPICS))]
-        for future in admin.create_topics(wanted, request_timeout=300).values():
+        requested = [NewTopic(f"t-{n}", PARTITIONS, 3, config=config) for n in range(first, min(first + 10, TOPICS))]
+        for future in admin.create_topics(requested, request_timeout=300).values():
             try:
                 future.result(300)
             except KafkaException as error:

@@ -74,18 +74,18 @@ class Brokers:
 @pytest.mark.parametrize("elections", [0, 2])
 def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice(elections: int) -> None:
     brokers = Brokers(elections)
-    wanted = [{"topic": name, "partition": 0, "offset": 5} for name in ("moved", "stays")]
+    requested = [{"topic": name, "partition": 0, "offset": 5} for name in ("moved", "stays")]
 
     async def test() -> None:
         peers = [
             broker(METADATA, DELETE_RECORDS, then=lambda r, w, node=node: brokers.serve(node, r, w))  # type: ignore[misc]  # bound now
             for node in (1, 2)
         ]
-        async with serving(peers[0]) as one, serving(peers[1]) as two:
-            brokers.addresses = {1: one, 2: two}
-            gateway = Gateway([one])
+        async with serving(peers[0]) as broker_address, serving(peers[1]) as two:
+            brokers.addresses = {1: broker_address, 2: two}
+            gateway = Gateway([broker_address])
             site = OperationContext(gateway, Database("sqlite://"), "c", "c", embedded=False)
-            await DeleteRecords().apply(site, DeleteInputs.model_validate({"partitions": wanted}), {})
+            await DeleteRecords().apply(site, DeleteInputs.model_validate({"partitions": requested}), {})
             await gateway.close()
 
     run(test())

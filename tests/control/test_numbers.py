@@ -50,8 +50,8 @@ def test_a_leaders_offsets_are_those_that_kafka_python_gets(
     site: ControlSite, kafka_python: KafkaAdminClient, topic: str, name: str, timestamp: int
 ) -> None:
     rows = site.partitions(topic)
-    wanted = {KafkaPartition(topic, row["partition"]): timestamp for row in rows}
-    answers = kafka_python.list_partition_offsets(wanted)
+    requested = {KafkaPartition(topic, row["partition"]): timestamp for row in rows}
+    answers = kafka_python.list_partition_offsets(requested)
     assert {row["partition"]: row[name] for row in rows} == {tp.partition: a.offset for tp, a in answers.items()}
 
 

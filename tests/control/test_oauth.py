@@ -59,10 +59,10 @@ def taking(said: list[bytes], challenge: bytes = b"", session_ms: int = 0) -> Pe
             header, request = await request_of(reader)
             assert isinstance(request, m.SaslAuthenticateRequest)
             said.append(bytes(request.auth_bytes))
-            told = m.SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=session_ms)
+            response = m.SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=session_ms)
             if len(said) > 1 and challenge:
-                told = m.SaslAuthenticateResponse(error_code=58, error_message="invalid_token")
-            writer.write(answer(header, told))
+                response = m.SaslAuthenticateResponse(error_code=58, error_message="invalid_token")
+            writer.write(answer(header, response))
 
     return broker(SHAKE, AUTHENTICATE, then=then)
 
@@ -117,9 +117,9 @@ async def test_a_token_file_is_read_anew_and_an_expired_token_is_not_sent(tmp_pa
     with pytest.raises(TokenError, match="cannot be read"):
         await source.token()
     for lives_s in (60, 120):
-        wanted = jwt(lives_s)
-        file.write_text(wanted + "\n")
-        assert await source.token() == wanted
+        expected = jwt(lives_s)
+        file.write_text(expected + "\n")
+        assert await source.token() == expected
     file.write_text(jwt(-1))
     with pytest.raises(TokenError, match="has expired"):
         await source.token()
@@ -145,10 +145,10 @@ def endpoint(asked: list[str], status: str, body: Callable[[], bytes]) -> Callab
 
 @on_a_loop
 async def test_client_credentials_are_asked_for_once_until_the_token_is_old() -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     lives_s = 600.0
     body = lambda: json.dumps({"access_token": jwt(lives_s), "token_type": "Bearer"}).encode()  # noqa: E731
-    async with serving(endpoint(asked, "200 OK", body)) as address:
+    async with serving(endpoint(requested, "200 OK", body)) as address:
         source = token_source(
             {
                 "sasl.oauthbearer.token.endpoint.url": f"http://{address}/token",
@@ -158,7 +158,7 @@ async def test_client_credentials_are_asked_for_once_until_the_token_is_old() ->
             }
         )
         assert len({*await asyncio.gather(source.token(), source.token())}) == 1
-        (request,) = asked
+        (request,) = requested
         assert base64.b64encode(b"ebbline:hush").decode() in request
         assert request.endswith("grant_type=client_credentials&scope=kafka")
 

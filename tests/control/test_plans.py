@@ -283,9 +283,9 @@ def test_what_cannot_be_is_refused_by_a_check(site: ControlSite, inputs: dict[st
 def test_what_makes_no_sense_is_no_plan(site: ControlSite, inputs: dict[str, Any]) -> None:
     answer = site.operator.post("/v1/plans", json={"kind": "reassign", "inputs": inputs})
     assert answer.status_code == 422
-    told = answer.json()["detail"]
-    assert told.endswith(".")
-    assert "Value error" not in told
+    detail = answer.json()["detail"]
+    assert detail.endswith(".")
+    assert "Value error" not in detail
 
 
 def test_leaders_are_spread_and_the_preferred_ones_elected(site: ControlSite) -> None:
@@ -336,10 +336,10 @@ def test_with_the_flag_on_a_new_replica_copies_what_the_estimate_says(site: Cont
 def test_a_broker_is_drained(site: ControlSite) -> None:
     topic(site, "drained", [[1, 3], [3, 2], [1, 2]], records=0)
     done(site, "reassign", {"action": "drain", "topics": ["drained"], "brokers": [3], "unthrottled": True})
-    assert {b for found in replicas(site, "drained").values() for b in found} == {1, 2}
+    assert {b for replica in replicas(site, "drained").values() for b in replica} == {1, 2}
     more = {"action": "replication_factor", "topics": ["drained"], "factor": 3, "unthrottled": True}
     done(site, "reassign", more)
-    assert all(sorted(found) == [1, 2, 3] for found in replicas(site, "drained").values())
+    assert all(sorted(replica) == [1, 2, 3] for replica in replicas(site, "drained").values())
 
 
 def test_the_command_line_plans_applies_exports_and_reverts(site: ControlSite, tmp_path: Path) -> None:
@@ -364,6 +364,6 @@ def test_the_command_line_plans_applies_exports_and_reverts(site: ControlSite, t
     assert "reverted" in cli(site, "plans", "--limit", "3")
 
     refused = site.plan({"action": "add", "topics": ["typed"], "brokers": [3]}, kind="reassign")
-    told = run(site, "watch", str(refused["id"]))
+    result = run(site, "watch", str(refused["id"]))
     why = "Give a limit in bytes per second, or say unthrottled."
-    assert (told.exit_code, told.stdout.strip()) == (Exit.REFUSED, f"Plan {refused['id']} is refused. {why}")
+    assert (result.exit_code, result.stdout.strip()) == (Exit.REFUSED, f"Plan {refused['id']} is refused. {why}")

@@ -90,13 +90,13 @@ def test_records_are_deleted_up_to_an_offset_and_no_further_than_the_end(site: C
 def test_records_are_deleted_of_all_partitions_or_it_is_told_of_which_they_are_gone(site: ControlSite) -> None:
     topic(site, "partly", [[1]], records=50)
     site.create_topic("newest-of-key", partitions=1, replicas=1, config={"cleanup.policy": "compact"})
-    wanted = [
+    requested = [
         {"topic": name, "partition": 0, "offset": offset} for name, offset in (("newest-of-key", 0), ("partly", 9))
     ]
-    refused = site.plan({"partitions": wanted}, kind="delete_records")
+    refused = site.plan({"partitions": requested}, kind="delete_records")
     assert [check["name"] for check in refused["checks"] if check["outcome"] == "refused"] == ["policy"]
     # As where a topic becomes compacted after the check.
-    kind, inputs = DeleteRecords(), DeleteInputs.model_validate({"partitions": wanted})
+    kind, inputs = DeleteRecords(), DeleteInputs.model_validate({"partitions": requested})
     with pytest.raises(
         KafkaError, match="newest-of-key-0 were not deleted; those of 1 other partition are gone"
     ) as said:

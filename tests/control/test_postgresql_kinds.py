@@ -224,7 +224,7 @@ def test_what_an_operator_set_for_the_database_changes_nothing(
 
 def test_tls_is_as_strict_as_the_url_says(server: Server, tmp_path: Path) -> None:
     right, wrong = Authority(), Authority("another authority")
-    known, unknown = right.write(tmp_path / "right.pem"), wrong.write(tmp_path / "wrong.pem")
+    path, unknown = right.write(tmp_path / "right.pem"), wrong.write(tmp_path / "wrong.pem")
     identity = right.identity("database", hosts=("localhost",))
     for pem, name in ((identity.certificate_pem, "server.crt"), (identity.key_pem, "server.key")):
         file = server.folder / "data" / name
@@ -239,8 +239,8 @@ def test_tls_is_as_strict_as_the_url_says(server: Server, tmp_path: Path) -> Non
             pytest.skip("the packaged PostgreSQL is built without TLS, and no other is installed")
         connection.execute(b"SELECT pg_reload_conf()")
     url = new_postgresql(server).replace("127.0.0.1", "localhost") + "?sslmode=verify-full&sslrootcert="
-    assert migrate.current(url + str(known)) == migrate.head()
+    assert migrate.current(url + str(path)) == migrate.head()
     with pytest.raises(StoreError, match="certificate verify failed"):
         migrate.current(url + str(unknown))
     with pytest.raises(StoreError, match="does not match host name"):
-        migrate.current((url + str(known)).replace("localhost", "127.0.0.1"))
+        migrate.current((url + str(path)).replace("localhost", "127.0.0.1"))

@@ -136,7 +136,9 @@ def offsets(site: ControlSite, topic: str, *, until: int, first: int = 0, within
     try:
         while len(found) < until and time.monotonic() < deadline_s:
             messages = consumer.consume(until - len(found), timeout=1)
-            found += [offset for one in messages if one.error() is None and (offset := one.offset()) is not None]
+            found += [
+                offset for message in messages if message.error() is None and (offset := message.offset()) is not None
+            ]
     finally:
         consumer.close()
     return found

@@ -32,10 +32,10 @@ def test_a_new_topic_and_one_made_again_are_asked_at_once_and_alone(site: Contro
 
         site.create_topic(TOPIC, config={"retention.ms": "111111"})
         ask(sampler.round(1_000))
-        told = sampler.settings.take_unstored()
-        assert retention_ms(told) == {TOPIC: "111111"}
-        assert told is not None
-        assert (told.brokers, told.cluster_default, told.at_ms) == ({}, None, 1_000)
+        result = sampler.settings.take_unstored()
+        assert retention_ms(result) == {TOPIC: "111111"}
+        assert result is not None
+        assert (result.brokers, result.cluster_default, result.at_ms) == ({}, None, 1_000)
 
         site.admin.delete_topics([TOPIC])[TOPIC].result(30)
         site.wait_until("the topic is gone", lambda: TOPIC not in site.admin.list_topics(timeout=10).topics)

@@ -47,8 +47,8 @@ def flag_off(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
 def change(client: KafkaAdminClient, broker: str, value: str | None) -> None:
     """The setting, changed past the control plane by another client; None removes it."""
     operation = (AdminOp.DELETE, None) if value is None else (AdminOp.SET, value)
-    wanted = AdminResource(ConfigResourceType.BROKER, broker, configs={FLAG: operation})
-    client.alter_configs([wanted], raise_on_unknown=False)
+    admin_resource = AdminResource(ConfigResourceType.BROKER, broker, configs={FLAG: operation})
+    client.alter_configs([admin_resource], raise_on_unknown=False)
 
 
 def effective(site: ControlSite) -> dict[int, str]:

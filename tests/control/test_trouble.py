@@ -70,8 +70,8 @@ def replica(site: ControlSite, partition: int, broker_id: int) -> dict[str, Any]
 
 
 def broker(site: ControlSite, broker_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
-    return found
+    result: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
+    return result
 
 
 def test_a_cluster_that_is_away_is_said_with_since_when_and_what_was_seen_stays(own: ControlSite) -> None:
@@ -213,13 +213,13 @@ def recovered(
     connection.commit()
     connection.close()
     own.start_plane()
-    found = own.wait_until(
+    result = own.wait_until(
         "the plan has ended",
         lambda: (row := own.get(f"/v1/plans/{plan['id']}")["plan"])["finished_ms"] and row,
         timeout_s=60,
     )
-    ends: str = found["state"]
-    assert [step["state"] for step in found["result"]["steps"]] == ["recovered", ends]
+    ends: str = result["state"]
+    assert [step["state"] for step in result["result"]["steps"]] == ["recovered", ends]
     assert own.get("/v1/audit?limit=1")["items"][0]["result"] == ends
     return ends
 
@@ -274,8 +274,8 @@ def test_a_full_disk_is_not_ready_until_there_is_room(own: ControlSite, monkeypa
     monkeypatch.setattr(disk_room, "free_bytes", lambda _: free[0])
     monkeypatch.setattr(disk_room, "PROBE_EVERY_S", 0.0)
     own.wait_until("it is not ready", lambda: own.operator.get("/readyz").status_code == 503)
-    told = own.operator.get("/readyz").json()
-    assert told["checks"]["disk"].startswith("The disk of")
-    assert told["checks"]["cluster"] is None
+    result = own.operator.get("/readyz").json()
+    assert result["checks"]["disk"].startswith("The disk of")
+    assert result["checks"]["cluster"] is None
     free[0] = 1 << 40
     own.wait_until("it is ready again", lambda: own.operator.get("/readyz").status_code == 200)

@@ -78,8 +78,8 @@ def test_strange_events_are_passed_over_and_those_behind_them_are_stored(
         for index in range(METADATA_PARTITIONS):
             _append(site, METADATA, broken_batch(), index)
             _append(site, METADATA, build_batch([RecordData(0, None, b"\x01\x09\x00")]), index)
-        wanted = {"topic __ebbline_events"}
-        site.wait_until("the findings open", lambda: wanted <= set(_open(site)) and len(_open(site)) > 1)
+        expected = {"topic __ebbline_events"}
+        site.wait_until("the findings open", lambda: expected <= set(_open(site)) and len(_open(site)) > 1)
         kinds = [row["severity"] for row in site.get("/v1/findings?slug=records-unreadable")["items"]]
         assert set(kinds) == {"warning"}
         site.produce("orders", 2000)

@@ -119,13 +119,13 @@ def set_on(bootstrap: str, kind: str, name: str) -> dict[str, str]:
     """Returns the settings of a topic, of a broker or of all brokers, as confluent-kafka sees it; None for a secret."""
     resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    found = admin.describe_configs([resource])[resource].result(60)
+    result = admin.describe_configs([resource])[resource].result(60)
     own = (
         ConfigSource.DYNAMIC_TOPIC_CONFIG,
         ConfigSource.DYNAMIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     )
-    return {one.name: one.value for one in found.values() if one.source in {source.value for source in own}}
+    return {one.name: one.value for one in result.values() if one.source in {source.value for source in own}}
 
 
 def limits(bootstrap: str, *topics: str, brokers: Sequence[int] = (1, 2, 3)) -> list[str]:
@@ -141,8 +141,8 @@ def limits(bootstrap: str, *topics: str, brokers: Sequence[int] = (1, 2, 3)) -> 
 
 def create(bootstrap: str, topic: str, assignment: list[list[int]], config: dict[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wanted = NewTopic(topic, len(assignment), replica_assignment=assignment, config=config)
-    admin.create_topics([wanted])[topic].result(60)
+    requested = NewTopic(topic, len(assignment), replica_assignment=assignment, config=config)
+    admin.create_topics([requested])[topic].result(60)
 
 
 def produce(bootstrap: str, topic: str, *, partitions: int, batches: int = BATCHES) -> None:

@@ -128,14 +128,14 @@ def the_numbers_are_those_of_kafkas_tools(site: Site, tools: JavaTools) -> None:
         for row in site.get(f"/v1/partitions?tiered=false&topic={t}")["items"]
     }
     for name, when in OFFSETS.items():
-        told = offsets(tools, "plain|tiered", when)
-        wanted = {at: row[name] for at, row in rows.items() if row[name] not in (None, -1)}
-        assert told == wanted, when
+        result = offsets(tools, "plain|tiered", when)
+        expected = {at: row[name] for at, row in rows.items() if row[name] not in (None, -1)}
+        assert result == expected, when
     said = tools.run("kafka-topics", "--describe")
-    found = re.findall(r"Topic: (\w+)\s+Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", said)
+    matches = re.findall(r"Topic: (\w+)\s+Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", said)
     assert {
         (topic, int(p)): (int(leader), numbers(listed), sorted(numbers(isr)))
-        for topic, p, leader, listed, isr in found
+        for topic, p, leader, listed, isr in matches
         if topic in TOPICS
     } == {at: (row["leader"], row["replicas"], sorted(row["isr"])) for at, row in rows.items()}
     sizes = json.loads(
@@ -182,13 +182,13 @@ def a_group_that_is_left_behind(site: Site, tools: JavaTools) -> Any:
         consumer.subscribe(["tiered"])
         wait_until("it has its partitions", lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 2)
         consumer.commit(offsets=[TopicPartition("tiered", p, 100) for p in (0, 1)], asynchronous=False)
-        told = wait_until("it is seen", seen, timeout_s=120)
+        result = wait_until("it is seen", seen, timeout_s=120)
         rows = table(tools.run("kafka-consumer-groups", "--describe", "--group", GROUP))
         assert {(row["TOPIC"], row["CURRENT-OFFSET"]) for row in rows} == {("tiered", "100")}
     finally:
         consumer.close()
     wait_until("it is gone", lambda: not site.get("/v1/remote-readers")["items"], timeout_s=120)
-    return told
+    return result
 
 
 def the_flag_is_toggled(site: Site, tools: JavaTools) -> list[Any]:
@@ -269,8 +269,8 @@ def what_is_refused(site: Site) -> Iterator[Any]:
         ("elect", {"topics": ["no-such-topic"]}),
     ):
         answer = site.api.post("/v1/plans", json={"kind": kind, "inputs": inputs, "dry_run": True})
-        told = answer.json()
-        yield [kind, answer.status_code, told.get("detail") or told.get("checks")]
+        result = answer.json()
+        yield [kind, answer.status_code, result.get("detail") or result.get("checks")]
     toggle = site.plan("toggle_bootstrap", {"enable": True})
     body = {"confirm": f"not-{CLUSTER_NAME}", "reason": "a test"}
     wrong = site.api.post(f"/v1/plans/{toggle['id']}/execute", json=body, headers={"Idempotency-Key": "wrong"})

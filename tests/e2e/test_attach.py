@@ -93,8 +93,8 @@ class Kafka:
             timeout_ms=30_000, topics=[topics(name=topic, partitions=[part])]
         )
         port = int(self.bootstrap.split(",")[0].rpartition(":")[2])
-        told = ask(port, request, 0, m.AlterPartitionReassignmentsResponse)
-        assert told.responses[0].partitions[0].error_code == 0
+        response = ask(port, request, 0, m.AlterPartitionReassignmentsResponse)
+        assert response.responses[0].partitions[0].error_code == 0
 
 
 @pytest.fixture(scope="module")

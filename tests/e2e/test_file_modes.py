@@ -63,9 +63,9 @@ def test_every_process_of_a_run_listens_on_loopback_alone(up: UpProcess) -> None
     """Brokers, controllers, metrics, control API, and what Spark opens: IPv4's 127.0.0.1, or the same within IPv6."""
     wait_until("a checkpoint of the pipeline", lambda: (up.data / "spark" / "checkpoint").exists(), 120)
     assert up.process is not None
-    found = listening(with_children(up.process.pid))
-    assert "0100007F" in found
-    assert found <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    result = listening(with_children(up.process.pid))
+    assert "0100007F" in result
+    assert result <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 def test_a_folder_of_an_earlier_version_is_closed_at_the_start(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_the_ledger_equals_the_objects_segment_for_segment(up: UpProcess, mostly
     victim: Path = objects[len(objects) // 2]
     content = victim.read_bytes()
     victim.unlink()
-    found = differences(up.database_url, remote, TOPIC)
+    result = differences(up.database_url, remote, TOPIC)
     victim.write_bytes(content)
-    assert len(found) == 1
-    assert victim.name.split("-", 1)[1].removesuffix(".log") in found[0]
+    assert len(result) == 1
+    assert victim.name.split("-", 1)[1].removesuffix(".log") in result[0]

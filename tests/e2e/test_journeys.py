@@ -73,8 +73,8 @@ def verified(up: UpProcess, action: str) -> list[dict[str, str]]:
 def replicas(up: UpProcess) -> list[list[int]]:
     """Of the moved topic's partitions, as confluent-kafka gets them from the brokers themselves."""
     admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
-    found = admin.list_topics(MOVED, timeout=30).topics[MOVED].partitions
-    return [sorted(found[number].replicas) for number in sorted(found)]
+    partitions = admin.list_topics(MOVED, timeout=30).topics[MOVED].partitions
+    return [sorted(partitions[number].replicas) for number in sorted(partitions)]
 
 
 def test_a_replica_is_added_to_completion_and_taken_back(dashboard: Dashboard, record_property: Record) -> None:

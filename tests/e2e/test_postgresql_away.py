@@ -90,7 +90,7 @@ def test_two_clusters_in_one_database_see_nothing_of_each_other(server: Server, 
     other = UpProcess(tmp_path / "data", options=BARE, brokers=1)
     other.environment = up.environment
     with other:
-        ids = {operator(one, "/v1/cluster").json()["cluster_id"] for one in (up, other)}
+        ids = {operator(up_process, "/v1/cluster").json()["cluster_id"] for up_process in (up, other)}
         assert len(ids) == 2
         wait_until("its topic is on the pages of the one", lambda: "trouble" in topics(up))
         assert "trouble" not in topics(other)

@@ -78,9 +78,9 @@ def test_each_isr_is_whole_after_the_end_of_all_and_a_lost_disk_costs_nothing(tm
             os.kill(up.process.pid, signal.SIGKILL)
             up.process.wait()
         wait_until("all processes end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
-    found = replicas_and_isrs(data)
-    assert len(found) > PARTITIONS
-    assert [isr for _, isr in found] == [replicas for replicas, _ in found]
+    result = replicas_and_isrs(data)
+    assert len(result) > PARTITIONS
+    assert [isr for _, isr in result] == [replicas for replicas, _ in result]
     for node in (1, 2, 3):
         assert (data / "brokers" / str(node) / "log" / ".kafka_cleanshutdown").exists()
 

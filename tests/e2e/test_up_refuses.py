@@ -182,15 +182,15 @@ def test_swapped_broker_folders_are_named_and_put_back_the_cluster_goes_on(tmp_p
     up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui", "--no-demo"))
     with up:
         pass
-    one, two, aside = (up.data / "brokers" / name for name in ("1", "2", "aside"))
+    path, two, aside = (up.data / "brokers" / name for name in ("1", "2", "aside"))
 
     def swap() -> None:
-        one.rename(aside)
-        two.rename(one)
+        path.rename(aside)
+        two.rename(path)
         aside.rename(two)
 
     swap()
-    assert f"The folders {one}/log and {two}/log are swapped" in refused(up)
+    assert f"The folders {path}/log and {two}/log are swapped" in refused(up)
     swap()
     with up:
         pass

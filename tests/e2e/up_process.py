@@ -89,18 +89,18 @@ class UpProcess:
     def start(self) -> UpProcess:
         """Starts and waits until the control API is ready and, with a dashboard, until that answers."""
         process = self.spawn()
-        wanted = [f"{self.api_url}/readyz"]
+        expected = [f"{self.api_url}/readyz"]
         if "--no-ui" not in self.options:
-            wanted.append(f"{self.app_url}/_stcore/health")
+            expected.append(f"{self.app_url}/_stcore/health")
         deadline = time.monotonic() + START_TIMEOUT_S
-        while wanted:
+        while expected:
             if process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 said = process.stdout.read() if process.stdout else ""
                 raise AssertionError(f"`ebbline up` did not start: {said}\n{self.log('backend')}")
             try:
-                if httpx.get(wanted[0], timeout=2.0, verify=False).status_code == 200:
-                    wanted.pop(0)
+                if httpx.get(expected[0], timeout=2.0, verify=False).status_code == 200:
+                    expected.pop(0)
                     continue
             except httpx.HTTPError:
                 time.sleep(0.1)

@@ -80,11 +80,11 @@ class Script:
 
     def beat(self, label: str, group: str = "g", **fields: Any) -> None:
         """As a member that joins, unless said otherwise."""
-        asked: dict[str, Any] = {
+        requested: dict[str, Any] = {
             "group_id": group, "member_id": "m1", "member_epoch": 0, "rebalance_timeout_ms": 300_000,
             "subscribed_topic_names": ["orders"], "topic_partitions": [],
         } | fields  # fmt: skip
-        self.ask(label, _Beat(**asked), 1, m.ConsumerGroupHeartbeatResponse)
+        self.ask(label, _Beat(**requested), 1, m.ConsumerGroupHeartbeatResponse)
 
     def short(self, label: str, member: str, epoch: int, *owned: int, group: str = "g") -> None:
         """As a member that says only what it owns."""
@@ -96,7 +96,7 @@ class Script:
         request = m.ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
         answer = ask(self.port, request, version, m.ConsumerGroupDescribeResponse)
         # Members come in any order.
-        answer.groups[0].members.sort(key=lambda one: (one.member_id == self.member, one.member_id))
+        answer.groups[0].members.sort(key=lambda member: (member.member_id == self.member, member.member_id))
         text = repr(answer).replace(self.member or "no member", "MEMBER")
         for topic_id, name in self.names.items():
             text = text.replace(repr(topic_id), name)
@@ -104,7 +104,7 @@ class Script:
 
     def listed(self, label: str, **filters: list[str]) -> None:
         answer = ask(self.port, m.ListGroupsRequest(**filters), 5, m.ListGroupsResponse)
-        answer.groups.sort(key=lambda one: one.group_id)
+        answer.groups.sort(key=lambda group: group.group_id)
         self.told.append((label, repr(answer)))
 
     def join(self, label: str) -> int:
@@ -141,8 +141,8 @@ class Script:
 
     def fetch(self, label: str, group: str, member: str | None, epoch: int) -> None:
         topic = _Fetch.Groups.Topics(name="orders", partition_indexes=[0])
-        asked = _Fetch.Groups(group_id=group, member_id=member, member_epoch=epoch, topics=[topic])
-        self.ask(label, _Fetch(groups=[asked], require_stable=True), 9, m.OffsetFetchResponse)
+        requested = _Fetch.Groups(group_id=group, member_id=member, member_epoch=epoch, topics=[topic])
+        self.ask(label, _Fetch(groups=[requested], require_stable=True), 9, m.OffsetFetchResponse)
 
     # The conversation
 

@@ -67,9 +67,9 @@ def test_kafka_python_describes_the_cluster_its_quorum_and_features(python: Any)
 
 def test_kafka_python_pages_through_topics_with_a_cursor(python: Any) -> None:
     first = python.describe_topic_partitions(["py"], response_partition_limit=1)
-    assert [one["partition_index"] for one in first["topics"][0]["partitions"]] == [0]
+    assert [partition["partition_index"] for partition in first["topics"][0]["partitions"]] == [0]
     rest = python.describe_topic_partitions(["py"], response_partition_limit=5, cursor=first["next_cursor"])
-    assert [one["partition_index"] for one in rest["topics"][0]["partitions"]][:1] == [1]
+    assert [partition["partition_index"] for partition in rest["topics"][0]["partitions"]][:1] == [1]
     assert rest["next_cursor"] is None
 
 
@@ -108,8 +108,8 @@ def test_kafka_python_adds_and_moves_partitions(python: Any) -> None:
     wait_until("the replica has moved", lambda: not python.list_partition_reassignments())
     wait_until("every broker says so", lambda: partitions()[3]["replica_nodes"] == target)
     assert python.delete_records({PythonPartition("py", 0): 0})[PythonPartition("py", 0)]["low_watermark"] == 0
-    asked = {PythonPartition("py", 0): PythonOffsetSpec.LATEST}
-    assert python.list_partition_offsets(asked)[PythonPartition("py", 0)].offset == 0
+    requested = {PythonPartition("py", 0): PythonOffsetSpec.LATEST}
+    assert python.list_partition_offsets(requested)[PythonPartition("py", 0)].offset == 0
     hosted = [
         topic["name"]
         for broker in python.describe_log_dirs()
@@ -128,15 +128,18 @@ def test_confluent_kafka_describes_the_cluster_and_topics(confluent: AdminClient
     assert {node.id for node in described.nodes} == {1, 2, 3}
     assert described.authorized_operations
     topic = confluent.describe_topics(TopicCollection(["cf"]))["cf"].result(WAIT_S)
-    assert [(one.id, len(one.replicas), len(one.isr)) for one in topic.partitions] == [(0, 2, 2), (1, 2, 2)]
+    assert [(partition.id, len(partition.replicas), len(partition.isr)) for partition in topic.partitions] == [
+        (0, 2, 2),
+        (1, 2, 2),
+    ]
 
 
 def test_confluent_kafka_changes_settings_in_both_ways(confluent: AdminClient) -> None:
     def settings() -> dict[str, str]:
         resource = ConfluentResource(ConfluentResource.Type.TOPIC, "cf")
-        found = confluent.describe_configs([resource])[resource].result(WAIT_S)
+        result = confluent.describe_configs([resource])[resource].result(WAIT_S)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {name: entry.value for name, entry in found.items() if entry.source == own}
+        return {name: entry.value for name, entry in result.items() if entry.source == own}
 
     append = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
     change = ConfluentResource(ConfluentResource.Type.TOPIC, "cf", incremental_configs=[append])
@@ -150,16 +153,20 @@ def test_confluent_kafka_changes_settings_in_both_ways(confluent: AdminClient) -
 
 def test_confluent_kafka_tells_a_brokers_settings_apart(confluent: AdminClient) -> None:
     resource = ConfluentResource(ConfluentResource.Type.BROKER, "2")
-    found = confluent.describe_configs([resource])[resource].result(WAIT_S)
-    assert (found["node.id"].value, found["node.id"].is_read_only, found["node.id"].is_sensitive) == ("2", True, False)
-    assert not found["log.retention.ms"].is_read_only
+    result = confluent.describe_configs([resource])[resource].result(WAIT_S)
+    assert (result["node.id"].value, result["node.id"].is_read_only, result["node.id"].is_sensitive) == (
+        "2",
+        True,
+        False,
+    )
+    assert not result["log.retention.ms"].is_read_only
 
 
 def test_confluent_kafka_adds_partitions_reads_offsets_and_elects(confluent: AdminClient) -> None:
     confluent.create_partitions([NewPartitions("cf", 3)])["cf"].result(WAIT_S)
     specs: Any = OffsetSpec
-    asked = {TopicPartition("cf", 0): specs.latest(), TopicPartition("cf", 1): specs.earliest()}
-    assert [one.result(WAIT_S).offset for one in confluent.list_offsets(asked).values()] == [0, 0]
+    requested = {TopicPartition("cf", 0): specs.latest(), TopicPartition("cf", 1): specs.earliest()}
+    assert [offset.result(WAIT_S).offset for offset in confluent.list_offsets(requested).values()] == [0, 0]
     (deleted,) = confluent.delete_records([TopicPartition("cf", 0, 0)]).values()
     assert deleted.result(WAIT_S).low_watermark == 0
     elected = confluent.elect_leaders(ElectionType.PREFERRED, [TopicPartition("cf", 0), TopicPartition("no", 0)])

@@ -74,15 +74,15 @@ def test_confluent_kafka_reads_what_it_wrote(cluster: EngineCluster, acks: str, 
 
 
 def confluent_values(consumer: Any) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     deadline = time.monotonic() + WAIT_S
-    while found.total() < RECORDS and time.monotonic() < deadline:
+    while counts.total() < RECORDS and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None:
             assert message.error() is None, message.error()
-            found[message.value()] += 1
+            counts[message.value()] += 1
     consumer.close()
-    return found
+    return counts
 
 
 def test_a_group_resumes_where_it_committed(cluster: EngineCluster) -> None:
@@ -145,13 +145,13 @@ def test_kafka_python_reads_what_it_wrote(cluster: EngineCluster) -> None:
 
 
 def python_values(consumer: Any) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     for record in consumer:
-        found[record.value] += 1
-        if found.total() == RECORDS:
+        counts[record.value] += 1
+        if counts.total() == RECORDS:
             break
     consumer.close()
-    return found
+    return counts
 
 
 def test_aiokafka_reads_what_it_wrote(cluster: EngineCluster) -> None:
@@ -186,12 +186,12 @@ def test_aiokafka_reads_what_it_wrote(cluster: EngineCluster) -> None:
 
 
 async def aio_values(consumer: Any) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     try:
         async with asyncio.timeout(WAIT_S):
-            while found.total() < RECORDS:
+            while counts.total() < RECORDS:
                 record = await consumer.getone()
-                found[record.value] += 1
+                counts[record.value] += 1
     finally:
         await consumer.stop()
-    return found
+    return counts

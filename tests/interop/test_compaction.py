@@ -189,14 +189,14 @@ def test_committed_offsets_are_compacted_and_still_known(cluster: EngineCluster)
         consumer.close()
 
     commit("busy", 600)
-    found = [
+    logs = [
         log
         for node in (1, 2, 3)
         for log in cluster.broker(node).services.log_manager.all_logs
         if log.topic_id_partition.topic == "__consumer_offsets"
     ]
-    cluster.wait_until("offsets are compacted", lambda: any((log.cleaning.checkpoint or 0) > 100 for log in found), 60)
-    assert any(log.segments[0].size_bytes < 100_000 for log in found if (log.cleaning.checkpoint or 0) > 100)
+    cluster.wait_until("offsets are compacted", lambda: any((log.cleaning.checkpoint or 0) > 100 for log in logs), 60)
+    assert any(log.segments[0].size_bytes < 100_000 for log in logs if (log.cleaning.checkpoint or 0) > 100)
     for node in (1, 2, 3):
         cluster.stop_broker(node)
         cluster.start_broker(node)

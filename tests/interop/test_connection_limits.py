@@ -27,8 +27,8 @@ def test_connections_wait_and_make_room_as_with_kafka(tmp_path: Path) -> None:
     }
     with EngineCluster(tmp_path, made=replace(made, node_settings={1: addresses})) as cluster:
         cluster.wait_until("events are written", lambda: cluster.broker(1).server.events.published > 0)
-        told = limits.run(cluster.layout.ports[1], external)
-    assert told == [
+        result = limits.run(cluster.layout.ports[1], external)
+    assert result == [
         ("external 1 of 2", limits.ANSWERED),
         ("external 2 of 2", limits.ANSWERED),
         ("external 3 of 2", limits.WAITS),

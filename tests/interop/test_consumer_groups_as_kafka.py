@@ -13,7 +13,7 @@ RECORDED = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "cons
 
 def test_answers_are_those_of_kafka(tmp_path: Path) -> None:
     with EngineCluster(tmp_path, brokers=1, settings={"group.consumer.assignment.interval.ms": "0"}) as cluster:
-        told = Script(cluster.layout.ports[1]).run()
+        result = Script(cluster.layout.ports[1]).run()
     expected = [(label, answer) for label, answer in json.loads(RECORDED.read_text())]
     assert len(expected) > 80
-    assert told == expected
+    assert result == expected

@@ -69,7 +69,7 @@ def share(*consumers: Consumer) -> None:
     """Waits until all have the same number of different partitions."""
     even = [PARTITIONS // len(consumers)] * len(consumers)
     wait_until(f"the shares are {even}", lambda: owned(*consumers) == even, WAIT_S)
-    indexes = [one.partition for each in consumers for one in each.assignment()]
+    indexes = [topic_partition.partition for each in consumers for topic_partition in each.assignment()]
     assert sorted(indexes) == list(range(PARTITIONS))
 
 

@@ -82,11 +82,11 @@ def test_indexes_are_sane_and_lead_to_their_batches(folder: Path, tools: JavaToo
 
 def test_aborted_transactions_are_indexed(folder: Path, tools: JavaTools) -> None:
     names = ",".join(map(str, files(folder, ".txnindex")))
-    told = re.findall(r"firstOffset: (\d+) lastOffset: (\d+)", tools.run("kafka-dump-log", "--files", names))
+    matches = re.findall(r"firstOffset: (\d+) lastOffset: (\d+)", tools.run("kafka-dump-log", "--files", names))
     # Each transaction is its records and a marker.
     size = RECORDS + 1
     expected = [(str(number * size), str(number * size + RECORDS)) for number in range(0, ROUNDS, 3)]
-    assert told == expected
+    assert matches == expected
 
 
 def test_the_tool_sees_an_index_that_leads_to_another_batch(folder: Path, tools: JavaTools, tmp_path: Path) -> None:
@@ -97,5 +97,5 @@ def test_the_tool_sees_an_index_that_leads_to_another_batch(folder: Path, tools:
     (offset,) = struct.unpack_from(">i", entries)
     struct.pack_into(">i", entries, 0, offset + 1)
     (tmp_path / first.name).write_bytes(entries)
-    told = tools.run("kafka-dump-log", "--files", str(tmp_path / first.name), "--verify-index-only", errors=True)
-    assert "Mismatches in :" in told
+    output = tools.run("kafka-dump-log", "--files", str(tmp_path / first.name), "--verify-index-only", errors=True)
+    assert "Mismatches in :" in output

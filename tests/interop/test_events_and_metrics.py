@@ -57,10 +57,10 @@ def read_events(bootstrap: str, enough: set[str]) -> list[events.EbblineEvent]:
 
 
 def test_state_changes_arrive_as_events(cluster: EngineCluster) -> None:
-    found = read_events(cluster.bootstrap, {"leader", "phase", "rlmm_ready", "copy"})
-    assert {"leader", "phase", "rlmm_ready", "copy"} <= {event.type for event in found}
-    assert {event.broker for event in found} == {1, 2, 3}
-    phases = [event for event in found if isinstance(event, events.PhaseEvent) and event.topic == "told"]
+    result = read_events(cluster.bootstrap, {"leader", "phase", "rlmm_ready", "copy"})
+    assert {"leader", "phase", "rlmm_ready", "copy"} <= {event.type for event in result}
+    assert {event.broker for event in result} == {1, 2, 3}
+    phases = [event for event in result if isinstance(event, events.PhaseEvent) and event.topic == "told"]
     named = {"reason", "leader", "leader_epoch", "fetch_offset", "last_fetched_epoch"}
     for event in phases:
         assert 0 < event.since_ms <= event.at_ms

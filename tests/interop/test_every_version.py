@@ -152,7 +152,7 @@ def test_a_listener_advertises_what_kafka_does_but_for_what_is_named_here(
 ) -> None:
     message = decoded_whole(18, 4, answer(port_of(cluster, kind), _api_versions(), 4))
     assert isinstance(message, m.ApiVersionsResponse)
-    ours = {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
+    ours = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in message.api_keys}
     theirs = {key: (low, high) for key, _, low, high in json.loads(FIXTURE.read_text())[kind]["api_keys"]}
     assert {key: theirs.get(key) for key in ours} == ours
     assert theirs.keys() - ours.keys() == ABSENT[kind].keys()

@@ -105,18 +105,18 @@ def wait_committed(nodes: BrokerProcesses, process: subprocess.Popen[str], topic
 def committed(nodes: BrokerProcesses, topic: str) -> Counter[str]:
     """How often each value is there, once nobody writes any more."""
     consumer = reader(nodes, topic)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ended: set[int | None] = set()
     while len(ended) < PARTITIONS:
         for message in consumer.consume(1_000, 1.0):
             error = message.error()
             if error is None:
-                found[(message.value() or b"").decode()] += 1
+                counts[(message.value() or b"").decode()] += 1
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
     consumer.close()
-    return found
+    return counts
 
 
 def play_round(nodes: BrokerProcesses, program: list[str], name: str) -> Counter[str]:
@@ -132,8 +132,8 @@ def play_round(nodes: BrokerProcesses, program: list[str], name: str) -> Counter
         finally:
             process.kill()
     assert process.returncode == 0, said
-    found = committed(nodes, target)
-    assert found == expected, f"lost {expected - found}, doubled {found - expected}"
+    result = committed(nodes, target)
+    assert result == expected, f"lost {expected - result}, doubled {result - expected}"
     return Counter(json.loads(said.splitlines()[-1]))
 
 

@@ -63,15 +63,15 @@ class Load:
 def read_all(bootstrap: str, topic: str, count: int) -> Counter[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     deadline = time.monotonic() + WAIT_S
-    while found.total() < count and time.monotonic() < deadline:
+    while counts.total() < count and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None:
             assert message.error() is None, message.error()
-            found[message.value() or b""] += 1
+            counts[message.value() or b""] += 1
     consumer.close()
-    return found
+    return counts
 
 
 def registrations(cluster: EngineCluster, topic: str) -> list[Any]:
@@ -119,7 +119,7 @@ def test_replicas_are_byte_for_byte_the_same_after_leadership_has_moved(cluster:
         cluster.start_broker(node)
         cluster.wait_until(
             f"broker {node} is back in every ISR",
-            lambda: all(set(one.isr) == {1, 2, 3} for one in registrations(cluster, "same")),
+            lambda: all(set(registration.isr) == {1, 2, 3} for registration in registrations(cluster, "same")),
         )
     load.flush()
     logs = [

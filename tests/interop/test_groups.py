@@ -77,7 +77,7 @@ def test_two_members_share_and_the_one_that_stays_takes_over(cluster: EngineClus
     until("the first has all", lambda: owned(first) == [PARTITIONS])
     second.subscribe([topic])
     until("both share", lambda: owned(first, second) == [3, 3])
-    both = [one.partition for consumer in (first, second) for one in consumer.assignment()]
+    both = [topic_partition.partition for consumer in (first, second) for topic_partition in consumer.assignment()]
     assert sorted(both) == list(range(PARTITIONS))
     second.close()
     until("the first has all again", lambda: owned(first) == [PARTITIONS])
@@ -139,17 +139,20 @@ def test_a_static_member_comes_back_without_a_rebalance(cluster: EngineCluster) 
     revoked: list[int] = []
     stays = confluent_consumer(cluster, topic, group_instance_id="stays")
     restarts = confluent_consumer(cluster, topic, group_instance_id="restarts")
-    stays.subscribe([topic], on_revoke=lambda _, partitions: revoked.extend(one.partition for one in partitions))
+    stays.subscribe(
+        [topic],
+        on_revoke=lambda _, partitions: revoked.extend(topic_partition.partition for topic_partition in partitions),
+    )
     restarts.subscribe([topic])
     until("both share", lambda: owned(stays, restarts) == [3, 3])
-    before = {one.partition for one in restarts.assignment()}
+    before = {topic_partition.partition for topic_partition in restarts.assignment()}
     revoked.clear()
     # Static members do not leave when they close.
     restarts.close()
     again = confluent_consumer(cluster, topic, group_instance_id="restarts")
     again.subscribe([topic])
     until("it has its partitions again", lambda: owned(again) == [3])
-    assert {one.partition for one in again.assignment()} == before
+    assert {topic_partition.partition for topic_partition in again.assignment()} == before
     assert revoked == []
     for consumer in (stays, again):
         consumer.close()
@@ -212,7 +215,7 @@ def test_groups_survive_the_death_of_their_coordinator(cluster: EngineCluster) -
 def committed(cluster: EngineCluster, group: str) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_of(1)})
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return {one.partition: one.offset for one in answer.topic_partitions}
+    return {topic_partition.partition: topic_partition.offset for topic_partition in answer.topic_partitions}
 
 
 def test_groups_survive_a_restart_of_all_brokers(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -134,14 +134,14 @@ def test_quotas_are_changed_and_described(tools: JavaTools) -> None:
     both = ["--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-name", "app"]
     rates = "producer_byte_rate=1024,request_percentage=50"
     configs(tools, "--alter", *both, "--add-config", rates)
-    told = configs(tools, "--describe", "--entity-type", "users", "--entity-type", "clients")
+    result = configs(tools, "--describe", "--entity-type", "users", "--entity-type", "clients")
     expected = "Quota configs for user-principal 'alice', client-id 'app' are"
-    assert told.strip() == f"{expected} producer_byte_rate=1024.0, request_percentage=50.0"
+    assert result.strip() == f"{expected} producer_byte_rate=1024.0, request_percentage=50.0"
     configs(tools, "--alter", *both, "--delete-config", "producer_byte_rate")
     address = ["--entity-type", "ips", "--entity-name", "127.0.0.9"]
     configs(tools, "--alter", *address, "--add-config", "connection_creation_rate=5")
-    told = configs(tools, "--describe", *address)
-    assert told.strip() == "Quota configs for ip '127.0.0.9' are connection_creation_rate=5.0"
+    result = configs(tools, "--describe", *address)
+    assert result.strip() == "Quota configs for ip '127.0.0.9' are connection_creation_rate=5.0"
     refused = configs(tools, "--alter", *address, "--add-config", "connection_creation_rate=-1", fails=True)
     assert "Quota connection_creation_rate must be greater than 0" in refused
 
@@ -166,8 +166,8 @@ def test_performance_and_verifiable_tools_run_and_offsets_add_up(tools: JavaTool
     names = [json.loads(line)["name"] for line in lines]
     assert names.count("producer_send_success") == 50
     count = RECORDS + 50
-    told = tools.run("kafka-consumer-perf-test", "--topic", TOPIC, "--num-records", str(count))
-    assert int(told.splitlines()[1].split(", ")[4]) >= count
+    output = tools.run("kafka-consumer-perf-test", "--topic", TOPIC, "--num-records", str(count))
+    assert int(output.splitlines()[1].split(", ")[4]) >= count
     words = ["--topic", TOPIC, "--group-id", "verifiable", "--max-messages", "50"]
     events = [json.loads(line) for line in tools.run("kafka-verifiable-consumer", *words).splitlines()]
     assert sum(event["count"] for event in events if event["name"] == "records_consumed") >= 50
@@ -209,8 +209,8 @@ def test_leadership_goes_back_to_the_preferred_replica(tools: JavaTools, cluster
         cluster.start_broker(2)
 
     def in_sync() -> bool:
-        found = cluster.broker(1).services.metadata.image.partition(TOPIC, 1)
-        return found is not None and 2 in found.isr
+        partition = cluster.broker(1).services.metadata.image.partition(TOPIC, 1)
+        return partition is not None and 2 in partition.isr
 
     wait_until("broker 2 is in sync", lambda: cluster.ask(in_sync))
     election = ["--election-type", "preferred", "--topic", TOPIC, "--partition", "1"]
@@ -253,8 +253,8 @@ def test_a_throttled_reassignment_is_executed_cancelled_and_verified(
     tools.run("kafka-reassign-partitions", *there, "--execute", "--throttle", "100000000")
 
     def done() -> bool:
-        told = tools.run("kafka-reassign-partitions", *there, "--verify")
-        return all(f"Reassignment of partition {TOPIC}-{index} is completed." in told for index in (0, 1))
+        output = tools.run("kafka-reassign-partitions", *there, "--verify")
+        return all(f"Reassignment of partition {TOPIC}-{index} is completed." in output for index in (0, 1))
 
     wait_until("the replicas have moved", done)
     assert resource(2, TOPIC) == resource(4, "3") == {}

@@ -49,10 +49,10 @@ class Heard(logging.Handler):
 
 def test_the_leader_is_named_as_by_kafka(tmp_path: Path) -> None:
     with EngineCluster(tmp_path, brokers=2) as cluster:
-        told = Script(cluster.layout.ports[1], cluster.layout.ports[2]).run()
+        result = Script(cluster.layout.ports[1], cluster.layout.ports[2]).run()
     expected = json.loads(RECORDED.read_text())
     assert len(expected) == 63
-    assert [[label, answer] for label, answer in told] == expected
+    assert [[label, answer] for label, answer in result] == expected
 
 
 def test_librdkafka_goes_to_the_leader_that_a_refusal_names(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def create(cluster: EngineCluster) -> None:
 
 
 def isr(cluster: EngineCluster) -> list[int]:
-    found = cluster.broker(1).services.metadata.image.partition(TOPIC, 0)
-    return [] if found is None else sorted(found.isr)
+    partition = cluster.broker(1).services.metadata.image.partition(TOPIC, 0)
+    return [] if partition is None else sorted(partition.isr)
 
 
 def move(cluster: EngineCluster) -> None:

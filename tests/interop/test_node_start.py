@@ -242,8 +242,8 @@ def test_a_broker_runs_as_a_process_and_ends_on_a_signal(tmp_path: Path) -> None
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     try:
         admin = AdminClient({"bootstrap.servers": made.bootstrap_servers, "socket.timeout.ms": 20_000})
-        found = admin.list_topics(timeout=30)
-        assert list(found.brokers) == [1]
+        topics = admin.list_topics(timeout=30)
+        assert list(topics.brokers) == [1]
         second = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
         )

@@ -44,14 +44,14 @@ COLD: Final = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "
 
 def fetched_segments(cluster: EngineCluster) -> Counter[int]:
     """Reads of remote segments by each broker."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for node in RACKS:
         manager = cluster.broker(node).services.remote_log_manager
         assert manager is not None
         storage = manager.storage
         assert isinstance(storage, ObjectStoreRemoteStorageManager)
-        found[node] = sum(event.type is EventType.FETCH_SEGMENT for event in storage.history)
-    return found
+        counts[node] = sum(event.type is EventType.FETCH_SEGMENT for event in storage.history)
+    return counts
 
 
 def test_records_that_are_only_remote_are_read_from_the_tier_by_the_replica_in_the_consumers_rack(

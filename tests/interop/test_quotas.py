@@ -59,7 +59,7 @@ def labels(cluster: EngineCluster, name: str) -> list[Any]:
     """Of the series of a metric."""
 
     def read() -> list[Any]:
-        (gauge,) = (one for one in cluster.broker(1).services.metrics.gauges if one.name == name)
+        (gauge,) = (metric for metric in cluster.broker(1).services.metrics.gauges if metric.name == name)
         reading: Any = gauge.read()
         return [labels for labels, _ in reading]
 

@@ -95,8 +95,8 @@ class Kafka:
 
     @property
     def tree(self) -> Path:
-        (found,) = (self.folder / "remote").rglob(f"{TOPIC}-0-*")
-        return found
+        (path,) = (self.folder / "remote").rglob(f"{TOPIC}-0-*")
+        return path
 
 
 def listeners(port: int, broker: int) -> Iterator[str]:
@@ -156,7 +156,10 @@ def test_decode_prints_what_kafkas_own_formatter_prints(kafka: Kafka, tip: Topic
     with MetadataTopicReader(kafka.bootstrap) as reader:
         ours = list(reader.records())
     form = LineFormat().with_property("print.all.event.value.fields=true")
-    texts = {(one.partition, one.offset): line(one, form).partition("event-value:")[2] for one in ours}
+    texts = {
+        (topic_record.partition, topic_record.offset): line(topic_record, form).partition("event-value:")[2]
+        for topic_record in ours
+    }
     words = ("--topic", METADATA_TOPIC, "--from-beginning", "--formatter", FORMATTER, "--max-messages", str(len(ours)))
     printed = JavaTools(kafka.libs, kafka.bootstrap).run("kafka-console-consumer", *words, "--timeout-ms", "30000")
     theirs = {}
@@ -202,7 +205,7 @@ def removals(records: list[TopicRecord]) -> list[tuple[int, bytes]]:
     """Records that take every segment of Kafka's own out of its ledger."""
     ledger = SegmentLedger()
     ledger.apply(records)
-    where = {one.topic_id_partition: one.partition for one in records}
+    where = {record.topic_id_partition: record.partition for record in records}
     return [
         (
             where[segment.topic_id_partition],
@@ -305,8 +308,8 @@ def test_the_ledger_is_read_with_the_rights_that_the_documentation_lists(
         consumer.assign([TopicPartition(METADATA_TOPIC, number, 0) for number in reader.partitions()])
 
     def read() -> bool:
-        found = [message for message in consumer.consume(100, 0.2) if message.error() is None]
-        return any(message.value() for message in found)
+        messages = [message for message in consumer.consume(100, 0.2) if message.error() is None]
+        return any(message.value() for message in messages)
 
     wait_until("a record is read", read)
     consumer.close()

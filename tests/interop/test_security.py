@@ -299,8 +299,8 @@ def test_credentials_are_described_without_their_keys_and_a_deleted_user_is_kept
     for mechanism, iterations in ((ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096)):
         set_password(admin, "bob", mechanism, "bob-secret", iterations)
     described: Any = admin.describe_user_scram_credentials(["bob"])
-    found = described["bob"].result(30)
-    infos = [(info.mechanism, info.iterations) for info in found.scram_credential_infos]
+    result = described["bob"].result(30)
+    infos = [(info.mechanism, info.iterations) for info in result.scram_credential_infos]
     assert infos == [(ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096)]
     settings = secure.confluent("SASL_SSL", "SCRAM-SHA-256", "bob-secret") | {"sasl.username": "bob"}
     assert AdminClient(settings).list_topics(timeout=30).brokers

@@ -78,9 +78,9 @@ def test_configs_makes_and_describes_scram_users_who_then_produce_and_consume(si
     assert read.splitlines() == ["by SCRAM-SHA-256", "by SCRAM-SHA-512"]
     tools.run("kafka-configs", *admin, "--alter", "--delete-config", "SCRAM-SHA-256", *entity)
     wrong = site.config("SASL_SSL", "SCRAM-SHA-256", "carol", "carol-secret")
-    told = tools.run("kafka-topics", "--command-config", wrong, "--list", fails=True)
-    assert "SaslAuthenticationException" in told
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in told
+    output = tools.run("kafka-topics", "--command-config", wrong, "--list", fails=True)
+    assert "SaslAuthenticationException" in output
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in output
 
 
 def test_a_client_certificate_is_enough_on_a_listener_that_requires_one(site: Site) -> None:
@@ -93,16 +93,16 @@ def test_a_client_certificate_is_enough_on_a_listener_that_requires_one(site: Si
 def test_acls_are_told_to_be_disabled(site: Site) -> None:
     tools = site.tools("SASL_PLAINTEXT")
     config = ("--command-config", site.config("SASL_PLAINTEXT", "PLAIN"))
-    told = tools.run("kafka-acls", *config, "--list", fails=True)
-    assert "SecurityDisabledException: No Authorizer is configured" in told
+    output = tools.run("kafka-acls", *config, "--list", fails=True)
+    assert "SecurityDisabledException: No Authorizer is configured" in output
 
 
 def test_a_producer_works_on_over_the_end_of_its_authentication(site: Site) -> None:
     tools = site.tools("SASL_SSL")
     config = ("--command-config", site.config("SASL_SSL", "PLAIN"))
     tools.run("kafka-topics", *config, "--create", "--topic", "long", "--partitions", "1")
-    told = tools.run(
+    output = tools.run(
         "kafka-producer-perf-test", "--topic", "long", "--num-records", "500", "--record-size", "100",
         "--throughput", "100", *config,
     )  # fmt: skip
-    assert "500 records sent" in told
+    assert "500 records sent" in output

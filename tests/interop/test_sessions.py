@@ -38,17 +38,17 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda module: module.__name__.rpartition(".")[2])
 def test_a_session_sees_what_it_saw_with_apache_kafka(cluster: EngineCluster, session: ModuleType) -> None:
-    told = session.run(cluster.bootstrap)
-    expected = [tuple(line) for line in json.loads(RECORDED.read_text())[told.client]]
-    assert [label for label, _ in told.lines] == [label for label, _ in expected]
-    different = [(label, ours, theirs) for (label, ours), (_, theirs) in zip(told.lines, expected, strict=True)
+    result = session.run(cluster.bootstrap)
+    expected = [tuple(line) for line in json.loads(RECORDED.read_text())[result.client]]
+    assert [label for label, _ in result.lines] == [label for label, _ in expected]
+    different = [(label, ours, theirs) for (label, ours), (_, theirs) in zip(result.lines, expected, strict=True)
                  if ours != theirs]  # fmt: skip
     unknown = [row for row in different if not any(re.search(pattern, row[0]) for pattern in DIFFERENCES)]
     assert unknown == []
 
 
 def test_the_differences_are_those_that_users_are_told_of() -> None:
-    told = (ROOT / "docs" / "compatibility.md").read_text()
+    text = (ROOT / "docs" / "compatibility.md").read_text()
     assert len(DIFFERENCES) <= 15
     for reason in DIFFERENCES.values():
-        assert reason in told
+        assert reason in text

@@ -59,8 +59,8 @@ def is_tiered(cluster: EngineCluster) -> bool:
 
 def create(cluster: EngineCluster, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    wanted = NewTopic(topic, PARTITIONS, 3, config=TIERED if is_tiered(cluster) else {})
-    admin.create_topics([wanted])[topic].result(WAIT_S)
+    requested = NewTopic(topic, PARTITIONS, 3, config=TIERED if is_tiered(cluster) else {})
+    admin.create_topics([requested])[topic].result(WAIT_S)
     return topic
 
 
@@ -73,8 +73,8 @@ def wait_remote(cluster: EngineCluster, topic: str) -> None:
         return [log.local_log_start_offset for log in logs if log is not None]
 
     def are_remote() -> bool:
-        found = cluster.ask(starts)
-        return len(found) == 3 * PARTITIONS and min(found) > 0
+        result = cluster.ask(starts)
+        return len(result) == 3 * PARTITIONS and min(result) > 0
 
     wait_until(f"the beginning of {topic} is only remote", are_remote, WAIT_S)
 
@@ -210,14 +210,16 @@ def test_consume_transform_produce_moves_offsets_and_records_together(cluster: E
         if tries % 2:
             producer.abort_transaction(WAIT_S)
             kept = consumer.committed(consumer.assignment(), WAIT_S)
-            assert sum(max(one.offset, 0) for one in kept) == done
-            for one in kept:
-                consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+            assert sum(max(topic_partition.offset, 0) for topic_partition in kept) == done
+            for topic_partition in kept:
+                consumer.seek(
+                    TopicPartition(topic_partition.topic, topic_partition.partition, max(topic_partition.offset, 0))
+                )
         else:
             producer.commit_transaction(WAIT_S)
             done += len(batch)
     committed = consumer.committed([TopicPartition(source, index) for index in range(PARTITIONS)], WAIT_S)
-    assert [one.offset for one in committed] == [10, 10, 10]
+    assert [topic_partition.offset for topic_partition in committed] == [10, 10, 10]
     consumer.close()
     assert read_when_ended(cluster, target, len(numbers)) == sorted(f"did {number}" for number in numbers)
     assert len(read(cluster, target, committed=False)) > len(numbers), "nothing was aborted after it was written"
@@ -227,11 +229,11 @@ def test_offsets_enter_a_transaction_before_any_group_has_been_looked_for(tmp_pa
     """Of a consumer that assigned its partitions itself. Every client asks this before it looks for the group."""
     with EngineCluster(tmp_path, brokers=1) as fresh:
         port = fresh.layout.ports[1]
-        found = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["first"])
+        result = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["first"])
         introduced = m.InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000)
 
         def producer() -> m.InitProducerIdResponse:
-            ask(port, found, 4, m.FindCoordinatorResponse)
+            ask(port, result, 4, m.FindCoordinatorResponse)
             return ask(port, introduced, 4, m.InitProducerIdResponse)
 
         wait_until("the producer has an id", lambda: producer().error_code == ErrorCode.NONE, WAIT_S)
@@ -254,8 +256,8 @@ def test_offsets_of_an_open_transaction_are_not_there_yet(cluster: EngineCluster
     with pytest.raises(KafkaException):
         consumer.committed([TopicPartition(topic, 0)], 2)
     producer.commit_transaction(WAIT_S)
-    [found] = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
-    assert found.offset == 5
+    [topic_partition] = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
+    assert topic_partition.offset == 5
     consumer.close()
 
 

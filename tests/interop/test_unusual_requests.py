@@ -16,7 +16,7 @@ RECORDED: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" 
 def test_answers_are_those_of_kafka(tmp_path: Path) -> None:
     made = replace(layout(tmp_path, brokers=1), log_dirs={1: f"{tmp_path / 'first'},{tmp_path / 'second'}"})
     with EngineCluster(tmp_path, made=made) as cluster:
-        told = Script(cluster.layout.ports[1]).run()
+        result = Script(cluster.layout.ports[1]).run()
     expected = json.loads(RECORDED.read_text())
     assert len(expected) == 150
-    assert [[label, answer] for label, answer in told] == expected
+    assert [[label, answer] for label, answer in result] == expected

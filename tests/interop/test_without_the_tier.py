@@ -31,8 +31,8 @@ def test_a_cluster_whose_test_says_nothing_has_the_tier_only_where_the_run_is_to
         settings = admin.describe_configs([resource])[resource].result(WAIT_S)
         assert settings[SWITCH].value == ("true" if told == "on" else "false")
         assert (cluster.broker(1).services.remote_log_manager is not None) == (told == "on")
-        wanted = NewTopic("tiered", 1, 1, config={"remote.storage.enable": "true"})
-        created = admin.create_topics([wanted])["tiered"]
+        topic = NewTopic("tiered", 1, 1, config={"remote.storage.enable": "true"})
+        created = admin.create_topics([topic])["tiered"]
         if told == "on":
             created.result(WAIT_S)
             return

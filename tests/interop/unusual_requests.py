@@ -81,8 +81,8 @@ class Script:
         assert answer.topics[0].error_code == 0
         self.topic_id = bytes(answer.topics[0].topic_id)
         wait_until("the topic can be written to", self._is_writable)
-        told = ask(self.port, m.DescribeClusterRequest(), 1, m.DescribeClusterResponse)
-        self.cluster_id = told.cluster_id
+        response = ask(self.port, m.DescribeClusterRequest(), 1, m.DescribeClusterResponse)
+        self.cluster_id = response.cluster_id
         quorum = m.DescribeQuorumRequest.Topics(
             topic_name="__cluster_metadata", partitions=[m.DescribeQuorumRequest.Topics.Partitions()]
         )
@@ -98,7 +98,7 @@ class Script:
             name=TOPIC, partitions=[part(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
         )
         answer = ask(self.port, m.ListOffsetsRequest(replica_id=-1, topics=[topic]), 7, m.ListOffsetsResponse)
-        return all(one.error_code == 0 for one in answer.topics[0].partitions)
+        return all(partition.error_code == 0 for partition in answer.topics[0].partitions)
 
     def ask(self, label: str, request: Message, version: int, response: type[R], port: int | None = None) -> None:
         answer = ask(self.port if port is None else port, request, version, response)

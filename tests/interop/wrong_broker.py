@@ -69,8 +69,10 @@ class Script:
         for index in (LEFT, FOLLOWED, MOVED):
             self._until(index, lambda row: row.leader_id == 2 and len(row.isr_nodes) == 2)
         moves = m.AlterPartitionReassignmentsRequest.Topics
-        wanted = [moves.Partitions(partition_index=index, replicas=to) for index, to in ((LEFT, [2]), (MOVED, [1, 2]))]
-        request = m.AlterPartitionReassignmentsRequest(topics=[moves(name=TOPIC, partitions=wanted)])
+        partitions = [
+            moves.Partitions(partition_index=index, replicas=to) for index, to in ((LEFT, [2]), (MOVED, [1, 2]))
+        ]
+        request = m.AlterPartitionReassignmentsRequest(topics=[moves(name=TOPIC, partitions=partitions)])
         moved = ask(self.port, request, 1, m.AlterPartitionReassignmentsResponse)
         assert {row.error_code for row in moved.responses[0].partitions} == {0}, moved
         elected = m.ElectLeadersRequest(
@@ -87,9 +89,9 @@ class Script:
 
         def seen() -> bool:
             request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=TOPIC)])
-            told = [ask(port, request, 12, m.MetadataResponse).topics[0] for port in (self.port, self.other_port)]
-            rows = [row for topic in told for row in topic.partitions if row.partition_index == partition]
-            return len(rows) == len(told) and all(map(holds, rows))
+            topics = [ask(port, request, 12, m.MetadataResponse).topics[0] for port in (self.port, self.other_port)]
+            rows = [row for topic in topics for row in topic.partitions if row.partition_index == partition]
+            return len(rows) == len(topics) and all(map(holds, rows))
 
         wait_until(f"partition {partition} is where it should be", seen)
 

@@ -80,10 +80,10 @@ def _reads_too_much(node: dict[str, Any]) -> bool:
 
 def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
     """The nodes of the plan of each SELECT of a read."""
-    asked: list[tuple[str, Any]] = []
+    requested: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
-        asked.append((statement, parameters))
+        requested.append((statement, parameters))
 
     event.listen(engine, "before_cursor_execute", note)
     try:
@@ -94,7 +94,7 @@ def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
     found = {}
     with engine.connect() as connection:
         connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
-        for statement, parameters in asked:
+        for statement, parameters in requested:
             if statement.lstrip().startswith("SELECT"):
                 (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
                 found[statement] = list(nodes(plan["Plan"]))
@@ -142,8 +142,8 @@ def test_events_of_a_partition_are_read_by_the_key(engine: Engine, name: str) ->
 
 def test_what_the_ledger_has_forgotten_is_told_by_the_key_alone(engine: Engine) -> None:
     gone = {"s3": tuple(int(SegmentState.DELETE_SEGMENT_FINISHED) for _ in _COMPARED)}
-    found = plans(engine, lambda connection: _forgotten(connection, CLUSTER, ("t7", 7), {}, gone))
-    (read,) = (of_events(one) for one in found.values())
+    result = plans(engine, lambda connection: _forgotten(connection, CLUSTER, ("t7", 7), {}, gone))
+    (read,) = (of_events(one) for one in result.values())
     assert [node["Node Type"] for node in read] == ["Index Only Scan"] * 4
 
 

@@ -108,9 +108,13 @@ def test_the_key_of_events_changes_on_postgresql_alone_and_every_row_stays(empty
         {"segment_event"} if engine.dialect.name == "postgresql" else set()
     )
     at_ms = 1_700_000_000_000
-    told = [*life(1), *(event._replace(event_timestamp_ms=at_ms) for event in life(2)), *delete_partition()]
+    segment_snapshots = [
+        *life(1),
+        *(event._replace(event_timestamp_ms=at_ms) for event in life(2)),
+        *delete_partition(),
+    ]
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
-    sink.write(0, pa.Table.from_batches([to_batch([*mixed(600), *log(told, partition=7)])]))
+    sink.write(0, pa.Table.from_batches([to_batch([*mixed(600), *log(segment_snapshots, partition=7)])]))
     sink.close()
     every = text("SELECT * FROM segment_event ORDER BY metadata_partition, metadata_offset")
     with reading(engine) as connection:

@@ -49,9 +49,9 @@ class Session:
         asked = m.DescribeTopicPartitionsRequest
         request = asked(topics=[asked.Topics(name=TOPIC)], response_partition_limit=1, cursor=None)
         answer = ask(self._port, request, 0, m.DescribeTopicPartitionsResponse)
-        [found] = answer.topics[0].partitions
-        known = (found.isr_nodes, found.eligible_leader_replicas or [], found.last_known_elr or [])
-        return [found.leader_id, *(sorted(members) for members in known)]
+        [partition] = answer.topics[0].partitions
+        known = (partition.isr_nodes, partition.eligible_leader_replicas or [], partition.last_known_elr or [])
+        return [partition.leader_id, *(sorted(members) for members in known)]
 
     def note(self, label: str, steady_s: float | None = None) -> None:
         """The state once it is steady."""

@@ -261,8 +261,8 @@ def _stored_max_ms(port: int, topic: str, offset: int) -> tuple[int, int]:
 def _create(port: int, topic: str, config: dict[str, str]) -> None:
     creation = m.CreateTopicsRequest.Topics
     configs = [creation.Configs(name=name, value=value) for name, value in config.items()]
-    wanted = creation(name=topic, num_partitions=1, replication_factor=1, configs=configs)
-    ask(port, m.CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), 5, m.CreateTopicsResponse)
+    requested = creation(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    ask(port, m.CreateTopicsRequest(topics=[requested], timeout_ms=30_000), 5, m.CreateTopicsResponse)
     batch = bytes(build(CASES[0], 0, int(time.time() * 1000)))
     wait_until(f"{topic} takes records", partial(_takes, port, topic, batch))
 

@@ -205,8 +205,8 @@ class Stage:
         assert manager is not None
         tip = self.log(self.leader).topic_id_partition
         for epoch, offset in pairs:
-            found = manager._tier.metadata.lookup(tip, epoch, offset)
-            where = "no segment" if found is None else self._segment(found)
+            metadata = manager._tier.metadata.lookup(tip, epoch, offset)
+            where = "no segment" if metadata is None else self._segment(metadata)
             self.lines.append(f"   lookup epoch {epoch} offset {offset}: {where}")
 
     async def _show_consumer(self, node: int) -> None:
@@ -222,21 +222,22 @@ class Stage:
         topics = m.OffsetForLeaderEpochRequest.Topics
         part = topics.Partitions(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
         request = m.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topics(topic=TOPIC, partitions=[part])])
-        told = (await self.nodes[node].ask(request, 4)).topics[0].partitions[0]
-        verdict = "truncated" if told.end_offset < offset else "valid"
+        partition = (await self.nodes[node].ask(request, 4)).topics[0].partitions[0]
+        verdict = "truncated" if partition.end_offset < offset else "valid"
         current = await self.nodes.fetch(node, TOPIC, offset, current_epoch=epoch)
         last = await self.nodes.fetch(node, TOPIC, offset, last_epoch=epoch)
         self.lines += [
             f"   consumer position offset {offset} of epoch {epoch}:",
-            f"      OffsetForLeaderEpoch {epoch} -> epoch {told.leader_epoch} ends at {told.end_offset}: {verdict}",
+            f"      OffsetForLeaderEpoch {epoch} -> epoch {partition.leader_epoch} ends at {partition.end_offset}:"
+            f" {verdict}",
             f"      Fetch with it as current epoch -> {ErrorCode(current.error_code).name}",
             f"      Fetch with it as last fetched epoch -> {_fetched(last) or 'nothing'}",
         ]
 
     def show_phases(self, node: int) -> None:
         """The phases of a follower, as its broker reported them; without a wait for metadata, which is random."""
-        told = [phase for phase in self.nodes[node].events.phases(TOPIC) if phase != "WAITING_FOR_METADATA"]
-        self.lines.append(f"   phases of {NAMES[node]}: {' -> '.join(told)}")
+        phases = [phase for phase in self.nodes[node].events.phases(TOPIC) if phase != "WAITING_FOR_METADATA"]
+        self.lines.append(f"   phases of {NAMES[node]}: {' -> '.join(phases)}")
 
     # --- the wire
 

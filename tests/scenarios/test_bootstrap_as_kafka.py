@@ -171,8 +171,8 @@ def attempts(running: Lab, topic: str) -> int:
     manager = running.cluster.broker(NEW).broker_services.replica_manager
 
     def ask() -> int:
-        found = manager.find(topic, 0)
-        state = manager.fetch_state(found.topic_id_partition) if isinstance(found, Partition) else None
+        result = manager.find(topic, 0)
+        state = manager.fetch_state(result.topic_id_partition) if isinstance(result, Partition) else None
         return 0 if state is None else state.attempts
 
     return running.cluster.ask(ask)
@@ -181,8 +181,8 @@ def attempts(running: Lab, topic: str) -> int:
 def described(running: Lab) -> dict[str, Any]:
     """The flag as the new replica's broker describes it, in the fixture's names."""
     resources = m.DescribeConfigsRequest.Resources
-    wanted = resources(resource_type=4, resource_name=str(NEW), configuration_keys=[FLAG])
-    request = m.DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    resource = resources(resource_type=4, resource_name=str(NEW), configuration_keys=[FLAG])
+    request = m.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     [row] = running.ask(NEW, request, 4, m.DescribeConfigsResponse).results[0].configs
     return {
         "Name": row.name,
@@ -191,7 +191,9 @@ def described(running: Lab) -> dict[str, Any]:
         "ConfigSource": row.config_source,
         "IsSensitive": row.is_sensitive,
         "ConfigType": row.config_type,
-        "Synonyms": [{"Name": one.name, "Value": one.value, "Source": one.source} for one in row.synonyms],
+        "Synonyms": [
+            {"Name": synonym.name, "Value": synonym.value, "Source": synonym.source} for synonym in row.synonyms
+        ],
     }
 
 
@@ -278,7 +280,7 @@ def test_a_metadata_version_without_list_offsets_11_puts_the_mode_off_without_an
 
     def level_is(level: int) -> bool:
         brokers = [running.cluster.broker(node) for node in (LEADER, OLD, NEW)]
-        return {one.services.metadata.image.features["metadata.version"] for one in brokers} == {level}
+        return {broker.services.metadata.image.features["metadata.version"] for broker in brokers} == {level}
 
     record = m.FeatureLevelRecord(name="metadata.version", feature_level=KAFKA_4_2_IV0)
     running.cluster.call(controller.submit("format with 4.2-IV0", lambda _: ControllerResult((record,), None)))

@@ -27,11 +27,11 @@ def recorded() -> list[Row]:
 def test_who_may_lead_is_what_kafka_says(tmp_path: Path, who: str) -> None:
     if who == "ebbline":
         with EngineCluster(tmp_path, brokers=4, settings=SETTINGS, voters=1) as cluster:
-            told = play(cluster.layout.ports[1], cluster)
+            result = play(cluster.layout.ports[1], cluster)
     else:
         try:
             resolve_jars(DEFAULT_VERSION, None)
         except Unavailable as reason:
             pytest.skip(str(reason))
-        told = play_on_kafka(tmp_path / "kafka", free_ports(60)[0])
-    assert told == recorded()
+        result = play_on_kafka(tmp_path / "kafka", free_ports(60)[0])
+    assert result == recorded()

@@ -86,7 +86,9 @@ def told(row: Row) -> dict[str, Any]:
         "HighWatermark": row.high_watermark,
         "LastStableOffset": row.last_stable_offset,
         "LogStartOffset": row.log_start_offset,
-        "AbortedTransactions": None if aborted is None else [one.producer_id for one in aborted],
+        "AbortedTransactions": None
+        if aborted is None
+        else [aborted_transaction.producer_id for aborted_transaction in aborted],
         "PreferredReadReplica": row.preferred_read_replica,
         "Records": batches(row.records),
     }
@@ -97,10 +99,10 @@ def told(row: Row) -> dict[str, Any]:
 
 def expected(name: str) -> dict[str, Any]:
     """Kafka's row, records as (base, last, epoch)."""
-    wanted = {key: value for key, value in KAFKA[name].items() if key != "PartitionIndex"}
-    records = str(wanted.get("Records", ""))
-    wanted["Records"] = ast.literal_eval(records.split(": ", 1)[1]) if ": " in records else []
-    return wanted
+    requested = {key: value for key, value in KAFKA[name].items() if key != "PartitionIndex"}
+    records = str(requested.get("Records", ""))
+    requested["Records"] = ast.literal_eval(records.split(": ", 1)[1]) if ": " in records else []
+    return requested
 
 
 CONSUMER_CASES: Final[dict[str, dict[str, Any]]] = {

@@ -37,7 +37,7 @@ def written(running: Lab, topic_id: bytes) -> dict[int, list[Record]]:
             data = running.fetch(METADATA, offset, partition=partition).records
             for position, header in iter_batches(data):
                 offset = header.next_offset
-                records = [one for one in iter_records(data, position) if topic_id in bytes(one.value or b"")]
+                records = [record for record in iter_records(data, position) if topic_id in bytes(record.value or b"")]
                 found.setdefault(partition, []).extend(records)
     return {partition: records for partition, records in found.items() if records}
 

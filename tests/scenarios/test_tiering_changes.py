@@ -156,8 +156,8 @@ def test_reads_past_the_fetch_quota_answer_without_records_until_it_is_raised(ru
     quota = "remote_log_manager_fetch_max_bytes_per_second"
     assert running.alter_brokers(1, **{quota: 1}) == 0
     running.wait("the quota holds back", lambda: running.fetch(topic, 0).values == [])
-    told = running.fetch(topic, 0)
-    assert (told.error, told.high_watermark, told.log_start) == (0, 3, 0)
+    result = running.fetch(topic, 0)
+    assert (result.error, result.high_watermark, result.log_start) == (0, 3, 0)
     assert running.fetch(topic, 2).values == [(2, b"v2")]  # what is local is not throttled
     assert running.alter_brokers(1, **{quota: None}) == 0
     running.wait("reads go on", lambda: running.fetch(topic, 0).values == [(0, b"v0")])

@@ -268,7 +268,7 @@ def test_the_metadata_topic_is_created_as_kafka_creates_it(running: Lab) -> None
     topic = image.topic(METADATA)
     assert topic is not None
     assert len(topic.partitions) == 5
-    assert {len(one.replicas) for one in topic.partitions.values()} == {3}
+    assert {len(partition.replicas) for partition in topic.partitions.values()} == {3}
     config = image.topic_config(METADATA)
     assert {name: config[name] for name in ("cleanup.policy", "min.insync.replicas", "retention.ms")} == {
         "cleanup.policy": "delete",

@@ -65,15 +65,15 @@ OF_PARTITIONS: Final = (
 
 def missing(found: dict[str, list[tuple[dict[str, str], float]]], topic: str) -> list[tuple[str, dict[str, str]]]:
     """Rows of the list that are not there, with their labels."""
-    wanted: list[tuple[str, dict[str, str]]] = [
+    requested: list[tuple[str, dict[str, str]]] = [
         (f"kafka_server_brokertopicmetrics_{name.lower()}", {"topic": one})
         for name in (*TOPIC_METERS, *TOPIC_GAUGES)
         for one in ("", topic)
     ]
-    wanted += [*BROKER_WIDE, *((name, {"topic": topic, "partition": "0"}) for name in OF_PARTITIONS)]
+    requested += [*BROKER_WIDE, *((name, {"topic": topic, "partition": "0"}) for name in OF_PARTITIONS)]
     return [
         (name, labels)
-        for name, labels in wanted
+        for name, labels in requested
         if not any(labels.items() <= row.items() for row, _ in found.get(name, ()))
     ]
 
@@ -114,24 +114,24 @@ def test_everything_kafka_shows_of_the_tier_is_there_under_its_name(running: Lab
     for name, value in (("logmetadatacount", 4), ("copylagbytes", 0)):
         running.wait(f"{name} is {value}", lambda n=name, v=value: of_topic(
             scraped(running, 1), f"{prefix}{n}", topic) == v)  # fmt: skip
-    found = scraped(running, 1)
+    result = scraped(running, 1)
     mbeans = [one for one in json.loads(MBEANS.read_text())["all_kafka_mbean_names"] if OF_THE_TIER.search(one)]
     assert len(mbeans) > 40
-    assert missing(found, topic) == []
+    assert missing(result, topic) == []
     absent = []
     for mbean in [*mbeans, "kafka.server:type=RemoteLogManager"]:
         if mbean.startswith(DEPRECATED) or REQUESTS_THAT_WAIT in mbean:
             continue
         names, labels = exported(mbean)
         for name in names:
-            rows = [row for row, _ in found.get(name, ()) if labels.items() <= row.items()]
+            rows = [row for row, _ in result.get(name, ()) if labels.items() <= row.items()]
             if not rows:
                 absent.append(f"{name}{labels}")
     assert absent == []
     local = running.log(topic).size_bytes
-    assert of_topic(found, f"{prefix}copyrequests", topic) == 4
-    assert of_topic(found, f"{prefix}copybytes", topic) == of_topic(found, f"{prefix}logsizebytes", topic) > 0
-    assert of_topic(found, f"{prefix}fetchrequests", topic) == 1
-    assert of_topic(found, "kafka_log_remote_remotelogmanager_localretentionsizeinpercent", topic) == 100 * local
-    assert of_topic(found, "kafka_log_remote_remotelogmanager_retentionsizeinpercent", topic) == 0  # without a limit
-    assert of_topic(found, "kafka_log_log_retentionsizeinpercent", topic) == 0  # set by the remote log manager
+    assert of_topic(result, f"{prefix}copyrequests", topic) == 4
+    assert of_topic(result, f"{prefix}copybytes", topic) == of_topic(result, f"{prefix}logsizebytes", topic) > 0
+    assert of_topic(result, f"{prefix}fetchrequests", topic) == 1
+    assert of_topic(result, "kafka_log_remote_remotelogmanager_localretentionsizeinpercent", topic) == 100 * local
+    assert of_topic(result, "kafka_log_remote_remotelogmanager_retentionsizeinpercent", topic) == 0  # without a limit
+    assert of_topic(result, "kafka_log_log_retentionsizeinpercent", topic) == 0  # set by the remote log manager

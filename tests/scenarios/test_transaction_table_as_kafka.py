@@ -83,17 +83,17 @@ def different(found: Mapping[Cell, str], expected: Mapping[Cell, str]) -> dict[C
 def test_every_cell_is_answered_as_kafka_answers_it(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path, settings=SETTINGS) as nodes:
         lines = play(nodes.layout.ports[1], nodes.pid(STOPPED), at_once=4)
-    found = cells(lines)
-    assert len(found) > 8_000
-    assert not different(found, EXPECTED)
+    result = cells(lines)
+    assert len(result) > 8_000
+    assert not different(result, EXPECTED)
 
 
 def test_every_cell_is_answered_as_kafka_answers_it_at_transaction_version_0(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path, settings=SETTINGS) as nodes:
         lines = play_without_version(nodes.layout.ports[1], nodes.pid(STOPPED), at_once=4)
-    found = cells(lines)
-    assert len(found) > 2_000
-    assert not different(found, OF_VERSION_0)
+    result = cells(lines)
+    assert len(result) > 2_000
+    assert not different(result, OF_VERSION_0)
 
 
 @pytest.mark.parametrize(

@@ -94,14 +94,14 @@ class Lab:
             **config,
         }
         topics = m.CreateTopicsRequest.Topics
-        wanted = topics(
+        requested = topics(
             name=topic,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[topics.Assignments(partition_index=p, broker_ids=list(r)) for p, r in enumerate(replicas)],
             configs=[topics.Configs(name=k.replace("_", "."), value=str(v)) for k, v in settings.items()],
         )
-        request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+        request = m.CreateTopicsRequest(topics=[requested], timeout_ms=30_000)
         [told] = self.ask(1, request, 7, m.CreateTopicsResponse).topics
         assert told.error_code == 0, told.error_message
         self.wait("the topic has leaders", lambda: all(self.leader(topic, p) > 0 for p in range(len(replicas))))
@@ -123,18 +123,18 @@ class Lab:
             topic_data=[data(name=topic, partition_data=[data.PartitionData(index=partition, records=batch)])],
         )
         answer = self.ask(self.leader(topic, partition), request, 9, m.ProduceResponse)
-        [told] = answer.responses[0].partition_responses
-        assert told.error_code == 0, told
+        [response] = answer.responses[0].partition_responses
+        assert response.error_code == 0, response
 
     def list_offset(
         self, node: int, topic: str, timestamp: int, *, replica: int = CONSUMER, isolation: int = 0, partition: int = 0
     ) -> Told:
         topics = m.ListOffsetsRequest.Topics
-        asked = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+        requested = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         request = m.ListOffsetsRequest(
             replica_id=replica,
             isolation_level=isolation,
-            topics=[topics(name=topic, partitions=[asked])],
+            topics=[topics(name=topic, partitions=[requested])],
             timeout_ms=30_000,
         )
         told = self.ask(node, request, 11, m.ListOffsetsResponse).topics[0].partitions[0]
@@ -145,7 +145,7 @@ class Lab:
     ) -> Fetched:
         """A consumer's fetch that does not wait for records to come."""
         topics = m.FetchRequest.Topics
-        wanted = topics.Partitions(
+        requested = topics.Partitions(
             partition=partition,
             current_leader_epoch=-1,
             fetch_offset=offset,
@@ -159,7 +159,7 @@ class Lab:
             min_bytes=0,
             max_bytes=max_bytes,
             session_epoch=-1,
-            topics=[topics(topic=topic, partitions=[wanted])],
+            topics=[topics(topic=topic, partitions=[requested])],
         )
         answer = self.ask(node or self.leader(topic, partition), request, 12, m.FetchResponse)
         told = answer.responses[0].partitions[0]
@@ -188,8 +188,8 @@ class Lab:
 
     def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> None:
         topics = m.DeleteRecordsRequest.Topics
-        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])
-        request = m.DeleteRecordsRequest(topics=[wanted], timeout_ms=30_000)
+        requested = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])
+        request = m.DeleteRecordsRequest(topics=[requested], timeout_ms=30_000)
         told = self.ask(self.leader(topic, partition), request, 2, m.DeleteRecordsResponse).topics[0].partitions[0]
         assert told.error_code == 0, ErrorCode(told.error_code)
 
@@ -220,10 +220,10 @@ class Lab:
         """Asks for these replicas; None cancels."""
         topics = m.AlterPartitionReassignmentsRequest.Topics
         target = None if replicas is None else list(replicas)
-        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, replicas=target)])
-        request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[wanted])
-        told = self.ask(1, request, 0, m.AlterPartitionReassignmentsResponse)
-        assert (told.error_code, told.responses[0].partitions[0].error_code) == (0, 0), told
+        requested = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, replicas=target)])
+        request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[requested])
+        response = self.ask(1, request, 0, m.AlterPartitionReassignmentsResponse)
+        assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0), response
 
     def move_leader(self, topic: str, replicas: Sequence[int], *, partition: int = 0) -> None:
         """The same replicas in another order, and an election of the first."""
@@ -231,19 +231,19 @@ class Lab:
         self.wait("the order has changed", lambda: self.registration(topic, partition).replicas == tuple(replicas))
         elected = m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
         request = m.ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=30_000)
-        told = self.ask(1, request, 2, m.ElectLeadersResponse)
-        assert told.error_code == 0, told
+        response = self.ask(1, request, 2, m.ElectLeadersResponse)
+        assert response.error_code == 0, response
         self.wait(f"broker {replicas[0]} leads", lambda: self.leads(replicas[0], topic, partition))
 
     def add_partitions(self, topic: str, count: int, *replicas: Sequence[int]) -> None:
         """Grows the topic to `count` partitions; one list of replicas for each new one."""
         topics = m.CreatePartitionsRequest.Topics
-        wanted = topics(
-            name=topic, count=count, assignments=[topics.Assignments(broker_ids=list(one)) for one in replicas]
+        requested = topics(
+            name=topic, count=count, assignments=[topics.Assignments(broker_ids=list(replica)) for replica in replicas]
         )
-        request = m.CreatePartitionsRequest(topics=[wanted], timeout_ms=30_000)
-        told = self.ask(1, request, 3, m.CreatePartitionsResponse).results[0]
-        assert told.error_code == 0, told
+        request = m.CreatePartitionsRequest(topics=[requested], timeout_ms=30_000)
+        results = self.ask(1, request, 3, m.CreatePartitionsResponse).results[0]
+        assert results.error_code == 0, results
         self.wait("they have leaders", lambda: all(self.leads(self.leader(topic, p), topic, p) for p in range(count)))
 
     def move_log_dir(self, node: int, topic: str, partition: int = 0) -> None:
@@ -252,9 +252,9 @@ class Lab:
         before = Path(self.log(topic, partition, node=node).dir).parent
         target = next(one for one in self.cluster.layout.log_dirs[node].split(",") if Path(one) != before)
         dirs = m.AlterReplicaLogDirsRequest.Dirs
-        wanted = dirs(path=target, topics=[dirs.Topics(name=topic, partitions=[partition])])
-        told = self.ask(node, m.AlterReplicaLogDirsRequest(dirs=[wanted]), 2, m.AlterReplicaLogDirsResponse)
-        assert told.results[0].partitions[0].error_code == 0, told
+        requested = dirs(path=target, topics=[dirs.Topics(name=topic, partitions=[partition])])
+        response = self.ask(node, m.AlterReplicaLogDirsRequest(dirs=[requested]), 2, m.AlterReplicaLogDirsResponse)
+        assert response.results[0].partitions[0].error_code == 0, response
 
         def moved() -> bool:
             log = self.cluster.ask(lambda: manager.get(TopicPartition(topic, partition)))
@@ -263,10 +263,10 @@ class Lab:
         self.wait("the replica has moved", moved)
 
     def delete_topic(self, topic: str) -> None:
-        wanted = m.DeleteTopicsRequest.Topics(name=topic)
-        request = m.DeleteTopicsRequest(topics=[wanted], timeout_ms=30_000)
-        told = self.ask(1, request, 6, m.DeleteTopicsResponse).responses[0]
-        assert told.error_code == 0, told
+        requested = m.DeleteTopicsRequest.Topics(name=topic)
+        request = m.DeleteTopicsRequest(topics=[requested], timeout_ms=30_000)
+        response = self.ask(1, request, 6, m.DeleteTopicsResponse).responses[0]
+        assert response.error_code == 0, response
 
     # The cluster
 

@@ -130,8 +130,8 @@ class Cluster:
 
     def _leader(self, topic: str, index: int) -> int:
         request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)])
-        found = self.ask(request, 9, m.MetadataResponse).topics[0].partitions
-        return next((row.leader_id for row in found if row.partition_index == index), -1)
+        partitions = self.ask(request, 9, m.MetadataResponse).topics[0].partitions
+        return next((row.leader_id for row in partitions if row.partition_index == index), -1)
 
     def _seed(self, partition: int, level: int) -> None:
         now_ms = int(time.time() * 1000)
@@ -204,10 +204,10 @@ class Cluster:
         wait_until(f"{TRANSACTION_VERSION} is {level}", lambda: self._level() == level)
 
     def _level(self) -> int:
-        found = self.ask(
+        finalized_features = self.ask(
             m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3, m.ApiVersionsResponse
         ).finalized_features
-        return next((row.max_version_level for row in found if row.name == TRANSACTION_VERSION), 0)
+        return next((row.max_version_level for row in finalized_features if row.name == TRANSACTION_VERSION), 0)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -179,10 +179,10 @@ class Broker:
             known = self.known(subject)
             return None if known.state.startswith("Prepare") and not is_held(known) else known
 
-        found = quickly(f"{subject} has ended", ended)
-        if found.producer.producer_id >= 0 and found.producer.producer_id not in subject.ids:
-            subject.ids.append(found.producer.producer_id)
-        return found
+        result = quickly(f"{subject} has ended", ended)
+        if result.producer.producer_id >= 0 and result.producer.producer_id not in subject.ids:
+            subject.ids.append(result.producer.producer_id)
+        return result
 
 
 def init_request(subject: Subject, claimed: Producer = NOBODY, timeout_ms: int = TIMEOUT_MS) -> m.InitProducerIdRequest:

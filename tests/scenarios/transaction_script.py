@@ -169,13 +169,13 @@ class Session:
         self.note(label, *rows)
 
     def producers(self, label: str) -> None:
-        asked = m.DescribeProducersRequest.Topics(name=TOPIC, partition_indexes=[0, 7])
-        answer = self.ask(m.DescribeProducersRequest(topics=[asked]), 0, m.DescribeProducersResponse)
-        known, missing = sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)
+        topic = m.DescribeProducersRequest.Topics(name=TOPIC, partition_indexes=[0, 7])
+        answer = self.ask(m.DescribeProducersRequest(topics=[topic]), 0, m.DescribeProducersResponse)
+        partition, missing = sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)
         rows = sorted(
-            [self.id(one.producer_id), one.producer_epoch, one.last_sequence, one.coordinator_epoch,
-             one.current_txn_start_offset]
-            for one in known.active_producers
+            [self.id(producer.producer_id), producer.producer_epoch, producer.last_sequence, producer.coordinator_epoch,
+             producer.current_txn_start_offset]
+            for producer in partition.active_producers
         )  # fmt: skip
         self.note(label, rows, self.code(missing.error_code))
 

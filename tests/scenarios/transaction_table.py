@@ -216,8 +216,8 @@ class Tables:
 
     def of_storing(self, changes: Mapping[str, Storing]) -> list[Table]:
         """Their subjects are made ahead, while all brokers run."""
-        wanted = [(kind, title, storing) for kind in self._kinds for title, storing in changes.items()]
-        return list(self._pool.map(lambda one: self._of_storing(*one), wanted))
+        requested = [(kind, title, storing) for kind in self._kinds for title, storing in changes.items()]
+        return list(self._pool.map(lambda one: self._of_storing(*one), requested))
 
     def asked(self, tables: list[Table]) -> list[str]:
         return [line for lines in self._pool.map(Table.lines, tables) for line in lines]

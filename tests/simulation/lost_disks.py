@@ -71,7 +71,11 @@ class LostDisks:
         if image is None:
             return
         for topic in image.topics.values():
-            self._taken |= {(topic.id, at) for at, one in topic.partitions.items() if len(one.isr) >= MIN_ISR}
+            self._taken |= {
+                (topic.id, at)
+                for at, partition_registration in topic.partitions.items()
+                if len(partition_registration.isr) >= MIN_ISR
+            }
         if self._whole:
             return
         for node in BROKERS:

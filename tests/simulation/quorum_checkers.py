@@ -30,12 +30,12 @@ def bytes_of(image: MetadataImage) -> bytes:
 
 def log_of(controller: Controller) -> list[MetadataBatch]:
     """Everything that a node's log holds, committed or not."""
-    log, found = controller.log, list[MetadataBatch]()
+    log, metadata_batches = controller.log, list[MetadataBatch]()
     offset = log.start_offset
     while offset < log.end_offset:
-        found += decode_batches(log.read(offset, 1 << 20, log.end_offset))
-        offset = found[-1].last_offset + 1
-    return found
+        metadata_batches += decode_batches(log.read(offset, 1 << 20, log.end_offset))
+        offset = metadata_batches[-1].last_offset + 1
+    return metadata_batches
 
 
 class QuorumCheckers:
@@ -60,15 +60,15 @@ class QuorumCheckers:
 
     def look(self, controllers: dict[int, Controller]) -> None:
         """One moment; a dead process's state does not count."""
-        for node, one in controllers.items():
-            self._one_leader(node, one)
-        logs = {node: self._log_of(node, one) for node, one in controllers.items()}
-        for node, one in controllers.items():
-            self._commit(node, logs[node], one.log.high_watermark, one.raft.epoch)
+        for node, controller in controllers.items():
+            self._one_leader(node, controller)
+        logs = {node: self._log_of(node, controller) for node, controller in controllers.items()}
+        for node, controller in controllers.items():
+            self._commit(node, logs[node], controller.log.high_watermark, controller.raft.epoch)
         self._bridge(controllers)
-        for node, one in controllers.items():
-            self._leader_is_complete(node, one, logs[node])
-            self._image_follows(node, one)
+        for node, controller in controllers.items():
+            self._leader_is_complete(node, controller, logs[node])
+            self._image_follows(node, controller)
 
     def _log_of(self, node: int, one: Controller) -> list[MetadataBatch]:
         """As it was at the last look, unless something has been written or dropped since."""
@@ -115,7 +115,9 @@ class QuorumCheckers:
 
     def _bridge(self, controllers: dict[int, Controller]) -> None:
         """Entries that no log holds any more are taken from an image; the other images are compared with it."""
-        newest = max((one.image for one in controllers.values()), key=lambda image: image.offset, default=None)
+        newest = max(
+            (controller.image for controller in controllers.values()), key=lambda image: image.offset, default=None
+        )
         if newest is not None and newest.offset > self._reference.offset:
             self.gaps += 1
             self._reference = newest
@@ -147,15 +149,18 @@ class QuorumCheckers:
     def finish(self, controllers: dict[int, Controller], acknowledged: Iterable[int]) -> None:
         """Everything works again: the nodes have one image, in which all that was acknowledged has been."""
         self.look(controllers)
-        ends = {node: one.image.offset for node, one in controllers.items()}
-        if len({bytes_of(one.image) for one in controllers.values()}) != 1 or len(set(ends.values())) != 1:
+        ends = {node: controller.image.offset for node, controller in controllers.items()}
+        if (
+            len({bytes_of(controller.image) for controller in controllers.values()}) != 1
+            or len(set(ends.values())) != 1
+        ):
             raise Violation("StateMachineSafety", f"the nodes end with different images, at {ends}")
         lost = sorted(set(acknowledged) - self.applied)
         if lost and not self.gaps:
             raise Violation("LeaderCompleteness", f"changes {lost[:5]} were acknowledged and are nowhere")
         # A later change of the same setting has a greater value.
-        for one in controllers.values():
-            settings = one.image.config(BROKER_RESOURCE, "")
+        for controller in controllers.values():
+            settings = controller.image.config(BROKER_RESOURCE, "")
             for value in acknowledged:
                 if int(settings.get(f"s{value % SETTINGS_MAX}", "-1")) < value:
                     raise Violation(

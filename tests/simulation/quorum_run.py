@@ -189,24 +189,27 @@ class QuorumRun:
                 if machine.process is None:
                     machine.start()
             controllers = world.controllers()
-            active = [one for one in controllers.values() if one.is_active]
+            active = [controller for controller in controllers.values() if controller.is_active]
             if len(controllers) == len(VOTERS) and len(active) == 1:
                 self._stopping = True
                 if await self._agree():
                     break
             if world.loop.now_ms > end_ms:
-                told = {node: str(one.raft.state.role) for node, one in controllers.items()}
+                told = {node: str(controller.raft.state.role) for node, controller in controllers.items()}
                 raise Violation("Recovers", f"left in peace for {RECOVERY_S:.0f} s the nodes are {told}")
             await asyncio.sleep(0.1)
-        for one in world.controllers().values():
-            self.elections += one.raft.elections
-            self.snapshots_loaded += one.snapshots_loaded
+        for controller in world.controllers().values():
+            self.elections += controller.raft.elections
+            self.snapshots_loaded += controller.snapshots_loaded
 
     async def _agree(self) -> bool:
         """Whether everybody has come to the end of the one log; there are no more changes."""
         for _ in range(20):
             await asyncio.sleep(0.1)
-            ends = {(one.image.offset + 1, one.log.end_offset) for one in self.world.controllers().values()}
+            ends = {
+                (controller.image.offset + 1, controller.log.end_offset)
+                for controller in self.world.controllers().values()
+            }
             if len(ends) == 1 and len(set(*ends)) == 1:
                 return True
         return False

@@ -156,10 +156,10 @@ class QuorumWorld(World):
 
     async def ask_again(self, choice: Callable[[int], int]) -> None:
         """An old request reaches its node again, by a new connection."""
-        asked = self.quorum_fabric.asked
-        if not asked:
+        requested = self.quorum_fabric.asked
+        if not requested:
             return
-        port, data = asked[choice(len(asked))]
+        port, data = requested[choice(len(requested))]
         if self.machines[port_owner(port)].process is None:
             return
         connection = await VirtualNetwork(self.fabric, self.client).connect(

@@ -71,17 +71,17 @@ async def deleted_behind_its_back(world: World) -> MetadataLog:
     assert replica is not None
     assert replica.is_leader, "it has not heard yet"
     assert replica.log.only_local_segments[1:], "it had something left to copy"
-    told = read_metadata_log(world)
+    metadata_log = read_metadata_log(world)
     world.fabric.clear_holes(holes)
     await until("it has heard", lambda: world.replica(cut_off, TopicPartition("t", 0)) is None)
     assert world.image is not None
     assert topic_id not in world.image.topics
     await DeletedTopicsLeaveNothing(world).finish()
-    return told
+    return metadata_log
 
 
 def test_a_leader_that_is_cut_off_from_the_controller_leaves_nothing_of_its_deleted_topic_behind() -> None:
     world = World(3)
-    told = world.loop.play(deleted_behind_its_back(world))
+    metadata_log = world.loop.play(deleted_behind_its_back(world))
     dispose(world)
-    assert told.segments
+    assert metadata_log.segments

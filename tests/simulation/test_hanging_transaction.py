@@ -52,7 +52,7 @@ def is_open(world: World, node: int) -> bool:
 def is_over(world: World) -> bool:
     """Whether its coordinator has nothing more to tell."""
     coordinators = [broker.broker_services.transaction_coordinator for broker in world.brokers().values()]
-    return any(not one.partitions for coordinator in coordinators for one in coordinator.transactions())
+    return any(not transaction.partitions for coordinator in coordinators for transaction in coordinator.transactions())
 
 
 async def hangs(world: World, checker: EverythingRecovers, *, commit: bool) -> None:

@@ -289,8 +289,10 @@ class Workload:
             await self.read(topic, index, node, offset)
             if self._random.random() < 0.4:
                 now_ms = self._world.client.ports.clock.time_ms()
-                asked = self._random.choice((*SENTINELS, *(now_ms - self._random.randint(0, 6_000) for _ in range(4))))
-                await self.client.list_offset(node, topic.name, index, asked)
+                requested = self._random.choice(
+                    (*SENTINELS, *(now_ms - self._random.randint(0, 6_000) for _ in range(4)))
+                )
+                await self.client.list_offset(node, topic.name, index, requested)
         except KafkaError:
             return
 

@@ -180,5 +180,5 @@ class World:
         broker = self.brokers().get(node)
         if broker is None or broker.broker_services.replica_manager is None:
             return None
-        found = broker.broker_services.replica_manager.find(at.topic, at.partition)
-        return found if isinstance(found, Partition) else None
+        result = broker.broker_services.replica_manager.find(at.topic, at.partition)
+        return result if isinstance(result, Partition) else None

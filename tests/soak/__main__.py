@@ -103,9 +103,9 @@ def _turn(*, everything: bool) -> tuple[list[str], list[str]]:
     parts, results = [*TESTS, *ALONE_TESTS, TIERED], read_results(RESULTS)
     if everything:
         return parts, []
-    known = {part: last_run(part, results) for part in parts}
-    wanted = turn(parts, ALONE_TESTS, known, workers=WORKERS, budget_s=BUDGET_S)
-    return wanted, [part for part in parts if part not in wanted]
+    last_runs = {part: last_run(part, results) for part in parts}
+    expected = turn(parts, ALONE_TESTS, last_runs, workers=WORKERS, budget_s=BUDGET_S)
+    return expected, [part for part in parts if part not in expected]
 
 
 def main() -> int:

@@ -86,9 +86,9 @@ def produce(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> None:
     def on_delivery(error: object, message: Message) -> None:
         delivered.append((error, (message.partition(), message.offset())))
 
-    wanted = []
+    expected = []
     for partition, offset, timestamp, key, value in records:
-        wanted.append((partition, offset))
+        expected.append((partition, offset))
         while True:
             try:
                 producer.produce(
@@ -99,4 +99,4 @@ def produce(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> None:
                 producer.poll(0.1)
     producer.flush(60)
     assert [error for error, _ in delivered if error is not None] == []
-    assert sorted(place for _, place in delivered) == sorted(wanted)
+    assert sorted(place for _, place in delivered) == sorted(expected)

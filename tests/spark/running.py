@@ -80,10 +80,10 @@ def next_offsets(engine: Engine) -> dict[int, int]:
 
 
 def read_to(engine: Engine, records: list[RawRecord]) -> Callable[[], bool]:
-    wanted: dict[int, int] = {}
+    expected: dict[int, int] = {}
     for partition, offset, *_ in records:
-        wanted[partition] = max(offset + 1, wanted.get(partition, 0))
-    return lambda: next_offsets(engine) == wanted
+        expected[partition] = max(offset + 1, expected.get(partition, 0))
+    return lambda: next_offsets(engine) == expected
 
 
 def more_than(engine: Engine, count: int) -> Callable[[], bool]:

@@ -73,11 +73,11 @@ def test_the_session_of_the_pipeline_runs_on_the_archive_that_make_prepared(
 ) -> None:
     try:
         # Starting Spark has set JAVA_HOME to its own script.
-        wanted = java_options(find_java(tmp_path / "java", {**os.environ, "JAVA_HOME": ""}))
+        expected = java_options(find_java(tmp_path / "java", {**os.environ, "JAVA_HOME": ""}))
     except NoUsableJava as reason:
         pytest.skip(str(reason))
-    if not wanted:
+    if not expected:
         pytest.skip("there is no archive of Spark's classes: `ebbline pipeline prepare` makes it")
     assert spark_session._jvm is not None
     runtime = spark_session._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
-    assert set(wanted) <= set(runtime.getInputArguments())
+    assert set(expected) <= set(runtime.getInputArguments())

@@ -88,11 +88,12 @@ def test_months_are_made_for_events_and_ahead_and_dropped_with_what_was_deleted_
 @on_postgresql
 def test_a_month_has_the_key_of_all(engine: Engine) -> None:
     store(engine, "c", [*lived(1, ms(2025, 1)), *lived(2, 7)])
-    found = inspect(engine)
+    inspector = inspect(engine)
     keys = [
         (key["constrained_columns"], key["dialect_options"])
         for key in map(
-            found.get_pk_constraint, [t.segment_event.name, *filter(event_months.is_part, found.get_table_names())]
+            inspector.get_pk_constraint,
+            [t.segment_event.name, *filter(event_months.is_part, inspector.get_table_names())],
         )
     ]
     assert len(keys) == 1 + 2 + 4, "of all, before and after, January and three months from now"

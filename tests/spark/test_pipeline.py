@@ -312,12 +312,12 @@ def test_a_partition_and_its_topic_are_summed_up(frame: Any, spark_session: Spar
         "lag_p50_ms double, first_remote_offset long, highest_copied_offset long, "
         "first_leader_epoch long, last_leader_epoch long"
     )
-    wanted = [
+    requested = [
         (0, 2, 2000, 1, 1, 0, 1000.0, None, 6002.0, 0, 399, 0, 2),
         (1, 0, 0, 0, 0, 1000, 1000.0, 1000.0, 6005.0, None, 599, 0, 0),
     ]
-    found = transforms.summaries(states).select(*names)
-    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+    result = transforms.summaries(states).select(*names)
+    assertDataFrameEqual(result, spark_session.createDataFrame(requested, schema), ignoreNullable=True)
     (topic,) = rows(transforms.summaries(states, transforms.BY_TOPIC))
     assert (topic["topic"], topic["topic_id"], topic["copy_finished_segments"]) == ("orders", TOPIC_ID, 2)
     assert (topic["delete_finished_segments"], topic["highest_copied_offset"]) == (1, 599)
@@ -330,10 +330,10 @@ def test_offsets_held_twice_and_left_out_are_named(frame: Any, spark_session: Sp
         *copied(5, 220, 249, chain), *life(9, until=SegmentState.COPY_SEGMENT_STARTED),
     ]  # fmt: skip
     states = transforms.segment_states(transforms.followed(transforms.events(frame(log(events)))))
-    wanted = [("overlap", 50, 100), ("overlap", 60, 70), ("gap", 200, 220)]
-    found = transforms.overlaps_and_gaps(states).select("what", "from_offset", "to_offset")
+    requested = [("overlap", 50, 100), ("overlap", 60, 70), ("gap", 200, 220)]
+    result = transforms.overlaps_and_gaps(states).select("what", "from_offset", "to_offset")
     schema = "what string, from_offset long, to_offset long"
-    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+    assertDataFrameEqual(result, spark_session.createDataFrame(requested, schema), ignoreNullable=True)
 
 
 def test_functions_that_run_in_workers_can_be_sent_there() -> None:

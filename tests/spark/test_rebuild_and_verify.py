@@ -148,7 +148,7 @@ def test_a_ledger_of_a_topic_that_was_recreated_is_replaced(engine: Engine, sett
     records = mixed(100, seed=9)
     produce(settings.bootstrap_servers, settings.source_topic, records)
     report = verify(settings, None, go())
-    assert any("the topic was recreated or lost records" in one for one in report.findings)
+    assert any("the topic was recreated or lost records" in finding for finding in report.findings)
     rebuild(settings, go())
     assert content(engine) == expected(records)
 
@@ -195,14 +195,14 @@ def test_what_the_topic_has_lost_is_counted_and_not_called_wrong(engine: Engine,
 
 def test_what_the_history_has_let_go_is_counted_and_not_called_lost(engine: Engine, settings: PipelineSettings) -> None:
     began_ms, year_ms = 1_700_000_000_000, 365 * 86_400_000
-    told: list[RemoteLogMetadata] = [
-        one._replace(event_timestamp_ms=began_ms + year * year_ms + one.event_timestamp_ms)
+    segment_snapshots: list[RemoteLogMetadata] = [
+        segment_snapshot._replace(event_timestamp_ms=began_ms + year * year_ms + segment_snapshot.event_timestamp_ms)
         for year, number in enumerate((1, 2))
-        for one in life(number)
-        if not isinstance(one, SegmentSnapshot)
+        for segment_snapshot in life(number)
+        if not isinstance(segment_snapshot, SegmentSnapshot)
     ]
-    produce(settings.bootstrap_servers, settings.source_topic, log(told))
-    write(live(engine, settings), log(told))
+    produce(settings.bootstrap_servers, settings.source_topic, log(segment_snapshots))
+    write(live(engine, settings), log(segment_snapshots))
     assert prune_history(engine, CLUSTER, began_ms + year_ms // 2) == 4
     report = verify(settings, None, go())
     assert (report.findings, report.older_than_history) == ([], 1)
@@ -270,8 +270,8 @@ def test_the_commands_say_what_they_did_and_found(
 ) -> None:
     records = mixed(300)
     produce(settings.bootstrap_servers, settings.source_topic, records)
-    found = call("status")
-    assert (found.exit_code, found.output.splitlines()[0]) == (1, "The pipeline has never run on this database.")
+    result = call("status")
+    assert (result.exit_code, result.output.splitlines()[0]) == (1, "The pipeline has never run on this database.")
     write(live(engine, settings), records)
     assert f"Aside:    {len(expected(records)['quarantine'])} records quarantined" in call("status").output
     done = call("verify", "--remote", "none")

@@ -67,9 +67,9 @@ def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set
     engine = create_engine(new_sqlite(folder / "ebbline.db"))
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
     sink.write(0, pa.Table.from_batches([to_batch(records)]))
-    found = segments_of(engine)
+    segments = segments_of(engine)
     engine.dispose()
-    return found
+    return segments
 
 
 def segments_of(engine: Engine) -> tuple[Segments, set[str], int]:

@@ -52,12 +52,12 @@ def test_a_folder_without_the_connector_is_named(tmp_path: Path) -> None:
 
 
 def test_client_settings_are_told_to_java_in_its_own_words() -> None:
-    told = java_properties(
+    result = java_properties(
         {"security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "u",
          "sasl.password": 'p"\\', "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"}
     )  # fmt: skip
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    assert told == {
+    assert result == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": f'{module} required username="u" password="p\\"\\\\";',

@@ -107,26 +107,26 @@ def places(records: list[RawRecord]) -> list[tuple[int, int]]:
 def test_batches_of_any_size_read_every_record_once(kafka_bootstrap: str, topic: str) -> None:
     records = mixed(3_000)
     produce(kafka_bootstrap, topic, records)
-    one = reader(kafka_bootstrap, topic)
-    position, read = one.initialOffset(), []
+    metadata_reader = reader(kafka_bootstrap, topic)
+    position, read = metadata_reader.initialOffset(), []
     for limit in (1, 7, 100, 1_000, 100_000):
-        end = one.latestOffset(position, ReadMaxRows(limit))
-        read += read_all(one, position, end)
+        end = metadata_reader.latestOffset(position, ReadMaxRows(limit))
+        read += read_all(metadata_reader, position, end)
         position = end
     assert sorted(read) == places(records)
-    assert one.latestOffset(position, ReadAllAvailable()) == position
-    assert one.partitions(position, position) == []
+    assert metadata_reader.latestOffset(position, ReadAllAvailable()) == position
+    assert metadata_reader.partitions(position, position) == []
 
 
 def test_reading_starts_where_the_options_say(kafka_bootstrap: str, topic: str) -> None:
     records = mixed(500)
     produce(kafka_bootstrap, topic, records)
-    one = reader(kafka_bootstrap, topic, startingOffsets=json.dumps({"1": 40, "3": 100}))
-    start = one.initialOffset()
+    metadata_reader = reader(kafka_bootstrap, topic, startingOffsets=json.dumps({"1": 40, "3": 100}))
+    start = metadata_reader.initialOffset()
     assert start == {"0": 0, "1": 40, "2": 0, "3": 100, "4": 0}
-    read = read_all(one, start, one.latestOffset(start, ReadAllAvailable()))
-    wanted = [(p, o) for p, o in places(records) if not (p == 1 and o < 40) and p != 3]
-    assert sorted(read) == wanted
+    read = read_all(metadata_reader, start, metadata_reader.latestOffset(start, ReadAllAvailable()))
+    expected = [(p, o) for p, o in places(records) if not (p == 1 and o < 40) and p != 3]
+    assert sorted(read) == expected
 
 
 def test_records_that_were_deleted_before_they_were_read_end_in_a_loud_gap(kafka_bootstrap: str, topic: str) -> None:
@@ -147,34 +147,36 @@ def test_a_topic_that_ends_before_what_was_read_is_noticed(kafka_bootstrap: str,
         reader(kafka_bootstrap, topic, startingOffsets='{"4": 999}').initialOffset()
     with pytest.raises(OffsetsWentBack, match=f"{topic}-7 ends at offset 0 and was read up to 3"):
         reader(kafka_bootstrap, topic, startingOffsets='{"7": 3}').initialOffset()
-    one = reader(kafka_bootstrap, topic)
+    metadata_reader = reader(kafka_bootstrap, topic)
     with pytest.raises(OffsetsWentBack):
-        one.latestOffset({"4": 999}, ReadAllAvailable())
+        metadata_reader.latestOffset({"4": 999}, ReadAllAvailable())
 
 
 def test_partitions_that_a_topic_is_given_later_are_read_too(
     kafka_bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka, "PARTITIONS_AGE_S", 0.1)
-    one = reader(kafka_bootstrap, topic)
-    start = one.initialOffset()
+    metadata_reader = reader(kafka_bootstrap, topic)
+    start = metadata_reader.initialOffset()
     client = admin(kafka_bootstrap)  # must live until the answer is there
     client.create_partitions([NewPartitions(topic, 7)])[topic].result(timeout=30)
     records = log(life(1), partition=6)
     produce(kafka_bootstrap, topic, records)
-    wait_until("they are seen", lambda: one.latestOffset(start, ReadAllAvailable()).get("6") == len(records), 60)
-    assert read_all(one, start, one.latestOffset(start, ReadAllAvailable())) == places(records)
+    wait_until(
+        "they are seen", lambda: metadata_reader.latestOffset(start, ReadAllAvailable()).get("6") == len(records), 60
+    )
+    assert read_all(metadata_reader, start, metadata_reader.latestOffset(start, ReadAllAvailable())) == places(records)
 
 
 def test_a_batch_of_large_records_has_few(kafka_bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "SAMPLE_TIMEOUT_S", 30.0)  # it ends with the records that it wants
     large, size = 800, 2_000
     produce(kafka_bootstrap, topic, [(0, offset, 1, None, bytes(size)) for offset in range(large)])
-    one = reader(kafka_bootstrap, topic, maxBytes=str(100 * size))
-    start = one.initialOffset()
-    taken = one.latestOffset(start, one.getDefaultReadLimit())
+    metadata_reader = reader(kafka_bootstrap, topic, maxBytes=str(100 * size))
+    start = metadata_reader.initialOffset()
+    taken = metadata_reader.latestOffset(start, metadata_reader.getDefaultReadLimit())
     assert 90 <= taken["0"] <= 100
-    assert len(read_all(one, start, taken)) == taken["0"]
+    assert len(read_all(metadata_reader, start, taken)) == taken["0"]
 
 
 def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> None:
@@ -189,7 +191,7 @@ def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> 
 def test_asking_about_a_topic_that_was_deleted_does_not_make_it_again() -> None:
     """Brokers make what a client asks for (auto.create.topics.enable), unless it says that they must not."""
     maker = Producer({"test.mock.num.brokers": 1})  # librdkafka's own broker, which makes topics
-    servers = ",".join(f"{one.host}:{one.port}" for one in maker.list_topics(timeout=10).brokers.values())
+    servers = ",".join(f"{broker.host}:{broker.port}" for broker in maker.list_topics(timeout=10).brokers.values())
     maker.list_topics("made", timeout=10)
     assert "made" in maker.list_topics(timeout=10).topics
     offsets = TopicOffsets(servers, "deleted", {}, "test")
@@ -202,8 +204,8 @@ def test_asking_about_a_topic_that_was_deleted_does_not_make_it_again() -> None:
 
 def test_brokers_that_are_away_give_no_new_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "REQUEST_TIMEOUT_S", 0.2)  # nobody answers, however long it waits
-    one = reader("127.0.0.1:1", "any")
+    metadata_reader = reader("127.0.0.1:1", "any")
     with pytest.raises(BrokersAway):
-        one.initialOffset()
-    assert one.latestOffset({"0": 5}, ReadAllAvailable()) == {"0": 5}
-    assert one.reportLatestOffset() is None
+        metadata_reader.initialOffset()
+    assert metadata_reader.latestOffset({"0": 5}, ReadAllAvailable()) == {"0": 5}
+    assert metadata_reader.reportLatestOffset() is None

@@ -66,15 +66,15 @@ def test_named_rows_are_stored_once_and_those_of_a_lost_try_never(
 
 
 def test_an_event_that_may_not_follow_is_flagged_by_the_whole_key(database_url: str, engine: Engine) -> None:
-    asked: list[tuple[str, Any]] = []
+    requested: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
         if statement.startswith("UPDATE segment_event"):
-            asked.append((statement, parameters))
+            requested.append((statement, parameters))
 
     event.listen(engine, "before_cursor_execute", note)
     sink_of(engine).write(0, staged(database_url, mixed(200, seed=5)))
-    (statement, parameters), *_ = asked
+    (statement, parameters), *_ = requested
     with engine.connect() as connection:
         connection.exec_driver_sql("SET enable_seqscan = off")  # which is quicker while the table is as small as here
         (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters[0]).scalar_one()

@@ -93,9 +93,9 @@ def test_at_random_moments_the_intervals_equal_a_replay_of_the_events(engine: En
             at_ms = chance.randrange(min(said), max(said) + 50)
             then = replayed(events, at_ms)
             (topic_id, partition), held = chance.choice(sorted(then.items()))
-            found = remote_at(connection, CLUSTER, topic_id, partition, at_ms)
-            assert {s.segment_id: (s.start_offset, s.end_offset, s.segment_size_bytes) for s in found} == held
-            assert [s.start_offset for s in found] == sorted(s.start_offset for s in found)
+            result = remote_at(connection, CLUSTER, topic_id, partition, at_ms)
+            assert {s.segment_id: (s.start_offset, s.end_offset, s.segment_size_bytes) for s in result} == held
+            assert [s.start_offset for s in result] == sorted(s.start_offset for s in result)
             most = max(most, len(held))
         totals = remote_totals_at(connection, CLUSTER, topic_id, partition, at_ms)
     assert (totals.segments, totals.bytes) == (len(held), sum(size for _, _, size in held.values()))
@@ -109,8 +109,8 @@ def test_the_past_of_a_real_kafka_is_told_at_each_of_its_moments(engine: Engine)
     with reading(engine) as connection:
         for at_ms in {event.event_timestamp_ms + shift for event in events for shift in (-1, 0)}:
             for (topic_id, partition), held in replayed(events, at_ms).items():
-                found = remote_at(connection, CLUSTER, topic_id, partition, at_ms)
-                assert {s.segment_id for s in found} == set(held)
+                result = remote_at(connection, CLUSTER, topic_id, partition, at_ms)
+                assert {s.segment_id for s in result} == set(held)
                 remote = max(remote, len(held))
     assert remote > 1
 

@@ -32,8 +32,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     url = new_sqlite(folder / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=3_600_000)
-    with dashboard(url, folder) as found:
-        yield found
+    with dashboard(url, folder) as result:
+        yield result
 
 
 @pytest.fixture
@@ -175,14 +175,14 @@ def test_the_first_page_stands_under_its_name_too(signed_in: httpx.Client) -> No
 
 def test_the_cookie_is_kept_to_tls_behind_a_proxy(tmp_path: Path) -> None:
     url = new_sqlite(tmp_path / "ebbline.db")
-    with dashboard(url, tmp_path, EBBLINE_PUBLIC_URL="https://ops.example.org") as found:
+    with dashboard(url, tmp_path, EBBLINE_PUBLIC_URL="https://ops.example.org") as result:
         proxied = {"Host": "ops.example.org", "Origin": "https://ops.example.org"}
-        answer = httpx.get(f"{found.address}/login", params={"key": new_key(found)}, headers=proxied, verify=False)
+        answer = httpx.get(f"{result.address}/login", params={"key": new_key(result)}, headers=proxied, verify=False)
         assert answer.status_code == 303
         assert "Secure" in answer.headers["set-cookie"]
-        assert " 401 " in upgraded(found, Origin="https://ops.example.org")
-        assert " 421 " in upgraded(found, Host="other.example.org")
-        assert "external IP" not in (found.folder / "app.log").read_text()
+        assert " 401 " in upgraded(result, Origin="https://ops.example.org")
+        assert " 421 " in upgraded(result, Host="other.example.org")
+        assert "external IP" not in (result.folder / "app.log").read_text()
 
 
 SECRETS: Final = """
@@ -199,12 +199,12 @@ def test_with_a_provider_the_sign_in_is_the_provider_s_and_addresses_are_checked
     url = new_sqlite(tmp_path / "ebbline.db")
     (tmp_path / ".streamlit").mkdir()
     (tmp_path / ".streamlit" / "secrets.toml").write_text(SECRETS)
-    with dashboard(url, tmp_path, HOME=str(tmp_path)) as found:
-        assert httpx.get(f"{found.address}/lab", verify=False).status_code == 200
-        assert " 101 " in upgraded(found, Origin=found.address)
-        assert " 403 " in upgraded(found, Origin=f"http://{EVIL}")
-        assert " 421 " in upgraded(found, Host=EVIL)
-        assert httpx.get(f"{found.address}/lab", headers={"Host": EVIL}, verify=False).status_code == 421
+    with dashboard(url, tmp_path, HOME=str(tmp_path)) as result:
+        assert httpx.get(f"{result.address}/lab", verify=False).status_code == 200
+        assert " 101 " in upgraded(result, Origin=result.address)
+        assert " 403 " in upgraded(result, Origin=f"http://{EVIL}")
+        assert " 421 " in upgraded(result, Host=EVIL)
+        assert httpx.get(f"{result.address}/lab", headers={"Host": EVIL}, verify=False).status_code == 421
 
 
 @contextmanager

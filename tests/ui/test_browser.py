@@ -40,8 +40,8 @@ def refreshed(tmp_path: Path) -> Iterator[Served]:
     """One whose rows a test may change."""
     url = new_sqlite(tmp_path / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
-    with dashboard(url, tmp_path) as found:
-        yield found
+    with dashboard(url, tmp_path) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     url = new_sqlite(folder / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
-    with dashboard(url, folder) as found:
-        yield found
+    with dashboard(url, folder) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +77,12 @@ def serious(page: Page) -> list[str]:
 
 def _axe(page: Page) -> list[str]:
     """Rule and place of each serious finding."""
-    found: dict[str, Any] = Axe().run(page).response
+    response: dict[str, Any] = Axe().run(page).response
     return [
-        f"{one['id']}: {node['target'][0]} {node['html'][:120]}"
-        for one in found["violations"]
-        if one["impact"] in SERIOUS
-        for node in one["nodes"][:5]
+        f"{violation['id']}: {node['target'][0]} {node['html'][:120]}"
+        for violation in response["violations"]
+        if violation["impact"] in SERIOUS
+        for node in violation["nodes"][:5]
     ]
 
 
@@ -173,8 +173,8 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         connection.execute(t.audit.update().values(actor=EVIL, reason=EVIL + LONG))
         connection.execute(t.operation.update().values(author=EVIL, reason=EVIL + LONG))
     engine.dispose()
-    with dashboard(url, folder) as found:
-        yield found
+    with dashboard(url, folder) as result:
+        yield result
 
 
 NAMED: Final = (

@@ -150,7 +150,7 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
 
 def _expected(key: str) -> str | None:
     for pattern, call in CALLS.items():
-        if found := re.fullmatch(pattern, key):
-            return found.expand(call)
+        if match := re.fullmatch(pattern, key):
+            return match.expand(call)
     assert VIEW_ONLY.fullmatch(key), f"what does the button {key} ask of the API?"
     return None

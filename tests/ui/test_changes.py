@@ -312,8 +312,8 @@ def carried_out(cluster: ControlSite, page: AppTest) -> None:
 
 def listed(cluster: ControlSite, topic: str) -> dict[int, tuple[int, list[int]]]:
     """Leader and replicas of each partition, as confluent-kafka sees them."""
-    found = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
-    return {number: (part.leader, list(part.replicas)) for number, part in found.items()}
+    partitions = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return {number: (part.leader, list(part.replicas)) for number, part in partitions.items()}
 
 
 def test_leaders_are_swapped_and_moved_back_from_the_pages(cluster: ControlSite) -> None:

@@ -56,11 +56,11 @@ def _phase(offset: int, at_ms: int, phase: str, attempts: int = 0, reason: str =
 
 def _stuck_broker(database: Database) -> int:
     with database.engine.connect() as connection:
-        found = connection.scalar(
+        result = connection.scalar(
             REPLICA.select().with_only_columns(REPLICA.c.broker_id).where(REPLICA.c.phase == "DELAYED")
         )
-    assert found is not None
-    return int(found)
+    assert result is not None
+    return int(result)
 
 
 def test_head_says_how_many_are_out_of_sync_and_stuck(trouble: Database) -> None:

@@ -135,9 +135,9 @@ def test_the_setting_of_one_replica_in_sync_is_told_for_its_price(trouble: Datab
     table = t.topic
     config = {"min.insync.replicas": "1"}
     trouble.change(table.update().where(table.c.topic == "orders").values(config=config))
-    wanted = "One lost disk may lose acknowledged records: min.insync.replicas is 1"
-    assert wanted in _text(open_page("partition", tp="orders-7"))
-    assert wanted in _text(open_page("partitions", selected="orders-7"))
+    expected = "One lost disk may lose acknowledged records: min.insync.replicas is 1"
+    assert expected in _text(open_page("partition", tp="orders-7"))
+    assert expected in _text(open_page("partitions", selected="orders-7"))
 
 
 def test_inferred_phase_is_called_inferred(trouble: Database) -> None:
@@ -160,11 +160,11 @@ def test_ledger_lists_segments_newest_first_with_lineage(trouble: Database) -> N
 
 
 def test_window_of_the_link_is_used_and_a_wrong_one_is_named(trouble: Database) -> None:
-    asked: dict[str, Any] = {"tp": "orders-7", "from": "0"}
-    whole = open_page("partition", **asked)
+    requested: dict[str, Any] = {"tp": "orders-7", "from": "0"}
+    whole = open_page("partition", **requested)
     assert not whole.exception
     assert "whole log" not in _text(whole)
-    wrong = open_page("partition", **(asked | {"from": "abc"}))
+    wrong = open_page("partition", **(requested | {"from": "abc"}))
     assert not wrong.exception
     assert any("'from' is not an offset" in toast.value for toast in wrong.toast)
     assert "whole log" in _text(wrong)

@@ -213,9 +213,9 @@ def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
 
 
 def _storage(shown: str) -> float:
-    found = re.search(r"Storage \$([\d. ]+) / month", shown)
-    assert found is not None, shown
-    return float(found[1].replace(" ", ""))
+    match = re.search(r"Storage \$([\d. ]+) / month", shown)
+    assert match is not None, shown
+    return float(match[1].replace(" ", ""))
 
 
 def test_debt_is_told_by_reason_and_what_the_tier_costs_at_the_prices_given(trouble: Database) -> None:

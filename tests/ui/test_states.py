@@ -175,8 +175,8 @@ def _leaves(block: Any, above: tuple[tuple[str, Any], ...]) -> Iterator[tuple[tu
     for child in block.children.values():
         if isinstance(child, Block):
             named = [*above]
-            if found := re.fullmatch(r"\$\$ID-[0-9a-f]+-(.*)", str(getattr(child.proto, "id", "") or "")):
-                named.append((found[1], child))
+            if match := re.fullmatch(r"\$\$ID-[0-9a-f]+-(.*)", str(getattr(child.proto, "id", "") or "")):
+                named.append((match[1], child))
             yield from _leaves(child, tuple(named))
         else:
             yield above, child

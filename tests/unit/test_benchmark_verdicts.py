@@ -36,9 +36,9 @@ def test_without_apache_kafka_a_ratio_is_not_measured_but_a_miss_stays_one() -> 
 def test_a_row_of_the_json_has_its_verdict_and_a_failure_is_no_verdict() -> None:
     work = next(work for work in WORKS if work.group == "start")
     figures = Figures(ours={work.name: [1.2]}, theirs={work.name: [8.5]})
-    told = row(work, figures)
-    assert (told["verdict"], told["target"], told["rounds"]) == (MET, "<= 0.15x", 1)
-    assert round(told["ratio"], 2) == 0.14
+    result = row(work, figures)
+    assert (result["verdict"], result["target"], result["rounds"]) == (MET, "<= 0.15x", 1)
+    assert round(result["ratio"], 2) == 0.14
     figures.failures[work.name] = "Apache Kafka: it broke"
     assert row(work, figures)["verdict"] == NOT_MEASURED
 

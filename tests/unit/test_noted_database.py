@@ -22,8 +22,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
 def test_the_url_is_noted_without_a_password_and_found(folder: DataFolder) -> None:
     url = "postgresql://ebb:s3cret@h:5432/db?sslmode=require&sslpassword=s3cret"
     folder.note_database(database_to_note(Settings(data_dir=folder.root, database_url=url)))
-    found = settings_beside_up(data_dir=folder.root).database
-    assert found == "postgresql://ebb@h:5432/db?sslmode=require"
+    database = settings_beside_up(data_dir=folder.root).database
+    assert database == "postgresql://ebb@h:5432/db?sslmode=require"
     assert settings_beside_up(data_dir=folder.root, database_url="sqlite:///x").database == "sqlite:///x"
     assert local_settings(data_dir=folder.root).database_url is None
 

@@ -20,12 +20,12 @@ def test_a_part_is_as_old_as_its_newest_result_and_takes_what_it_ever_took() -> 
 
 def test_all_parts_have_their_turn_in_as_few_runs_as_their_time_allows() -> None:
     parts = {"slow": 50.0, "new": 20.0, "old": 40.0, "quick": 2.0, "huge": 500.0}
-    known = {part: LastRun(f"day {number}", seconds) for number, (part, seconds) in enumerate(parts.items())}
+    last_runs = {part: LastRun(f"day {number}", seconds) for number, (part, seconds) in enumerate(parts.items())}
     turns = []
     for run in range(4):
-        chosen = turn(list(parts), {"old"}, known, workers=2, budget_s=60.0)
+        chosen = turn(list(parts), {"old"}, last_runs, workers=2, budget_s=60.0)
         turns.append(chosen)
-        known |= {part: LastRun(f"later {run}", parts[part]) for part in chosen}
+        last_runs |= {part: LastRun(f"later {run}", parts[part]) for part in chosen}
     assert turns[0] == ["slow", "new", "quick"]  # 25 and 10 with two workers; 40 of what runs alone do not fit
     assert turns[1] == ["new", "old", "quick"]
     assert turns[2] == ["huge"]  # longer than a run may be: by itself

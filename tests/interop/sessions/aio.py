@@ -67,8 +67,10 @@ class Session:
         await consumer.start()
         consumer.assign(partitions)
         await consumer.seek_to_beginning()
-        found = await self.read(consumer, 24)
-        self.tell("records", sorted((r.partition, r.offset, r.timestamp, r.key, r.value[:8], r.headers) for r in found))
+        result = await self.read(consumer, 24)
+        self.tell(
+            "records", sorted((r.partition, r.offset, r.timestamp, r.key, r.value[:8], r.headers) for r in result)
+        )
         self.tell("end", sorted((await consumer.end_offsets(partitions)).items()))
         for at in (T0_MS + 7, T0_MS + 1000):
             self.tell(f"offsets for time +{at - T0_MS}",

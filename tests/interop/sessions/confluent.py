@@ -182,8 +182,10 @@ class Session:
         self.tell("past the end", _first_error(consumer))
         self.tell("watermarks", consumer.get_watermark_offsets(TopicPartition("cf-a", 0), WAIT_S))
         for ask_ms in (0, T0_MS, T0_MS + 5, T0_MS + 10**9):
-            wanted = [TopicPartition("cf-a", index, ask_ms) for index in range(3)]
-            self.tell(f"offsets for time +{ask_ms - T0_MS}", _offsets(consumer.offsets_for_times(wanted, WAIT_S)))
+            topic_partitions = [TopicPartition("cf-a", index, ask_ms) for index in range(3)]
+            self.tell(
+                f"offsets for time +{ask_ms - T0_MS}", _offsets(consumer.offsets_for_times(topic_partitions, WAIT_S))
+            )
         consumer.close()
 
     def told_errors(
@@ -232,8 +234,8 @@ class Session:
         )
         self.tell("groups with errors", [error.name() for error in listed.errors])
         self.each("describe group", self.admin.describe_consumer_groups(["cf-no-group"]), _group)
-        asked = [ConsumerGroupTopicPartitions("cf-no-group")]
-        self.each("offsets of", self.admin.list_consumer_group_offsets(asked), _group_offsets)
+        topic_partitions = [ConsumerGroupTopicPartitions("cf-no-group")]
+        self.each("offsets of", self.admin.list_consumer_group_offsets(topic_partitions), _group_offsets)
         self.each("delete group", self.admin.delete_consumer_groups(["cf-no-group", "cf-classic"]))
 
     def group(self, name: str, protocol: str) -> None:
@@ -249,7 +251,10 @@ class Session:
             if message is not None and message.error() is None:
                 seen.add((message.partition(), message.offset()))
         self.tell(f"{name} has read", len(seen))
-        self.tell(f"{name} owns", sorted((one.topic, one.partition) for one in consumer.assignment()))
+        self.tell(
+            f"{name} owns",
+            sorted((topic_partition.topic, topic_partition.partition) for topic_partition in consumer.assignment()),
+        )
         self.ask(f"{name} commits", lambda: consumer.commit(asynchronous=False), _offsets)
         self.each("describe group", self.admin.describe_consumer_groups([name]), _group)
         self.each("delete living group", self.admin.delete_consumer_groups([name]))
@@ -290,9 +295,9 @@ class Session:
         for isolation in ("read_committed", "read_uncommitted"):
             found = [(offset, value) for offset, _, value, *_ in self.read("cf-tx", 0, 0, isolation=isolation)]
             self.tell(f"transactions {isolation}", found)
-        wanted = {TopicPartition("cf-tx", 0): OFFSETS.latest()}
+        requested = {TopicPartition("cf-tx", 0): OFFSETS.latest()}
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
-            self.each(f"end {level.name}", self.admin.list_offsets(wanted, isolation_level=level), _listed)
+            self.each(f"end {level.name}", self.admin.list_offsets(requested, isolation_level=level), _listed)
 
     # Offsets and deletion
 
@@ -303,8 +308,10 @@ class Session:
             (OFFSETS.max_timestamp(), "max timestamp"),
             (OFFSETS.for_timestamp(T0_MS + 4), "timestamp"),
         ):
-            asked = {TopicPartition("cf-a", index): spec for index in (0, 1, 2)} | {TopicPartition("cf-no", 0): spec}
-            self.each(what, self.admin.list_offsets(asked), _listed)
+            requested = {TopicPartition("cf-a", index): spec for index in (0, 1, 2)} | {
+                TopicPartition("cf-no", 0): spec
+            }
+            self.each(what, self.admin.list_offsets(requested), _listed)
         for offset in (4, 2, 10_000, -1):
             self.each(f"delete to {offset}", self.admin.delete_records([TopicPartition("cf-a", 1, offset)]),
                       lambda done: done.low_watermark)  # fmt: skip
@@ -356,12 +363,20 @@ def _topic(found: Any) -> object:
 
 
 def _entry(entry: ConfigEntry) -> object:
-    synonyms = sorted(f"{one.name}={one.value}:{one.source}" for one in entry.synonyms.values())
+    synonyms = sorted(f"{synonym.name}={synonym.value}:{synonym.source}" for synonym in entry.synonyms.values())
     return entry.value, entry.source, entry.is_read_only, entry.is_sensitive, synonyms
 
 
 def _offsets(rows: Iterable[TopicPartition]) -> object:
-    return sorted((one.topic, one.partition, one.offset, one.error and one.error.name()) for one in rows)
+    return sorted(
+        (
+            topic_partition.topic,
+            topic_partition.partition,
+            topic_partition.offset,
+            topic_partition.error and topic_partition.error.name(),
+        )
+        for topic_partition in rows
+    )
 
 
 def _group_offsets(found: Any) -> object:
@@ -370,8 +385,8 @@ def _group_offsets(found: Any) -> object:
 
 def _group(found: Any) -> object:
     members = [
-        (one.client_id, one.host, one.group_instance_id, _offsets(one.assignment.topic_partitions))
-        for one in found.members
+        (member.client_id, member.host, member.group_instance_id, _offsets(member.assignment.topic_partitions))
+        for member in found.members
     ]
     return (
         found.group_id,

@@ -120,10 +120,17 @@ class Session:
     def _log_dirs(self) -> list[tuple[Any, ...]]:
         said = json.loads(self._lines("kafka-log-dirs", "--describe", "--topic-list", TOPIC)[-1])
         return sorted(
-            (broker["broker"], log_dir["error"], one["partition"], one["size"] > 0, one["offsetLag"], one["isFuture"])
+            (
+                broker["broker"],
+                log_dir["error"],
+                partition["partition"],
+                partition["size"] > 0,
+                partition["offsetLag"],
+                partition["isFuture"],
+            )
             for broker in said["brokers"]
             for log_dir in broker["logDirs"]
-            for one in log_dir["partitions"]
+            for partition in log_dir["partitions"]
         )
 
 

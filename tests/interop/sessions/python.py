@@ -59,7 +59,7 @@ class Session(PythonSession):
     def _ready(self) -> bool:
         (found,) = self.admin.describe_topics(["py-a"])
         partitions = found["partitions"]
-        return len(partitions) == 3 and all(len(one["isr_nodes"]) == 3 for one in partitions)
+        return len(partitions) == 3 and all(len(partition["isr_nodes"]) == 3 for partition in partitions)
 
     def records(self) -> None:
         for codec in (None, "gzip"):
@@ -87,8 +87,8 @@ class Session(PythonSession):
         self.ask("beginning", lambda: _by_partition(consumer.beginning_offsets(partitions)))
         self.ask("end", lambda: _by_partition(consumer.end_offsets(partitions)))
         for at in (T0_MS, T0_MS + 7, T0_MS + 1000):
-            asked = dict.fromkeys(partitions, at)
-            self.ask(f"offsets for time +{at - T0_MS}", partial(consumer.offsets_for_times, asked), _by_partition)
+            requested = dict.fromkeys(partitions, at)
+            self.ask(f"offsets for time +{at - T0_MS}", partial(consumer.offsets_for_times, requested), _by_partition)
         consumer.seek(partitions[0], 10_000)
         self.ask("past the end", lambda: next(consumer))
         consumer.close()
@@ -110,7 +110,7 @@ class Session(PythonSession):
         self.ask("delete again", lambda: self.admin.delete_groups(["py-group"]))
 
     def administration(self) -> None:
-        self.ask("brokers", lambda: sorted(one["broker_id"] for one in self.admin.describe_cluster()["brokers"]))
+        self.ask("brokers", lambda: sorted(broker["broker_id"] for broker in self.admin.describe_cluster()["brokers"]))
         partition = TopicPartition("py-a", 0)
         for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP):
             self.ask(f"list {spec.name}", partial(self.admin.list_partition_offsets, {partition: spec}))

@@ -57,7 +57,7 @@ class Session(PythonSession):
 
     def _in_sync(self) -> list[int]:
         (found,) = self.admin.describe_topics([TOPIC])
-        return [len(one["isr_nodes"]) for one in found["partitions"]]
+        return [len(partition["isr_nodes"]) for partition in found["partitions"]]
 
     # Transactions
 
@@ -174,9 +174,9 @@ class Session(PythonSession):
             self.ask(f"alter {name} {values}", partial(self.admin.alter_configs, [resource]))
         reset = [ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": None})]
         self.ask("reset settings", lambda: self.admin.reset_configs(reset))
-        asked = [ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
+        requested = [ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
         everybody_knows(self.bootstrap)
-        self.ask("settings", lambda: self.admin.describe_configs(asked))
+        self.ask("settings", lambda: self.admin.describe_configs(requested))
         user = UserScramCredentialUpsertion("pa-user", ScramMechanism.SCRAM_SHA_512, "secret", 4096)
         self.ask("new user", lambda: self.admin.alter_user_scram_credentials([user]))
         everybody_knows(self.bootstrap)
@@ -209,8 +209,8 @@ def _listed(found: Any) -> object:
 
 
 def _producers(found: Any) -> object:
-    return [(one.producer_epoch, one.last_sequence, one.current_transaction_start_offset)
-            for state in found.values() for one in state.active_producers]  # fmt: skip
+    return [(producer.producer_epoch, producer.last_sequence, producer.current_transaction_start_offset)
+            for state in found.values() for producer in state.active_producers]  # fmt: skip
 
 
 def _states(found: Any) -> object:
@@ -235,7 +235,7 @@ def _log_dirs(found: Any) -> list[tuple[Any, ...]]:
     for broker in found:
         for log_dir in broker["log_dirs"]:
             for topic in log_dir["topics"]:
-                rows += [(broker["broker"], log_dir["error_code"], topic["name"], one["partition_index"],
-                          one["partition_size"] > 0, one["offset_lag"], one["is_future_key"])
-                         for one in topic["partitions"]]  # fmt: skip
+                rows += [(broker["broker"], log_dir["error_code"], topic["name"], partition["partition_index"],
+                          partition["partition_size"] > 0, partition["offset_lag"], partition["is_future_key"])
+                         for partition in topic["partitions"]]  # fmt: skip
     return sorted(rows)

@@ -58,13 +58,13 @@ class Client:
     def _move(self, messages: list[Message]) -> None:
         self._producer.begin_transaction()
         try:
-            for one in messages:
-                self._producer.produce(self._target, one.value(), partition=one.partition() or 0)
+            for message in messages:
+                self._producer.produce(self._target, message.value(), partition=message.partition() or 0)
             if self._turn % ABORTED == 0:
                 self._producer.flush(WAIT_S)
                 self._abort("aborts")
                 return
-            ends = {one.partition() or 0: (one.offset() or 0) + 1 for one in messages}
+            ends = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
             offsets = [TopicPartition(self._source, index, offset) for index, offset in ends.items()]
             metadata = self._consumer.consumer_group_metadata()
             _again(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, WAIT_S))

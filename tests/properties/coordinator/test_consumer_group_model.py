@@ -317,9 +317,9 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         if not members:
             return
         assert self.group.state is ConsumerGroupState.STABLE, self.group
-        wanted = self.topics.ids(self.group.subscribed_topics())
+        ids = self.topics.ids(self.group.subscribed_topics())
         counts = self.topics.counts()
-        everything = {(topic, index) for topic in wanted for index in range(counts[topic])}
+        everything = {(topic, index) for topic in ids for index in range(counts[topic])}
         shares = {name: frozenset(member.owns()) for name, member in self.group.members.items()}
         assert {one for share in shares.values() for one in share} == everything
         if len({self.group.subscribed(member) for member in self.group.members.values()}) == 1:

@@ -56,10 +56,10 @@ class World:
         self.transaction = decision
         if self.chance.random() < 0.2:
             record = encode_transaction(decision, 2, 0)
-            found = decode_transaction(record.key, record.value)
-            assert found is not None
-            assert found[1] is not None
-            self.transaction = found[1]
+            transaction = decode_transaction(record.key, record.value)
+            assert transaction is not None
+            assert transaction[1] is not None
+            self.transaction = transaction[1]
         return True
 
     def fresh(self) -> int:

@@ -121,7 +121,9 @@ class CompactionModel(RuleBasedStateMachine):
         data = build_batch(records, **fields)  # type: ignore[arg-type]  # names are build_batch's own
         info = self.log.append_as_leader(memoryview(data), 0, now_ms=NOW_MS)
         offsets = list(range(info.first_offset, info.last_offset + 1))
-        self.rows += [(at, one.key or b"", one.value) for at, one in zip(offsets, records, strict=True)]
+        self.rows += [
+            (at, record_data.key or b"", record_data.value) for at, record_data in zip(offsets, records, strict=True)
+        ]
         self.log.update_high_watermark(self.log.log_end_offset)
         return offsets
 

@@ -196,8 +196,8 @@ class UnifiedLogModel(RuleBasedStateMachine):
         for share in shares:
             row = self.rows[int(share * len(self.rows))]
             info = self.log.reader.read(row[0], 1, up_to_offset=self.end, min_one_message=True)
-            found = [record.offset for record in iter_records(info.records)]
-            assert row[0] in found, (row[0], found, info.position)
+            offsets = [record.offset for record in iter_records(info.records)]
+            assert row[0] in offsets, (row[0], offsets, info.position)
 
     @invariant()
     def readers_see_the_rows(self) -> None:

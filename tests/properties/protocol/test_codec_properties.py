@@ -42,8 +42,8 @@ def test_every_message_is_read_back_as_it_was_written() -> None:
 def test_a_new_message_is_the_same_after_a_round_trip() -> None:
     for name, version in PAIRS:
         cls = message_class(name)
-        found, _ = codec.decode(cls, version, codec.encode(cls(), version))
-        assert found == cls(), (name, version)
+        message, _ = codec.decode(cls, version, codec.encode(cls(), version))
+        assert message == cls(), (name, version)
 
 
 def test_a_message_that_is_cut_off_is_refused() -> None:

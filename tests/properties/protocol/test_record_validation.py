@@ -98,9 +98,9 @@ def test_an_only_record_says_the_same_without_the_loop() -> None:
     for seed in range(effort(2_000, 200_000)):
         chance = random.Random(seed)
         data = _mutate(chance, _records(chance, 1))
-        expected, found = _walked(data, 1), check_only_record(data)
-        assert found is None or tuple(found) == expected, data[:100].hex()
-        without_loop += found is not None
+        expected, records_summary = _walked(data, 1), check_only_record(data)
+        assert records_summary is None or tuple(records_summary) == expected, data[:100].hex()
+        without_loop += records_summary is not None
     assert without_loop > effort(200, 20_000)
 
 

@@ -216,8 +216,8 @@ class World:
 
     def on_vote(self, me: int, node: Node, state: RaftState, message: Message) -> None:
         end = LogEnd(-1, -1) if "votes for any log" in self.bugs else node.disk.log_end
-        asked = ReceivedVote(message["source"], message["epoch"], message["end"], message["pre_vote"])
-        state, error, granted = q.handle_vote(state, asked, end, self.moment())
+        vote = ReceivedVote(message["source"], message["epoch"], message["end"], message["pre_vote"])
+        state, error, granted = q.handle_vote(state, vote, end, self.moment())
         self.settle(me, state)
         content = {"asked_epoch": message["epoch"], "pre_vote": message["pre_vote"], "granted": granted and not error}
         self.send(me, message["source"], "voted", epoch=state.epoch, leader=state.leader_id, **content)
@@ -256,13 +256,13 @@ class World:
             earliest_snapshot=snapshot,
             latest_snapshot=snapshot,
         )
-        asked = m.FetchRequest.Topics.Partitions(
+        partition = m.FetchRequest.Topics.Partitions(
             partition=0,
             current_leader_epoch=message["epoch"],
             fetch_offset=message["offset"],
             last_fetched_epoch=message["last_epoch"],
         )
-        answer = decide(asked, view, disk.end_offset_for_epoch)
+        answer = decide(partition, view, disk.end_offset_for_epoch)
         reply: Message = {
             "ticket": message["ticket"],
             "asked_epoch": message["epoch"],

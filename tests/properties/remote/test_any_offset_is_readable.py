@@ -149,8 +149,8 @@ class Life:
         to = self.random.randint(start, min(high_watermark, start + 3))
         self.deleted_to = max(self.deleted_to, to)
         topics = m.DeleteRecordsRequest.Topics
-        wanted = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=to)])
-        await self.nodes[self.leader].ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=1), 2)
+        topic = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=to)])
+        await self.nodes[self.leader].ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=1), 2)
 
     async def stop_one(self) -> None:
         """A follower or the leader: then the other one leads."""
@@ -206,8 +206,8 @@ def live(folder: Path, seed: int) -> Counter[str]:
                 reader.cancel()
             living.cancel()
             await asyncio.gather(living, *readers, return_exceptions=True)
-            for one in done:
-                one.result()
+            for task in done:
+                task.result()
             # Left alone, everything is there without an error, once both know what was deleted.
             await nodes.until("both begin where the leader does", life.begin_alike)
             before = life.seen.copy()

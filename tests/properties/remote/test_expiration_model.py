@@ -35,10 +35,10 @@ class Case:
 
     def cache(self) -> RemoteLogMetadataCache:
         cache = RemoteLogMetadataCache(TIP)
-        for segment, wanted in zip(self.segments, self.states, strict=True):
+        for segment, segment_state in zip(self.segments, self.states, strict=True):
             cache.apply(segment)
             for state in (FINISHED, DELETE_STARTED):
-                if wanted >= state:
+                if segment_state >= state:
                     cache.apply(SegmentUpdate(TIP, segment.segment_id, 1, 0, None, state))
         return cache
 
@@ -120,13 +120,13 @@ def listed(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
 @given(cases())
 def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
     cache, view = case.cache(), case.view
-    found = choose_expired(view, known(cache), case.copying)
+    expired = choose_expired(view, known(cache), case.copying)
     assert cache.summary() == summarize(cache.segments())
-    assert found == choose_expired(view, listed(cache), case.copying)
-    deleted = {segment.segment_id for segment in found.segments}
-    assert len(deleted) == len(found.segments)
+    assert expired == choose_expired(view, listed(cache), case.copying)
+    deleted = {segment.segment_id for segment in expired.segments}
+    assert len(deleted) == len(expired.segments)
     assert not deleted & case.copying
-    new_start = max(view.log_start, found.log_start or 0)
+    new_start = max(view.log_start, expired.log_start or 0)
     assert new_start <= view.log_end
     cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms >= 0 else -1
     kept_by_time = []
@@ -136,7 +136,7 @@ def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
             assert segment.end_offset < new_start
             if segment.end_offset >= view.log_start and not segment.max_timestamp_ms < cutoff_ms:
                 kept_by_time.append(segment)
-    if any(one.segment_id in deleted for one in kept_by_time) and found.log_start is not None:
+    if any(metadata.segment_id in deleted for metadata in kept_by_time) and expired.log_start is not None:
         _check_size(case, deleted, new_start)
 
 
@@ -168,7 +168,9 @@ def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(ca
     )
     second = choose_expired(again, known(cache), case.copying)
     assert second.log_start is None or second.log_start > log_start
-    assert not {one.segment_id for one in second.segments} & {one.segment_id for one in first.segments}
+    assert not {metadata.segment_id for metadata in second.segments} & {
+        metadata.segment_id for metadata in first.segments
+    }
 
 
 @settings(max_examples=effort(100, 20_000, check=25), deadline=None)

@@ -140,8 +140,14 @@ def everything(cache: RemoteLogMetadataCache) -> object:
     """All that a cache holds, the order in its maps and its row numbers included."""
     segments, epochs = cache.numbered()
     maps = {
-        epoch: (list(one.starts), list(one.rows), sorted(one.unreferenced), one.highest, one.nested)
-        for epoch, one in epochs.items()
+        epoch: (
+            list(epoch_map.starts),
+            list(epoch_map.rows),
+            sorted(epoch_map.unreferenced),
+            epoch_map.highest,
+            epoch_map.nested,
+        )
+        for epoch, epoch_map in epochs.items()
     }
     found = [cache.lookup(epoch, offset) for epoch in maps for offset in range(0, 60, 3)]
     return segments, maps, found
@@ -224,8 +230,8 @@ def test_framing_in_columns_reads_what_the_careful_reader_reads(
         del buffer[data.draw(st.integers(0, len(buffer))) :]
     fetched = read_canonical(bytes(buffer), position)
     if fetched is not None:
-        found = records_of(0, memoryview(buffer), position)
-        assert (fetched[0], list(fetched[1])) == (found.next_offset, list(found.records))
+        partition = records_of(0, memoryview(buffer), position)
+        assert (fetched[0], list(fetched[1])) == (partition.next_offset, list(partition.records))
 
 
 @settings(max_examples=effort(50, 10_000, check=12), deadline=None)
@@ -239,8 +245,8 @@ def test_damage_never_reads_as_something_else(data: st.DataObject) -> None:
     fetched = read_canonical(bytes(buffer), 0)
     if fetched is not None:
         next_offset, records, plan = fetched
-        found = records_of(0, memoryview(buffer), 0)
-        assert (next_offset, list(records), ()) == (found.next_offset, found.records, found.unreadable)
+        partition = records_of(0, memoryview(buffer), 0)
+        assert (next_offset, list(records), ()) == (partition.next_offset, partition.records, partition.unreadable)
         for span in plan.spans if plan is not None else ():
             cache, slow = RemoteLogMetadataCache(span.partition), RemoteLogMetadataCache(span.partition)
             if span.run is not None and cache.apply_run(span.run) == len(span.run.starts):

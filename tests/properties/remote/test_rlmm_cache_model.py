@@ -31,16 +31,16 @@ class FlatList:
     highest: dict[int, int] = field(default_factory=dict)
 
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> ApplyOutcome:
-        known = self.segments.get(event.segment_id)
-        if isinstance(event, SegmentUpdate) and known is None:
+        metadata = self.segments.get(event.segment_id)
+        if isinstance(event, SegmentUpdate) and metadata is None:
             return ApplyOutcome.UNKNOWN_SEGMENT
-        if not is_legal(known and known.state, event.state):
+        if not is_legal(metadata and metadata.state, event.state):
             return ApplyOutcome.ILLEGAL
         if isinstance(event, SegmentMetadata):
             segment = self.segments.setdefault(event.segment_id, event)
         else:
-            assert known is not None
-            segment = self.segments[event.segment_id] = known.updated(event)
+            assert metadata is not None
+            segment = self.segments[event.segment_id] = metadata.updated(event)
         for epoch, start, end in spans(segment):
             shown, hidden = self.referenced.setdefault(epoch, {}), self.unreferenced.setdefault(epoch, set())
             if segment.state is FINISHED:
@@ -164,11 +164,11 @@ def test_kip_mode_reads_everything_that_a_finished_segment_holds(
             s.segment_id for s in model.segments.values() if any(e == epoch for e, _, _ in spans(s))
         }
         for offset in range(OFFSETS):
-            found, holders = cache.lookup(epoch, offset), model.holders(epoch, offset)
-            assert (found in holders) if holders else found is None
+            metadata, holders = cache.lookup(epoch, offset), model.holders(epoch, offset)
+            assert (metadata in holders) if holders else metadata is None
             # Where Kafka has an answer, both modes give the same segment.
             expected = model.lookup(epoch, offset)
-            assert expected is None or found == expected
+            assert expected is None or metadata == expected
 
 
 @settings(max_examples=effort(100, 5_000, check=25), deadline=None)
@@ -179,11 +179,11 @@ def test_kip_mode_never_skips_a_transaction_index(
     cache = RemoteLogMetadataCache(PARTITION, Overlap.KIP)
     for event in history:
         cache.apply(event)
-    found = cache.next_with_txn_index(epoch, offset)
+    metadata = cache.next_with_txn_index(epoch, offset)
     read = [cache.lookup(epoch, at) for at in range(offset, OFFSETS)]
     starts = [epoch_start(segment, epoch) for segment in read if segment is not None and not segment.txn_index_empty]
-    assert found is not None or not starts
-    assert found is None or not starts or epoch_start(found, epoch) <= min(starts)
+    assert metadata is not None or not starts
+    assert metadata is None or not starts or epoch_start(metadata, epoch) <= min(starts)
 
 
 @settings(max_examples=effort(100, 5_000, check=25), deadline=None)
@@ -201,9 +201,9 @@ def test_a_time_is_looked_for_in_the_first_segment_that_reaches_it(
 
     # Also while the history goes on: what one question has computed must not answer the next.
     for at in range(len(history) + 1):
-        asked = questions if at == len(history) else questions[:1]
-        for epoch, (timestamp, offset), accept in product(range(EPOCHS), asked, (is_any, is_odd)):
-            found = cache.next_for_timestamp(epoch, timestamp, offset, accept)
+        requested = questions if at == len(history) else questions[:1]
+        for epoch, (timestamp, offset), accept in product(range(EPOCHS), requested, (is_any, is_odd)):
+            metadata = cache.next_for_timestamp(epoch, timestamp, offset, accept)
             starts = [
                 segment.start_offset
                 for segment in cache.segments_of(epoch)
@@ -212,6 +212,6 @@ def test_a_time_is_looked_for_in_the_first_segment_that_reaches_it(
                 and segment.end_offset >= offset
                 and accept(segment)
             ]
-            assert (None if found is None else found.start_offset) == min(starts, default=None)
+            assert (None if metadata is None else metadata.start_offset) == min(starts, default=None)
         if at < len(history):
             cache.apply(history[at])

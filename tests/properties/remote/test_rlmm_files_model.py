@@ -51,7 +51,7 @@ def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadata
 def test_a_restart_in_the_middle_changes_no_answer(history: History, cut: int, overlap: Overlap, offset: int) -> None:
     before = applied(RemoteLogMetadataCache(PARTITION, overlap), history[:cut])
     data = build_store(Stored(before.copy(), offset), overlap)
-    assert entries(data) == [encode(SegmentSnapshot(*one[1:])) for one in before.segments()]
+    assert entries(data) == [encode(SegmentSnapshot(*segment[1:])) for segment in before.segments()]
     stored = parse_store(data, PARTITION, overlap)
     assert stored.offset == offset
     assert answers(stored.cache) == answers(before)

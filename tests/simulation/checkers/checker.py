@@ -81,15 +81,15 @@ class Checker:
             partitions, broken = manager._partitions, self.world.machines[node].disk.broken
             for topic in topics:
                 for index, history in topic.partitions.items():
-                    found = partitions.get((topic.name, index))
+                    partition = partitions.get((topic.name, index))
                     if (
-                        found is not None
-                        and found.topic_id_partition.topic_id == topic.topic_id
-                        and found.log.offline_reason is None
+                        partition is not None
+                        and partition.topic_id_partition.topic_id == topic.topic_id
+                        and partition.log.offline_reason is None
                         # Its broker has not noticed yet, and must do so by itself.
-                        and not (broken is not None and found.log.dir.startswith(broken))
+                        and not (broken is not None and partition.log.dir.startswith(broken))
                     ):
-                        yield node, topic, history, found
+                        yield node, topic, history, partition
 
     def leaders(self) -> Iterator[Seen]:
         """Of these, the ones that lead as the controller has it, under the present epoch."""

@@ -90,10 +90,10 @@ class DeletedTopicsLeaveNothing(Checker):
             return False
         image, log = self.world.image, read_metadata_log(self.world)
         assert image is not None
-        told = {segment.topic_id_partition for segment, _ in log.segments.values()}
+        topic_id_partitions = {segment.topic_id_partition for segment, _ in log.segments.values()}
         controller = self.world.controller
         assert controller is not None
-        unmarked = [tip for tip in told if tip not in log.deletions]
+        unmarked = [tip for tip in topic_id_partitions if tip not in log.deletions]
         return bool(controller.snapshots_loaded and controller.topic_deletions.vanished(unmarked, image))
 
     async def _have_it_deleted(self) -> None:

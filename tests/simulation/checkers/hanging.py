@@ -95,10 +95,13 @@ class EndedTransactions:
             if broker is None:
                 continue
             try:
-                known = list(broker.broker_services.transaction_coordinator.transactions())
+                transactions = list(broker.broker_services.transaction_coordinator.transactions())
             except KafkaError:
                 continue
-            if any(one.producer_id == producer_id and at not in one.partitions for one in known):
+            if any(
+                transaction.producer_id == producer_id and at not in transaction.partitions
+                for transaction in transactions
+            ):
                 return True
         return False
 

@@ -43,10 +43,10 @@ class MetadataLog:
 
 def read_metadata_log(world: World) -> MetadataLog:
     """Everything up to the high watermark; nothing where there is no such topic."""
-    found = MetadataLog()
+    metadata_log = MetadataLog()
     registration = world.registration(METADATA)
     if registration is None:
-        return found
+        return metadata_log
     replica = world.replica(registration.leader, METADATA)
     assert replica is not None, f"{METADATA} has no leader in the end"
     log, offset = replica.log, replica.log.log_start_offset
@@ -56,8 +56,8 @@ def read_metadata_log(world: World) -> MetadataLog:
             offset = header.next_offset
             for record in iter_records(data, position):
                 try:
-                    found.apply(decode(record.value))
+                    metadata_log.apply(decode(record.value))
                 except DecodeError:
                     # Of somebody else: every reader passes it by.
                     continue
-    return found
+    return metadata_log

@@ -70,7 +70,7 @@ class ObjectsAndMetadata(Checker):
             tip = segment.topic_id_partition
             if remote is None or not remote.hosts(tip) or not remote.is_ready(tip):
                 continue
-            states = {one.segment_id: one.state for one in remote._tier.metadata.segments(tip)}
+            states = {metadata.segment_id: metadata.state for metadata in remote._tier.metadata.segments(tip)}
             if states.get(segment.segment_id) is not SegmentState.COPY_SEGMENT_FINISHED:
                 return True
         # The broker that published it may host the partition no longer, before the others have read it.
@@ -93,8 +93,10 @@ class ObjectsAndMetadata(Checker):
         for key in self.world.objects.stored:
             if key.startswith(folders) and key.rpartition(".")[0] + "." not in prefixes:
                 raise self.violated(f"object {key} belongs to no segment that the leader knows")
-        told = {object_key(segment, ""): state for segment, state in read_metadata_log(self.world).segments.values()}
+        segment_states = {
+            object_key(segment, ""): state for segment, state in read_metadata_log(self.world).segments.values()
+        }
         for key in self.world.objects.stored:
-            state = told.get(key.rpartition(".")[0] + ".")
+            state = segment_states.get(key.rpartition(".")[0] + ".")
             if state is None or state is SegmentState.DELETE_SEGMENT_FINISHED:
                 raise self.violated(f"object {key} is there, but {METADATA_TOPIC} has its segment as {state}")

@@ -62,7 +62,7 @@ class OffsetsInOrder(Checker):
             return
         self._seen[tip] = depends_on
         segments = remote._tier.metadata.segments(tip)
-        ends = [one.end_offset for one in segments if one.state is SegmentState.COPY_SEGMENT_FINISHED]
+        ends = [segment.end_offset for segment in segments if segment.state is SegmentState.COPY_SEGMENT_FINISHED]
         end = max(ends, default=-1)
         if (end >= history.stable_end and not topic.unclean) or (start < local_start and end < start):
             raise self.violated(f"broker {node}: {log.describe()}, and the remote tier ends at {end}")

@@ -47,12 +47,12 @@ def process(name: str, **more: Any) -> ProcessHealth:
 
 
 def view(*processes: ProcessHealth, age_ms: int | None = 1_000, **more: Any) -> ClusterView:
-    known = processes or tuple(process(name) for name in ("backend", "observer", "pipeline"))
+    healths = processes or tuple(process(name) for name in ("backend", "observer", "pipeline"))
     row: dict[str, Any] = {
         "cluster": cluster(),
         "own": True,
         "clusters": [cluster()],
-        "processes": {one.process: one for one in known},
+        "processes": {process_health.process: process_health for process_health in healths},
         "ages": SourceAges(age_ms, age_ms, age_ms, age_ms),
         "version": 1,
         "now_ms": NOW_MS,

@@ -41,8 +41,12 @@ def test_the_level_that_kafka_names_first_is_in_effect() -> None:
         {"name": FLAG, "value": "false", "source": DEFAULT},
     ]
     rows = [config_row("1", FLAG, "true", CLUSTER, synonyms=synonyms)]
-    found = config_matrix.broker_flags([broker(1)], rows)
-    assert (found[0].word, found[0].source, config_matrix.cluster_default(found)) == ("on", CLUSTER, "true")
+    broker_flags = config_matrix.broker_flags([broker(1)], rows)
+    assert (broker_flags[0].word, broker_flags[0].source, config_matrix.cluster_default(broker_flags)) == (
+        "on",
+        CLUSTER,
+        "true",
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_the_level_that_kafka_names_first_is_in_effect() -> None:
     ],
 )
 def test_the_cluster_in_one_pill(values: tuple[str, ...], label: str, minority: set[int]) -> None:
-    found = config_matrix.summarize([flag(n, **{DEFAULT: value}) for n, value in enumerate(values, 1)])
-    assert (found.label, set(found.minority)) == (label, minority)
+    summary = config_matrix.summarize([flag(n, **{DEFAULT: value}) for n, value in enumerate(values, 1)])
+    assert (summary.label, set(summary.minority)) == (label, minority)
 
 
 def test_the_file_s_column_is_there_only_when_a_file_sets_it() -> None:
@@ -110,8 +114,8 @@ def estimate(*sizes: tuple[int, int]) -> dict[str, Any]:
 
 def test_depth_is_records_by_rate_and_unknown_without_one() -> None:
     ends: dict[tuple[str, int], int | None] = {("t", 0): 100, ("t", 1): 100}
-    found = bootstrap_picture.gains(estimate((10, 1), (10, 1)), ends, {("t", 0): 10.0})
-    assert [bootstrap_picture.depth_text(gain) for gain in found] == ["10 s → 1 s", "? → ?"]
+    result = bootstrap_picture.gains(estimate((10, 1), (10, 1)), ends, {("t", 0): 10.0})
+    assert [bootstrap_picture.depth_text(gain) for gain in result] == ["10 s → 1 s", "? → ?"]
 
 
 def test_at_most_seven_partitions_are_drawn_and_only_those_that_qualify() -> None:
@@ -149,14 +153,14 @@ def test_where_nothing_qualifies_the_reason_is_told(values: dict[str, Any], word
 
 def test_the_same_value_from_another_source_is_no_difference() -> None:
     rows = [config_row("1", "log.retention.ms", "5", FILE), config_row("2", "log.retention.ms", "5", BROKER)]
-    found = config_table.broker_settings(rows, name_part="", tiering_only=True)
-    assert (found[0].differs, len(found[0].variants)) == (False, 2)
+    broker_settings = config_table.broker_settings(rows, name_part="", tiering_only=True)
+    assert (broker_settings[0].differs, len(broker_settings[0].variants)) == (False, 2)
 
 
 def test_a_secret_is_never_shown() -> None:
     rows = [config_row("1", "ssl.key.password", None, FILE, is_sensitive=True)]
-    found = config_table.broker_settings(rows, name_part="", tiering_only=False)
-    assert "hidden by the broker" in config_table.broker_html(found, 1)
+    broker_settings = config_table.broker_settings(rows, name_part="", tiering_only=False)
+    assert "hidden by the broker" in config_table.broker_html(broker_settings, 1)
 
 
 def test_the_cluster_default_is_a_source_and_not_a_broker() -> None:

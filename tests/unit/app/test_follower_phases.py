@@ -32,7 +32,10 @@ def change(age_ms: int, phase: str | None, **more: Any) -> PhaseChange:
 
 def spans(found: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int]]:
     """Phases with their ends in minutes before now."""
-    return [(one.phase, (NOW_MS - one.start_ms) // MINUTE_MS, (NOW_MS - one.end_ms) // MINUTE_MS) for one in found]
+    return [
+        (stretch.phase, (NOW_MS - stretch.start_ms) // MINUTE_MS, (NOW_MS - stretch.end_ms) // MINUTE_MS)
+        for stretch in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,25 +65,25 @@ def test_stretches_are_what_the_broker_told_to_the_window() -> None:
         told(10 * MINUTE_MS, "BUILDING_REMOTE_AUX"),
         told(5 * MINUTE_MS, "FETCHING"),
     ]
-    found = phase_timeline.stretches(follower(), events, [], SINCE_MS, NOW_MS)
-    assert spans(found) == [("TRUNCATING", 20, 10), ("BUILDING_REMOTE_AUX", 10, 5), ("FETCHING", 5, 0)]
-    assert {one.source for one in found} == {"exact"}
+    stretches = phase_timeline.stretches(follower(), events, [], SINCE_MS, NOW_MS)
+    assert spans(stretches) == [("TRUNCATING", 20, 10), ("BUILDING_REMOTE_AUX", 10, 5), ("FETCHING", 5, 0)]
+    assert {stretch.source for stretch in stretches} == {"exact"}
 
 
 def test_repeated_attempts_are_one_stretch_with_their_count() -> None:
     events = [told(6 * MINUTE_MS, "DELAYED", attempts=1), told(4 * MINUTE_MS, "DELAYED", attempts=3)]
     one = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3})
-    found = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
-    assert spans(found) == [("DELAYED", 6, 0)]
-    assert found[0].attempts == 3
-    assert phase_timeline.row(one, found, NOW_MS).outcome == "stuck · attempt 3"
+    stretches = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
+    assert spans(stretches) == [("DELAYED", 6, 0)]
+    assert stretches[0].attempts == 3
+    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "stuck · attempt 3"
 
 
 def test_the_newest_sample_has_the_last_word() -> None:
-    found = phase_timeline.stretches(
+    stretches = phase_timeline.stretches(
         follower("IN_SYNC", MINUTE_MS), [told(5 * MINUTE_MS, "FETCHING")], [], SINCE_MS, NOW_MS
     )
-    assert spans(found) == [("FETCHING", 5, 1), ("IN_SYNC", 1, 0)]
+    assert spans(stretches) == [("FETCHING", 5, 1), ("IN_SYNC", 1, 0)]
 
 
 def test_without_events_samples_tell_and_a_phase_never_begins_before_the_sample_without_it() -> None:
@@ -90,10 +93,10 @@ def test_without_events_samples_tell_and_a_phase_never_begins_before_the_sample_
         change(8 * MINUTE_MS, "FETCHING", before_ms=NOW_MS - 9 * MINUTE_MS, phase_since_ms=NOW_MS - 19 * MINUTE_MS),
         change(2 * MINUTE_MS, None, before_ms=NOW_MS - 2 * MINUTE_MS - 1),
     ]
-    found = phase_timeline.stretches(follower(None), [], changes, SINCE_MS, NOW_MS)
-    assert [one.phase for one in found] == ["IN_SYNC", "FETCHING", "?"]
-    assert found[1].start_ms == NOW_MS - 9 * MINUTE_MS + 1
-    assert {one.source for one in found} == {"inferred"}
+    stretches = phase_timeline.stretches(follower(None), [], changes, SINCE_MS, NOW_MS)
+    assert [stretch.phase for stretch in stretches] == ["IN_SYNC", "FETCHING", "?"]
+    assert stretches[1].start_ms == NOW_MS - 9 * MINUTE_MS + 1
+    assert {stretch.source for stretch in stretches} == {"inferred"}
 
 
 def test_the_way_into_the_isr_is_measured() -> None:
@@ -104,15 +107,15 @@ def test_the_way_into_the_isr_is_measured() -> None:
         told(7 * MINUTE_MS, "IN_SYNC"),
     ]
     one = follower("IN_SYNC", 7 * MINUTE_MS)
-    found = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
-    assert phase_timeline.row(one, found, NOW_MS).outcome == "in sync after 5 m"
+    stretches = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
+    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "in sync after 5 m"
 
 
 def test_a_follower_that_nothing_is_known_of_is_unknown_and_not_fine() -> None:
     one = follower(None)
-    found = phase_timeline.stretches(one, [], [], SINCE_MS, NOW_MS)
-    assert [stretch.phase for stretch in found] == ["?"]
-    assert phase_timeline.row(one, found, NOW_MS).outcome == "? not known"
+    stretches = phase_timeline.stretches(one, [], [], SINCE_MS, NOW_MS)
+    assert [stretch.phase for stretch in stretches] == ["?"]
+    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "? not known"
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
@@ -177,8 +180,8 @@ def test_what_kafka_asks_again_for_is_no_failure_until_it_stays(phase: str, body
 def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:
     events = [told(9 * MINUTE_MS, "FETCHING"), told(8 * MINUTE_MS, "DELAYED", **passing(1))]
     events.append(told(7 * MINUTE_MS, "IN_SYNC"))
-    found = phase_timeline.stretches(follower("IN_SYNC", 7 * MINUTE_MS), events, [], SINCE_MS, NOW_MS)
-    assert spans(found) == [("FETCHING", 9, 7), ("IN_SYNC", 7, 0)]
+    stretches = phase_timeline.stretches(follower("IN_SYNC", 7 * MINUTE_MS), events, [], SINCE_MS, NOW_MS)
+    assert spans(stretches) == [("FETCHING", 9, 7), ("IN_SYNC", 7, 0)]
     shown = follower_table.why_html(follower("IN_SYNC"), events, str, NOW_MS)
     assert "Failed attempts" not in shown
     assert "Asked again once while a topic" in shown

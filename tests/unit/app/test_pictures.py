@@ -157,8 +157,8 @@ def test_long_and_strange_names_are_cut_and_escaped() -> None:
 
 
 def checks(**more: Any) -> dict[int, dict[str, broker_grid.BrokerCheck]]:
-    found = broker_grid.checks(facts(**more), {1: 9, 2: 9, 3: 9}, 6_000, NOW_MS)
-    return {broker_id: dict(zip(broker_grid.CHECKS, row, strict=True)) for broker_id, row in found.items()}
+    result = broker_grid.checks(facts(**more), {1: 9, 2: 9, 3: 9}, 6_000, NOW_MS)
+    return {broker_id: dict(zip(broker_grid.CHECKS, row, strict=True)) for broker_id, row in result.items()}
 
 
 def test_a_healthy_broker_has_only_quiet_cells() -> None:
@@ -166,25 +166,25 @@ def test_a_healthy_broker_has_only_quiet_cells() -> None:
 
 
 def test_each_check_blames_the_broker_it_belongs_to() -> None:
-    found = checks(
+    result = checks(
         open_segments=[segment(age_ms=120_000)],
         replicas_behind=[replica(broker_id=2), replica(index=1, broker_id=3, phase="FAILED")],
         brokers=[broker(1), broker(2, log_dirs=[disk(0.9)]), broker(3, seen_ms=NOW_MS - 7_000)],
         topics=[topic(local_retention_bytes="300")],
     )
-    assert (found[1]["Copy"].label, found[1]["Copy"].status) == ("1 hung", "critical")
-    assert (found[1]["Pending"].label, found[1]["Pending"].status) == ("200 B", "warning")
-    assert (found[2]["In sync"].label, found[2]["In sync"].status) == ("1 of 9", "warning")
-    assert (found[3]["In sync"].label, found[3]["In sync"].status) == ("1 of 9", "critical")
-    assert (found[2]["Disk"].label, found[2]["Disk"].status) == ("90%", "warning")
-    assert (found[3]["Data age"].label, found[3]["Data age"].status) == ("7 s", "critical")
+    assert (result[1]["Copy"].label, result[1]["Copy"].status) == ("1 hung", "critical")
+    assert (result[1]["Pending"].label, result[1]["Pending"].status) == ("200 B", "warning")
+    assert (result[2]["In sync"].label, result[2]["In sync"].status) == ("1 of 9", "warning")
+    assert (result[3]["In sync"].label, result[3]["In sync"].status) == ("1 of 9", "critical")
+    assert (result[2]["Disk"].label, result[2]["Disk"].status) == ("90%", "warning")
+    assert (result[3]["Data age"].label, result[3]["Data age"].status) == ("7 s", "critical")
 
 
 def test_unknown_is_told_with_its_cause_and_never_as_fine() -> None:
-    found = checks(brokers=[broker(1, log_dirs=None), broker(2, reachable=False)])
-    assert found[1]["Disk"].status == "unknown"
-    assert found[2]["Answers"].status == "critical"
-    html = broker_grid.grid_html({number: tuple(row.values()) for number, row in found.items()})
+    result = checks(brokers=[broker(1, log_dirs=None), broker(2, reachable=False)])
+    assert result[1]["Disk"].status == "unknown"
+    assert result[2]["Answers"].status == "critical"
+    html = broker_grid.grid_html({number: tuple(row.values()) for number, row in result.items()})
     assert "? unknown: Broker 1 does not tell its disk&#x27;s size; Broker 2 does not answer" in html
 
 

@@ -9,37 +9,37 @@ from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache
 
 
 def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old() -> None:
-    known, asked = QueryCache(), []
+    query_cache, asked = QueryCache(), []
 
     def ask() -> int:
         asked.append(1)
         return len(asked)
 
-    assert [known.get("q", 7, 0, ask), known.get("q", 7, AGE_MS_MAX, ask)] == [1, 1]
-    assert known.get("q", 8, AGE_MS_MAX, ask) == 2
-    assert known.get("q", 8, 2 * AGE_MS_MAX + 1, ask) == 3
+    assert [query_cache.get("q", 7, 0, ask), query_cache.get("q", 7, AGE_MS_MAX, ask)] == [1, 1]
+    assert query_cache.get("q", 8, AGE_MS_MAX, ask) == 2
+    assert query_cache.get("q", 8, 2 * AGE_MS_MAX + 1, ask) == 3
 
 
 def test_a_question_that_fails_keeps_its_last_answer() -> None:
-    known = QueryCache()
-    known.keep("q", CachedResult("old", 1, 0))
+    query_cache = QueryCache()
+    query_cache.keep("q", CachedResult("old", 1, 0))
 
     def fail() -> str:
         raise OSError
 
     with pytest.raises(OSError):
-        known.get("q", 2, 1, fail)
-    assert known.last("q") == CachedResult("old", 1, 0)
+        query_cache.get("q", 2, 1, fail)
+    assert query_cache.last("q") == CachedResult("old", 1, 0)
 
 
 def test_the_answer_unused_for_longest_goes_first() -> None:
-    known = QueryCache(entries_max=2)
+    query_cache = QueryCache(entries_max=2)
     for question in ("a", "b"):
-        known.keep(question, CachedResult(question, 1, 0))
-    known.last("a")
-    known.keep("c", CachedResult("c", 1, 0))
-    assert known.last("b") is None
-    assert known.last("a") is not None
+        query_cache.keep(question, CachedResult(question, 1, 0))
+    query_cache.last("a")
+    query_cache.keep("c", CachedResult("c", 1, 0))
+    assert query_cache.last("b") is None
+    assert query_cache.last("a") is not None
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_the_line_that_is_told_gives_the_folder_its_identity_back(tmp_path: Path
     said = str(refusal.value)
     line = said[said.index("{") : said.index("}") + 1]
     (tmp_path / "cluster.json").write_text(line)
-    found = DataFolder(tmp_path).read_identity()
-    assert found == ClusterIdentity(1, CLUSTER_ID, "demo", 3, 19092, 19192, len(voters))
+    identity = DataFolder(tmp_path).read_identity()
+    assert identity == ClusterIdentity(1, CLUSTER_ID, "demo", 3, 19092, 19192, len(voters))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', "\x00\xff"])
@@ -54,9 +54,9 @@ def test_brokers_that_do_not_agree_tell_nothing(tmp_path: Path) -> None:
     broker_of_ours.write_text(f"cluster.id={CLUSTER_ID}\n")
     assert identity_of_brokers(tmp_path) is not None
     (second / "__cluster_metadata-0" / "quorum-state").write_text(json.dumps({"currentVoters": [{"voterId": 2}]}))
-    found = identity_of_brokers(tmp_path)
-    assert found is not None
-    assert found.controllers == 1
+    identity = identity_of_brokers(tmp_path)
+    assert identity is not None
+    assert identity.controllers == 1
     (second / "meta.properties").unlink()
     assert identity_of_brokers(tmp_path) is None
     assert way_out(tmp_path) == "restore it from a copy, or choose another folder with --data."

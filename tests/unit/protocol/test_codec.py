@@ -37,10 +37,10 @@ def test_tagged_fields_are_written_only_when_they_differ_from_their_default() ->
 
 
 def test_tagged_structs_of_two_messages_are_never_shared() -> None:
-    one, two = Partitions(), Partitions()
-    one.current_leader.leader_id = 5
+    partition, two = Partitions(), Partitions()
+    partition.current_leader.leader_id = 5
     assert two.current_leader.leader_id == -1
-    assert one != two
+    assert partition != two
 
 
 def test_a_tagged_nullable_struct_may_be_absent_null_or_empty() -> None:
@@ -124,8 +124,8 @@ def test_lengths_that_cannot_be_are_refused(version: int, data: str) -> None:
 
 @pytest.mark.parametrize("length", ["ffffffff", "fffffffb", "80000000"])
 def test_any_negative_length_is_null_where_null_may_stand(length: str) -> None:
-    found, end = codec.decode(m.MetadataRequest, 1, bytes.fromhex(length))
-    assert (found.topics, end) == (None, 4)
+    request, end = codec.decode(m.MetadataRequest, 1, bytes.fromhex(length))
+    assert (request.topics, end) == (None, 4)
 
 
 def test_fields_a_version_does_not_have_are_left_out_and_come_back_as_defaults() -> None:
@@ -169,7 +169,7 @@ def test_a_version_that_does_not_exist_is_refused() -> None:
 
 def test_an_unsigned_16_bit_port_reaches_its_end() -> None:
     endpoint = m.BrokerRegistrationRequest.Listeners(name="L", host="h", port=65535)
-    found, _ = codec.decode(
+    request, _ = codec.decode(
         m.BrokerRegistrationRequest, 4, codec.encode(m.BrokerRegistrationRequest(listeners=[endpoint]), 4)
     )
-    assert found.listeners[0].port == 65535
+    assert request.listeners[0].port == 65535

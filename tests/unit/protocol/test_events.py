@@ -98,9 +98,9 @@ def test_anything_else_is_refused(value: bytes | None) -> None:
 
 def test_a_long_error_is_shortened_and_evidence_must_be_json_of_bounded_size() -> None:
     long = events.AuxStateEvent(**WHERE, step="s", outcome="failed", error="e" * 10_000)
-    found = events.decode(events.encode(long))
-    assert isinstance(found, events.AuxStateEvent)
-    assert found.error == "e" * events.ERROR_CHARS_MAX
+    result = events.decode(events.encode(long))
+    assert isinstance(result, events.AuxStateEvent)
+    assert result.error == "e" * events.ERROR_CHARS_MAX
     for evidence in ({"x": b"bytes"}, {"x": float("nan")}, {"x": "y" * events.VALUE_BYTES_MAX}):
         with pytest.raises(EncodeError):
             events.encode(events.PhaseEvent(**WHERE, phase="p", since_ms=0, evidence=evidence))

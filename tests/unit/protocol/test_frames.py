@@ -111,8 +111,8 @@ def test_the_message_of_a_header_agrees_with_the_hand_written_header() -> None:
         header = m.RequestHeaderData(
             request_api_key=3, request_api_version=api_version, correlation_id=9, client_id="me"
         )
-        found, position = frames.decode_request_header(codec.encode(header, version))
-        assert found == frames.RequestHeader(3, api_version, 9, "me")
+        request_header, position = frames.decode_request_header(codec.encode(header, version))
+        assert request_header == frames.RequestHeader(3, api_version, 9, "me")
         assert position == len(codec.encode(header, version))
 
 

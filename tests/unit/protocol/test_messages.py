@@ -32,14 +32,14 @@ def test_a_nullable_list_can_be_set_to_null() -> None:
 
 
 def test_messages_are_equal_by_their_fields_and_print_them() -> None:
-    one = m.HeartbeatRequest(group_id="g", generation_id=2)
-    assert one == m.HeartbeatRequest(group_id="g", generation_id=2)
-    assert one != m.HeartbeatRequest(group_id="g", generation_id=3)
-    assert one != m.LeaveGroupRequest(group_id="g")
-    assert repr(one).startswith("HeartbeatRequest(group_id='g', generation_id=2")
+    request = m.HeartbeatRequest(group_id="g", generation_id=2)
+    assert request == m.HeartbeatRequest(group_id="g", generation_id=2)
+    assert request != m.HeartbeatRequest(group_id="g", generation_id=3)
+    assert request != m.LeaveGroupRequest(group_id="g")
+    assert repr(request).startswith("HeartbeatRequest(group_id='g', generation_id=2")
     assert repr(m.FetchRequest.Topics()).startswith("FetchRequest.Topics(")
     with pytest.raises(TypeError):
-        hash(one)
+        hash(request)
 
 
 def test_a_misspelt_field_is_an_error() -> None:

@@ -92,8 +92,8 @@ def test_a_flag_and_a_variable_win_over_what_is_kept(folder: DataFolder, monkeyp
 def test_commands_ask_the_cluster_that_a_folder_is_attached_to_and_a_start_asks_for_it(folder: DataFolder) -> None:
     properties = folder.root / "client.properties"
     keep(folder, attach="kafka-1:9092", client_properties=properties)
-    found = settings_beside_up(data_dir=folder.root)
-    assert (found.bootstrap_servers, found.client_properties) == ("kafka-1:9092", properties)
+    settings = settings_beside_up(data_dir=folder.root)
+    assert (settings.bootstrap_servers, settings.client_properties) == ("kafka-1:9092", properties)
     assert Settings(data_dir=folder.root).attach is None
 
 
@@ -291,11 +291,11 @@ def test_client_properties_are_for_the_cluster_that_they_were_kept_with(
     keep(folder, attach="kafka-1:9092", client_properties=properties)
     folder.write_identity(ClusterIdentity(1, "AAAAAAAAAAAAAAAAAAAAAQ", "prod", 0, 19092, 19192))
     monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "")
-    found = pipeline_settings(settings_beside_up(data_dir=folder.root))
-    assert (found.bootstrap_servers, found.client_properties) == ("kafka-1:9092", {"sasl.password": "secret"})
+    result = pipeline_settings(settings_beside_up(data_dir=folder.root))
+    assert (result.bootstrap_servers, result.client_properties) == ("kafka-1:9092", {"sasl.password": "secret"})
     monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "elsewhere:9092")
-    found = pipeline_settings(settings_beside_up(data_dir=folder.root))
-    assert (found.bootstrap_servers, found.client_properties) == ("elsewhere:9092", {})
+    result = pipeline_settings(settings_beside_up(data_dir=folder.root))
+    assert (result.bootstrap_servers, result.client_properties) == ("elsewhere:9092", {})
     monkeypatch.setenv("EBBLINE_ATTACH", "elsewhere:9092")
     settings = settings_beside_up(data_dir=folder.root)
     assert (settings.attach, settings.client_properties) == ("elsewhere:9092", None)

@@ -45,12 +45,12 @@ def row(object_: str, **more: Any) -> dict[str, Any]:
 
 
 def objects(found: list[queries.Finding]) -> list[str]:
-    return [one.object for one in found]
+    return [finding.object for finding in found]
 
 
 def test_a_finding_is_opened_kept_and_closed(connection: Connection) -> None:
     writes.open_findings(connection, [row("orders-0"), row("orders-1")])
-    first, second = sorted(queries.all_open(connection, "c1"), key=lambda one: one.id)
+    first, second = sorted(queries.all_open(connection, "c1"), key=lambda finding: finding.id)
     now = {"severity": "critical", "sentence": "Worse", "action": "Run.", "evidence": {"n": 1}, "seen_ms": 200}
     writes.refresh_findings(connection, [{"finding_id": first.id, **now}])
     writes.close_findings(connection, [second.id], 300)
@@ -62,14 +62,14 @@ def test_a_finding_is_opened_kept_and_closed(connection: Connection) -> None:
     assert closed is not None
     assert (closed.severity, closed.closed_ms) == ("warning", 300)
     assert objects(queries.all_open(connection, "c1")) == ["orders-0"]
-    assert [one.object for one in open_findings(connection, "c1")] == ["orders-0"]
+    assert [finding.object for finding in open_findings(connection, "c1")] == ["orders-0"]
 
 
 def test_other_clusters_findings_are_not_seen(connection: Connection) -> None:
     writes.open_findings(connection, [row("orders-0", cluster_id="c2")])
-    (one,) = queries.all_open(connection, "c2")
+    (finding,) = queries.all_open(connection, "c2")
     assert queries.all_open(connection, "c1") == []
-    assert queries.finding(connection, "c1", one.id) is None
+    assert queries.finding(connection, "c1", finding.id) is None
     assert queries.findings(connection, "c1", state="all") == []
 
 
@@ -99,7 +99,7 @@ def test_a_silence_is_of_the_slug_and_object_and_ends(connection: Connection) ->
 
 def test_only_what_was_closed_long_ago_is_removed(connection: Connection) -> None:
     writes.open_findings(connection, [row(f"orders-{number}") for number in range(3)])
-    by_object = {one.object: one.id for one in queries.all_open(connection, "c1")}
+    by_object = {finding.object: finding.id for finding in queries.all_open(connection, "c1")}
     writes.close_findings(connection, [by_object["orders-0"]], 300)
     writes.close_findings(connection, [by_object["orders-1"]], 400)
     assert writes.prune_findings(connection, "c1", 400) == 1

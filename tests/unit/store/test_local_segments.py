@@ -41,7 +41,9 @@ def add_segment(connection: Connection, number: int, start: int, end: int, **cha
 
 def starts(engine: Engine, number: int) -> list[int]:
     with reading(engine) as connection:
-        return sorted(one.start for one in local_segments(connection, CLUSTER).get(("new", number), ()))
+        return sorted(
+            remote_segment.start for remote_segment in local_segments(connection, CLUSTER).get(("new", number), ())
+        )
 
 
 def test_the_segment_that_holds_the_local_start_is_read_and_those_after_it(engine: Engine) -> None:
@@ -72,13 +74,13 @@ def test_a_local_log_before_or_after_all_that_is_remote(engine: Engine) -> None:
 
 
 def test_each_partition_s_segments_are_found_by_their_start_offset(engine: Engine) -> None:
-    asked: list[tuple[str, Any]] = []
+    requested: list[tuple[str, Any]] = []
     event.listen(
-        engine, "before_cursor_execute", lambda _, __, statement, given, *___: asked.append((statement, given))
+        engine, "before_cursor_execute", lambda _, __, statement, given, *___: requested.append((statement, given))
     )
     with reading(engine) as connection:
         local_segments(connection, CLUSTER)
-        ((statement, given),) = [one for one in asked if "FROM segment" in one[0]]
+        ((statement, given),) = [one for one in requested if "FROM segment" in one[0]]
         plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, given).all()
     steps = [str(line[3]) for line in plan if " segment" in str(line[3]) or " before" in str(line[3])]
     assert len(steps) == 2

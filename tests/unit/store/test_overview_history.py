@@ -62,8 +62,8 @@ def test_copied_bytes_are_summed_by_step_deleted_segments_too_and_open_copies_no
     store_segment(connection, "b", 20, 1_999, state=3)
     store_segment(connection, "c", 3, 4_500)
     store_segment(connection, "open", 7, None, state=0)
-    found = overview.copied_bytes(connection, "c1", 1_000, 1_000)
-    assert found == [overview.CopiedBytes(1_000, 120), overview.CopiedBytes(4_000, 3)]
+    copied_bytes = overview.copied_bytes(connection, "c1", 1_000, 1_000)
+    assert copied_bytes == [overview.CopiedBytes(1_000, 120), overview.CopiedBytes(4_000, 3)]
     assert overview.copied_bytes(connection, "another", 0, 1_000) == []
 
 

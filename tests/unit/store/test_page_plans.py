@@ -138,10 +138,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_read_of_a_page_scans_a_table(engine: Engine, name: str) -> None:
-    asked: list[tuple[str, Any]] = []
+    requested: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
-        asked.append((statement, parameters))
+        requested.append((statement, parameters))
 
     event.listen(engine, "before_cursor_execute", note)
     try:
@@ -149,7 +149,9 @@ def test_no_read_of_a_page_scans_a_table(engine: Engine, name: str) -> None:
             QUERIES[name](connection)
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    selects = [(statement, parameters) for statement, parameters in asked if statement.lstrip().startswith("SELECT")]
+    selects = [
+        (statement, parameters) for statement, parameters in requested if statement.lstrip().startswith("SELECT")
+    ]
     assert selects
     with engine.connect() as connection:
         for statement, parameters in selects:

@@ -47,9 +47,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def test_the_past_of_a_partition_is_told_in_order_or_not_at_all(engine: Engine) -> None:
     with reading(engine) as connection:
-        found = past_events(connection, CLUSTER, "t", 7, limit=3)
-        assert found is not None
-        assert [one.metadata_offset for one in found] == [10, 20, 30]
+        stored_events = past_events(connection, CLUSTER, "t", 7, limit=3)
+        assert stored_events is not None
+        assert [stored_event.metadata_offset for stored_event in stored_events] == [10, 20, 30]
         assert past_events(connection, CLUSTER, "t", 7, limit=2) is None
         assert past_events(connection, CLUSTER, "t", 9, limit=2) == []
 
@@ -58,8 +58,8 @@ def test_what_was_told_of_a_segment_is_told_in_order_and_nothing_else(engine: En
     with reading(engine) as connection:
 
         def told(partition: int, segment_id: str, limit: int = 100) -> list[int]:
-            found = events_of_segment(connection, CLUSTER, "t", partition, segment_id, limit)
-            return [one.metadata_offset for one in found]
+            events = events_of_segment(connection, CLUSTER, "t", partition, segment_id, limit)
+            return [event.metadata_offset for event in events]
 
         assert told(7, "s10") == [10, 30]
         assert told(7, "s10", limit=1) == [10]

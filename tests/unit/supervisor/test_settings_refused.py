@@ -152,12 +152,12 @@ def test_the_api_beyond_loopback_is_refused_without_what_tls_takes(
     broken.write_text(f"no key {CANARY}")
     use(f"127.0.0.1:{port}", broken)
     assert "broken.pem" in refused(capsys, data)
-    known = Authority("authority").identity("api")
+    identity = Authority("authority").identity("api")
     locked = tmp_path / "locked.pem"
-    locked.write_text(known.encrypted_key_pem + known.certificate_pem)
+    locked.write_text(identity.encrypted_key_pem + identity.certificate_pem)
     use(f"127.0.0.1:{port}", locked)
     assert "without a password" in refused(capsys, data)
-    good = known.write_pem(tmp_path / "good.pem")
+    good = identity.write_pem(tmp_path / "good.pem")
     use("192.0.2.1:8443", good)
     assert "cannot listen on 192.0.2.1:8443" in refused(capsys, data)
     with socket.socket() as holder:

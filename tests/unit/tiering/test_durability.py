@@ -97,8 +97,8 @@ def _copies(**changed: Any) -> Copies:
 def test_what_is_survived_follows_from_settings_and_level(
     changed: dict[str, Any], disks: int | None, sentences: list[str]
 ) -> None:
-    found = durability(_copies(**changed))
-    assert (found.disks, list(found.sentences)) == (disks, sentences)
+    result = durability(_copies(**changed))
+    assert (result.disks, list(result.sentences)) == (disks, sentences)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_what_is_survived_follows_from_settings_and_level(
 )
 def test_the_isr_of_now_adds_a_sentence(changed: dict[str, Any], now: str | None) -> None:
     in_general = durability(_copies(**{**changed, "isr": None, "leader": None})).sentences
-    found = durability(_copies(**({"leader": 1} | changed))).sentences
-    assert found == (in_general if now is None else (*in_general, now))
+    sentences = durability(_copies(**({"leader": 1} | changed))).sentences
+    assert sentences == (in_general if now is None else (*in_general, now))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,12 @@ def test_the_isr_of_now_adds_a_sentence(changed: dict[str, Any], now: str | None
 def test_copies_are_read_from_settings_and_levels(
     config: dict[str, str | None] | None, levels: dict[str, int] | None, expected: tuple[int | None, int | None, bool]
 ) -> None:
-    found = copies_of(config, levels, replicas=3, embedded=False, tiered=True, isr=(1,), leader=1)
-    assert (found.min_isr, found.elr_level, found.unclean_election) == expected
-    assert (found.replicas, found.compares_logs, found.tiered, found.isr, found.leader) == (3, False, True, (1,), 1)
+    copies = copies_of(config, levels, replicas=3, embedded=False, tiered=True, isr=(1,), leader=1)
+    assert (copies.min_isr, copies.elr_level, copies.unclean_election) == expected
+    assert (copies.replicas, copies.compares_logs, copies.tiered, copies.isr, copies.leader) == (
+        3,
+        False,
+        True,
+        (1,),
+        1,
+    )

@@ -43,9 +43,9 @@ def told(*rows: list[Any], **more: Any) -> dict[str, Any]:
 def test_what_is_known_of_one_partition(
     report: dict[str, Any] | None, kept: bool, level: int | None, elr: Any, last_known: Any, cause: str | None
 ) -> None:
-    found = eligible_leaders(report, PARTITION, kept=kept, elr_level=level)
-    assert (found.eligible_leader_replicas, found.last_known_elr, found.cause) == (elr, last_known, cause)
-    assert found.seen_ms == (None if report is None else 5)
+    leaders = eligible_leaders(report, PARTITION, kept=kept, elr_level=level)
+    assert (leaders.eligible_leader_replicas, leaders.last_known_elr, leaders.cause) == (elr, last_known, cause)
+    assert leaders.seen_ms == (None if report is None else 5)
 
 
 @pytest.mark.parametrize(

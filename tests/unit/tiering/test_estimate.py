@@ -20,31 +20,31 @@ SEGMENT = RemoteSegment(24_210, 48_425, 25_112_632)
 
 
 def test_with_the_ledger_the_bytes_are_those_that_kafka_copied() -> None:
-    found = estimate_partition(DRIFT, [SEGMENT], kafka_rules=True)
-    assert (found.verdict, found.off_start, found.on_start) == (EstimateVerdict.QUALIFIES, 24_210, 48_425)
-    assert (found.off_bytes, found.on_bytes) == (28_820_186, 3_707_554)
-    assert found.method == "ledger"
+    partition = estimate_partition(DRIFT, [SEGMENT], kafka_rules=True)
+    assert (partition.verdict, partition.off_start, partition.on_start) == (EstimateVerdict.QUALIFIES, 24_210, 48_425)
+    assert (partition.off_bytes, partition.on_bytes) == (28_820_186, 3_707_554)
+    assert partition.method == "ledger"
 
 
 def test_without_the_ledger_records_are_taken_to_be_of_one_size() -> None:
-    found = estimate_partition(DRIFT, [], kafka_rules=True)
-    assert found.method == "proportional"
-    assert found.on_bytes == pytest.approx(3_707_554, rel=0.01)
+    partition = estimate_partition(DRIFT, [], kafka_rules=True)
+    assert partition.method == "proportional"
+    assert partition.on_bytes == pytest.approx(3_707_554, rel=0.01)
 
 
 def test_a_hole_in_the_ledger_is_not_counted_as_nothing() -> None:
-    found = estimate_partition(DRIFT, [RemoteSegment(30_000, 48_425, 1)], kafka_rules=True)
-    assert found.method == "proportional"
+    partition = estimate_partition(DRIFT, [RemoteSegment(30_000, 48_425, 1)], kafka_rules=True)
+    assert partition.method == "proportional"
 
 
 def test_a_segment_that_ends_beyond_the_pending_offset_moves_the_start() -> None:
-    found = estimate_partition(replace(DRIFT, pending=40_000), [SEGMENT], kafka_rules=True)
-    assert found.on_start == 48_425
+    partition = estimate_partition(replace(DRIFT, pending=40_000), [SEGMENT], kafka_rules=True)
+    assert partition.on_start == 48_425
 
 
 def test_a_leader_that_still_holds_offset_0_makes_the_flag_useless() -> None:
-    found = estimate_partition(replace(DRIFT, local_start=0, local_bytes=53_927_584), [SEGMENT], kafka_rules=True)
-    assert (found.verdict, found.on_bytes) == (EstimateVerdict.NO_EFFECT, 53_927_584)
+    partition = estimate_partition(replace(DRIFT, local_start=0, local_bytes=53_927_584), [SEGMENT], kafka_rules=True)
+    assert (partition.verdict, partition.on_bytes) == (EstimateVerdict.NO_EFFECT, 53_927_584)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_kafka_blocks_where_the_embedded_engine_does_not(
 
 def test_with_everything_copied_our_engine_copies_nothing() -> None:
     state = replace(DRIFT, pending=-1, pending_reason="all_copied")
-    found = estimate_partition(state, [RemoteSegment(24_210, 52_000, 28_820_186)], kafka_rules=False)
-    assert (found.on_start, found.on_bytes) == (52_000, 0)
+    partition = estimate_partition(state, [RemoteSegment(24_210, 52_000, 28_820_186)], kafka_rules=False)
+    assert (partition.on_start, partition.on_bytes) == (52_000, 0)
 
 
 def test_the_sum_leaves_out_what_could_not_start_and_says_how_many() -> None:
@@ -78,9 +78,9 @@ def test_the_sum_leaves_out_what_could_not_start_and_says_how_many() -> None:
         estimate_partition(replace(DRIFT, partition=1, local_start=0), [], kafka_rules=True),
         estimate_partition(replace(DRIFT, partition=2, pending=None), [], kafka_rules=True),
     ]
-    found = summarize(rows)
-    assert (found["tiered_partitions"], found["qualifies"], found["no_effect"], found["blocked"]) == (3, 1, 1, 1)
-    assert found["off_bytes"] == 2 * 28_820_186
-    assert found["on_bytes"] == 28_820_186 + 3_707_554
-    assert [row["partition"] for row in found["partitions"]] == [0, 1]
-    assert [row["partition"] for row in found["blocked_partitions"]] == [2]
+    result = summarize(rows)
+    assert (result["tiered_partitions"], result["qualifies"], result["no_effect"], result["blocked"]) == (3, 1, 1, 1)
+    assert result["off_bytes"] == 2 * 28_820_186
+    assert result["on_bytes"] == 28_820_186 + 3_707_554
+    assert [row["partition"] for row in result["partitions"]] == [0, 1]
+    assert [row["partition"] for row in result["blocked_partitions"]] == [2]

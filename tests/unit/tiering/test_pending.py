@@ -31,13 +31,13 @@ def read(answers: dict[int, int], *, tiered: bool = True, highest_copied: int | 
 @pytest.mark.parametrize(("state", "topic", "answers"), list(leader_offsets()), ids=lambda v: str(v)[:40])
 def test_every_state_that_kafka_was_seen_in_is_explained(state: str, topic: str, answers: dict[int, int]) -> None:
     tiered = topic not in NOT_TIERED and state != SWITCHED_OFF
-    found = read(answers, tiered=tiered)
+    pending = read(answers, tiered=tiered)
     if not tiered:
-        assert found == Pending(None, PendingReason.NOT_TIERED)
+        assert pending == Pending(None, PendingReason.NOT_TIERED)
     elif answers[-6] >= 0:
-        assert found == Pending(answers[-6], None)
+        assert pending == Pending(answers[-6], None)
     else:
-        assert found == Pending(answers[-1], PendingReason.ALL_COPIED)
+        assert pending == Pending(answers[-1], PendingReason.ALL_COPIED)
 
 
 def test_the_states_in_which_kafka_answers_minus_one_are_those_we_think() -> None:
@@ -73,5 +73,5 @@ def test_everything_deleted_leaves_nothing_to_copy() -> None:
 
 
 def test_an_answer_that_did_not_come_is_not_known() -> None:
-    found = earliest_pending(tiered=True, offset=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
-    assert found == Pending(None, None)
+    pending = earliest_pending(tiered=True, offset=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
+    assert pending == Pending(None, None)

@@ -51,19 +51,25 @@ def phases(conclusions: list[PhaseConclusion]) -> list[FollowerPhase | None]:
 
 
 def test_a_bootstrap_through_the_remote_tier_is_rebuilt_then_fetched_then_in_sync() -> None:
-    found = watch(
+    phase_conclusions = watch(
         at(0),
         at(2, local_start=48_425, log_end=48_425),
         at(4, local_start=48_425, log_end=52_000, in_isr=True),
     )
-    assert phases(found) == [FollowerPhase.BUILDING_REMOTE_AUX, FollowerPhase.FETCHING, FollowerPhase.IN_SYNC]
-    assert [c.source for c in found] == [INFERRED, INFERRED, EXACT]
-    assert "began at offset 48425" in found[1].evidence["sentence"]
+    assert phases(phase_conclusions) == [
+        FollowerPhase.BUILDING_REMOTE_AUX,
+        FollowerPhase.FETCHING,
+        FollowerPhase.IN_SYNC,
+    ]
+    assert [c.source for c in phase_conclusions] == [INFERRED, INFERRED, EXACT]
+    assert "began at offset 48425" in phase_conclusions[1].evidence["sentence"]
 
 
 def test_the_time_of_a_phase_is_when_it_was_first_seen() -> None:
-    found = watch(at(0), at(2), at(4, local_start=48_425, log_end=48_425), at(6, local_start=48_425, log_end=50_000))
-    since = [c.since_ms - BASE.at_ms for c in found]
+    phase_conclusions = watch(
+        at(0), at(2), at(4, local_start=48_425, log_end=48_425), at(6, local_start=48_425, log_end=50_000)
+    )
+    since = [c.since_ms - BASE.at_ms for c in phase_conclusions]
     assert since == [0, 0, 4_000, 4_000]
 
 
@@ -82,19 +88,19 @@ def test_the_time_of_a_phase_is_when_it_was_first_seen() -> None:
 def test_a_replica_that_stays_empty_is_delayed_and_the_known_traps_are_named(
     changes: dict[str, Any], rule: str
 ) -> None:
-    found = watch(at(0, **changes), at(3, **changes), at(6, **changes))
-    assert phases(found) == [
+    phase_conclusions = watch(at(0, **changes), at(3, **changes), at(6, **changes))
+    assert phases(phase_conclusions) == [
         FollowerPhase.BUILDING_REMOTE_AUX,
         FollowerPhase.BUILDING_REMOTE_AUX,
         FollowerPhase.DELAYED,
     ]
-    assert found[-1].evidence["rule"] == rule
+    assert phase_conclusions[-1].evidence["rule"] == rule
 
 
 def test_a_log_end_that_falls_is_a_truncation() -> None:
-    found = watch(at(0, log_end=50_000), at(2, log_end=48_000), at(4, log_end=48_500))
-    assert phases(found)[1:] == [FollowerPhase.TRUNCATING, FollowerPhase.FETCHING]
-    assert "50000 to 48000" in found[1].evidence["sentence"]
+    phase_conclusions = watch(at(0, log_end=50_000), at(2, log_end=48_000), at(4, log_end=48_500))
+    assert phases(phase_conclusions)[1:] == [FollowerPhase.TRUNCATING, FollowerPhase.FETCHING]
+    assert "50000 to 48000" in phase_conclusions[1].evidence["sentence"]
 
 
 def test_a_follower_that_stands_still_behind_its_leader_is_delayed_after_a_while() -> None:
@@ -116,22 +122,22 @@ def test_an_empty_replica_of_an_empty_leader_has_nothing_to_rebuild() -> None:
 
 
 def test_nothing_is_claimed_of_a_broker_that_does_not_answer() -> None:
-    found = watch(at(0, in_isr=True, log_end=52_000), at(2, reachable=False, in_isr=True, log_end=None))
-    assert phases(found) == [FollowerPhase.IN_SYNC, None]
-    assert found[1].evidence["rule"] == "unreachable"
+    phase_conclusions = watch(at(0, in_isr=True, log_end=52_000), at(2, reachable=False, in_isr=True, log_end=None))
+    assert phases(phase_conclusions) == [FollowerPhase.IN_SYNC, None]
+    assert phase_conclusions[1].evidence["rule"] == "unreachable"
 
 
 def test_a_reported_phase_wins_over_every_conclusion_but_the_isr() -> None:
-    told = ExactPhase(FollowerPhase.WAITING_FOR_METADATA, 99_000, {"target_offset": 48_425})
-    first, second = watch(at(0, exact=told), at(2, exact=told, in_isr=True, log_end=52_000))
+    phase = ExactPhase(FollowerPhase.WAITING_FOR_METADATA, 99_000, {"target_offset": 48_425})
+    first, second = watch(at(0, exact=phase), at(2, exact=phase, in_isr=True, log_end=52_000))
     assert (first.phase, first.source, first.since_ms) == (FollowerPhase.WAITING_FOR_METADATA, EXACT, 99_000)
     assert first.evidence["target_offset"] == 48_425
     assert second.phase is FollowerPhase.IN_SYNC
 
 
 def test_a_reported_phase_of_a_broker_that_is_gone_is_not_believed() -> None:
-    told = ExactPhase(FollowerPhase.FETCHING, 99_000, {})
-    assert phases(watch(at(0, exact=told, reachable=False, log_end=None))) == [None]
+    phase = ExactPhase(FollowerPhase.FETCHING, 99_000, {})
+    assert phases(watch(at(0, exact=phase, reachable=False, log_end=None))) == [None]
 
 
 def test_every_conclusion_carries_its_rule_and_how_sure_it_is() -> None:

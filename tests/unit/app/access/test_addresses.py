@@ -11,8 +11,8 @@ PUBLIC = Addresses.of(8501, "https://Ops.Example.org/ebbline")
 
 
 def status(addresses: Addresses, **headers: str) -> int | None:
-    found = refusal([(name.encode(), value.encode("latin-1")) for name, value in headers.items()], addresses)
-    return None if found is None else found.status
+    result = refusal([(name.encode(), value.encode("latin-1")) for name, value in headers.items()], addresses)
+    return None if result is None else result.status
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost:8501", "LocalHost:8501", "[::1]:8501"])
@@ -46,9 +46,9 @@ def test_every_other_host_is_not_this_server(host: str) -> None:
 def test_no_host_and_two_hosts_are_not_served() -> None:
     assert status(OWN) == 421
     twice = [(b"host", b"127.0.0.1:8501"), (b"host", b"127.0.0.1:8501")]
-    found = refusal(twice, OWN)
-    assert found is not None
-    assert found.status == 421
+    result = refusal(twice, OWN)
+    assert result is not None
+    assert result.status == 421
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def test_by_default_a_line_has_type_and_main_fields() -> None:
 
 
 def test_properties_add_partition_offset_and_version_with_a_separator_of_choice() -> None:
-    wanted = form("print.partition=true", "print.message.offset=true", "print.version=true", "separator= | ")
-    assert line(record(MARKED), wanted) == (
+    expected = form("print.partition=true", "print.message.offset=true", "print.version=true", "separator= | ")
+    assert line(record(MARKED), expected) == (
         "partition:13 | message-offset:9 | type:RemotePartitionDeleteMetadata | version:0 | event-value:"
         "{topic-id-partition:{topicId:AQIDBAUGBwgJCgsMDQ4PEA | topicName:orders | partition:0} | broker-id:7 | "
         "remote-partition-delete-state:DELETE_PARTITION_MARKED}"
@@ -85,9 +85,9 @@ def test_a_wrong_property_is_refused(text: str) -> None:
 
 
 def test_json_has_every_field_and_ids_as_kafka_prints_them() -> None:
-    told = document(record(FINISHED))
-    assert json.loads(json.dumps(told)) == told
-    assert told == {
+    result = document(record(FINISHED))
+    assert json.loads(json.dumps(result)) == result
+    assert result == {
         "partition": 13, "offset": 9, "timestamp_ms": 1700000001001, "type": "RemoteLogSegmentMetadataUpdate",
         "topic": "orders", "topic_id": "AQIDBAUGBwgJCgsMDQ4PEA", "topic_partition": 0, "version": 0,
         "segment_id": "ERITFBUWFxgZGhscHR4fIA", "broker_id": 1, "event_timestamp_ms": 1700000002000,

@@ -37,9 +37,9 @@ def tree() -> dict[str, int]:
 
 
 def test_kafkas_own_tree_has_everything_that_its_topic_tells_of() -> None:
-    known = list(ledger().segments())
-    assert len(known) == len([key for key in tree() if key.endswith(".log")])
-    assert compare(known, tree()) == []
+    segments = list(ledger().segments())
+    assert len(segments) == len([key for key in tree() if key.endswith(".log")])
+    assert compare(segments, tree()) == []
 
 
 def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
@@ -50,7 +50,7 @@ def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
     stray = f"{ROOT}/orders-9-AQIDBAUGBwgJCgsMDQ4PEA/00000000000000000000-AQIDBAUGBwgJCgsMDQ4PEA.log"
     objects[stray] = 5
     objects[f"{ROOT}/notes.txt"] = 1
-    assert [(one.problem, one.key) for one in compare(known, objects)] == [
+    assert [(problem.problem, problem.key) for problem in compare(known, objects)] == [
         (ObjectProblem.MISSING, object_key(first, "index")),
         (ObjectProblem.ORPHANED, f"{ROOT}/notes.txt"),
         (ObjectProblem.ORPHANED, stray),
@@ -61,10 +61,10 @@ def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
 def test_a_segment_in_copy_or_deletion_may_have_any_part_of_its_objects() -> None:
     first = next(ledger().segments())
     gone = SegmentUpdate(first.topic_id_partition, first.segment_id, 1, 0, None, SegmentState.DELETE_SEGMENT_STARTED)
-    known = list(ledger(TopicRecord.of(0, 10_000, 0, encode(gone))).segments())
+    segments = list(ledger(TopicRecord.of(0, 10_000, 0, encode(gone))).segments())
     objects = tree()
     del objects[object_key(first, "log")]
-    assert compare(known, objects) == []
+    assert compare(segments, objects) == []
 
 
 def test_a_removed_partition_and_unreadable_records() -> None:
@@ -75,14 +75,14 @@ def test_a_removed_partition_and_unreadable_records() -> None:
     )
     assert list(made.segments(tip.topic, tip.partition)) == []
     assert made.unreadable == 1
-    assert {ObjectProblem.ORPHANED} == {one.problem for one in compare(made.segments(), tree())}
+    assert {ObjectProblem.ORPHANED} == {problem.problem for problem in compare(made.segments(), tree())}
 
 
 def test_segments_come_by_partition_and_offset_and_may_be_chosen() -> None:
-    known = ledger()
-    found = [(one.topic_id_partition, one.start_offset) for one in known.segments()]
+    segment_ledger = ledger()
+    found = [(segment.topic_id_partition, segment.start_offset) for segment in segment_ledger.segments()]
     assert found == sorted(found)
     assert {tip.topic for tip, _ in found} == {"blocked", "clicks", "orders"}
-    assert {one.topic_id_partition.partition for one in known.segments("orders", 1)} == {1}
-    told = segment_document(next(known.segments("orders", 0)))
-    assert (told["topic"], told["partition"], told["start_offset"], told["next_offset"]) == ("orders", 0, 0, 3)
+    assert {segment.topic_id_partition.partition for segment in segment_ledger.segments("orders", 1)} == {1}
+    result = segment_document(next(segment_ledger.segments("orders", 0)))
+    assert (result["topic"], result["partition"], result["start_offset"], result["next_offset"]) == ("orders", 0, 0, 3)

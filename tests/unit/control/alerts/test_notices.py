@@ -32,7 +32,7 @@ def test_nobody_is_told_of_what_is_muted_until_the_silence_ends() -> None:
 
 def test_open_findings_are_counted_as_they_are_after_the_round() -> None:
     other = replace(THIN, object="orders-1")
-    known = [stored(THIN, 1), stored(other, 2)]
-    changes = Changes(opened=[LOST], kept=[(known[0], replace(THIN, severity="critical"))], closed=[known[1]])
-    assert open_counts(known, changes, {}, NOW_MS) == {("offline", "critical"): 1, ("thin-leader", "critical"): 1}
-    assert open_counts(known, changes, {THIN.key: NOW_MS + 1}, NOW_MS) == {("offline", "critical"): 1}
+    findings = [stored(THIN, 1), stored(other, 2)]
+    changes = Changes(opened=[LOST], kept=[(findings[0], replace(THIN, severity="critical"))], closed=[findings[1]])
+    assert open_counts(findings, changes, {}, NOW_MS) == {("offline", "critical"): 1, ("thin-leader", "critical"): 1}
+    assert open_counts(findings, changes, {THIN.key: NOW_MS + 1}, NOW_MS) == {("offline", "critical"): 1}

@@ -26,12 +26,12 @@ def saying(*found: Candidate) -> list[FindingRule]:
 def test_what_is_so_opens_and_what_is_no_longer_so_closes() -> None:
     opened = evaluate(context(), [], {}, saying(BASE))
     assert (opened.opened, opened.kept, opened.closed) == ([BASE], [], [])
-    known = stored(BASE)
-    still = evaluate(context(), [known], opened.waiting, saying(BASE))
+    finding = stored(BASE)
+    still = evaluate(context(), [finding], opened.waiting, saying(BASE))
     assert (still.opened, still.kept, still.closed) == ([], [], [])
     assert not still.worth_a_look
-    gone = evaluate(context(), [known], still.waiting, saying())
-    assert (gone.opened, gone.closed) == ([], [known])
+    gone = evaluate(context(), [finding], still.waiting, saying())
+    assert (gone.opened, gone.closed) == ([], [finding])
     assert gone.worth_a_look
 
 
@@ -53,15 +53,15 @@ def test_what_is_open_stays_open_after_a_restart_without_waiting_again() -> None
 
 
 def test_what_changed_is_written_at_once_and_what_stays_now_and_then() -> None:
-    known = stored(BASE)
+    finding = stored(BASE)
     worse = replace(BASE, severity="critical")
-    changed = evaluate(context(), [known], {}, saying(worse))
-    assert changed.kept == [(known, worse)]
+    changed = evaluate(context(), [finding], {}, saying(worse))
+    assert changed.kept == [(finding, worse)]
     assert changed.worth_a_look
     other_numbers = replace(BASE, why="Because, for longer.")
-    assert evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS - 1), [known], {}, saying(other_numbers)).kept == []
-    due = evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS), [known], {}, saying(other_numbers))
-    assert due.kept == [(known, other_numbers)]
+    assert evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS - 1), [finding], {}, saying(other_numbers)).kept == []
+    due = evaluate(context(at_ms=NOW_MS + SEEN_INTERVAL_MS), [finding], {}, saying(other_numbers))
+    assert due.kept == [(finding, other_numbers)]
     assert not due.worth_a_look
 
 
@@ -82,9 +82,9 @@ def test_of_the_same_rule_and_object_the_first_counts() -> None:
 def test_a_rule_gives_five_hundred_objects_at_most_and_the_worst_of_them() -> None:
     many = [replace(BASE, object=f"orders-{number}") for number in range(OBJECTS_MAX)]
     worst = replace(BASE, object="worst", severity="critical")
-    found = candidates(context(), saying(*many, worst))
-    assert len(found) == OBJECTS_MAX
-    assert ("rule", "worst") in found
+    result = candidates(context(), saying(*many, worst))
+    assert len(result) == OBJECTS_MAX
+    assert ("rule", "worst") in result
 
 
 def test_a_disks_rate_is_known_after_ten_minutes_and_forgets_what_is_older_than_half_an_hour() -> None:

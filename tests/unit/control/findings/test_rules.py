@@ -56,9 +56,9 @@ def meta(**more: Any) -> dict[str, Any]:
 
 def rules(**more: Any) -> dict[str, Candidate]:
     """Returns the findings of the rules by slug; no slug occurs twice."""
-    found = candidates(context(**more))
-    assert len({slug for slug, _ in found}) == len(found)
-    return {slug: candidate for (slug, _), candidate in found.items()}
+    result = candidates(context(**more))
+    assert len({slug for slug, _ in result}) == len(result)
+    return {slug: candidate for (slug, _), candidate in result.items()}
 
 
 # slug: (what raises it, the same nearly, which does not)
@@ -311,11 +311,11 @@ def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_m
     ],
 )
 def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], flag: bool, rule: str) -> None:
-    found = rules(partitions=[partition(**row)], replicas=[replica(2, **STUCK)], flags={2: flag}, **STILL)[
+    candidate = rules(partitions=[partition(**row)], replicas=[replica(2, **STUCK)], flags={2: flag}, **STILL)[
         "follower-stuck"
     ]
-    assert found.facts["rule"] == rule
-    assert ("follower.fetch.last.tiered.offset.enable off" in found.action) is (rule != "no-progress")
+    assert candidate.facts["rule"] == rule
+    assert ("follower.fetch.last.tiered.offset.enable off" in candidate.action) is (rule != "no-progress")
 
 
 def test_a_replica_whose_broker_says_what_it_waits_for_is_stuck_for_that_reason() -> None:
@@ -403,10 +403,10 @@ def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quoru
     number: int, catching_up: int, severity: str
 ) -> None:
     looked_at = context(quorum_replicas=voters(number, catching_up=catching_up))
-    found = [one for one in candidates(looked_at).values() if one.slug == "voter-catching-up"]
-    assert [one.broker_id for one in found] == list(range(number - catching_up + 1, number + 1))
-    assert {one.severity for one in found} == {severity}
-    assert {"no majority" in one.why for one in found} == {severity == "critical"}
+    found = [candidate for candidate in candidates(looked_at).values() if candidate.slug == "voter-catching-up"]
+    assert [candidate.broker_id for candidate in found] == list(range(number - catching_up + 1, number + 1))
+    assert {candidate.severity for candidate in found} == {severity}
+    assert {"no majority" in candidate.why for candidate in found} == {severity == "critical"}
 
 
 def test_an_observer_is_no_voter_that_catches_up() -> None:
@@ -451,26 +451,28 @@ def test_a_partition_without_a_leader_names_who_is_waited_for(
 ) -> None:
     told = {} if eligible is None else {TopicPartition("orders", 0): eligible}
     brokers = [broker(1), broker(2, fenced=True), broker(3, reachable=False)]
-    found = rules(partitions=[partition(leader=-1, isr=isr)], brokers=brokers, eligible=told)["offline"]
-    assert found.facts["waits_for"] == waits_for
-    assert why in found.why
-    assert found.action.startswith(action)
-    assert "an unclean election may lose records" in found.action
+    candidate = rules(partitions=[partition(leader=-1, isr=isr)], brokers=brokers, eligible=told)["offline"]
+    assert candidate.facts["waits_for"] == waits_for
+    assert why in candidate.why
+    assert candidate.action.startswith(action)
+    assert "an unclean election may lose records" in candidate.action
 
 
 def test_a_broker_that_runs_and_cannot_use_its_log_is_named_with_the_file_before_anything_is_deleted() -> None:
     row = partition(leader=-1, isr=(2,), replicas=(2, 3))
     reasons = {(TopicPartition("orders", 0), 2): "orders-0/00.log is corrupt at byte 7"}
     up = [broker(2), broker(3)]
-    found = rules(partitions=[row], brokers=up, offline_logs=reasons)["offline"]
-    assert found.why.endswith("Broker 2 runs and cannot use its log: orders-0/00.log is corrupt at byte 7.")
-    assert found.action.startswith("Delete nothing. Mend the disk of broker 2,")
-    assert found.facts["unusable"] == {"2": "orders-0/00.log is corrupt at byte 7"}
+    candidate = rules(partitions=[row], brokers=up, offline_logs=reasons)["offline"]
+    assert candidate.why.endswith("Broker 2 runs and cannot use its log: orders-0/00.log is corrupt at byte 7.")
+    assert candidate.action.startswith("Delete nothing. Mend the disk of broker 2,")
+    assert candidate.facts["unusable"] == {"2": "orders-0/00.log is corrupt at byte 7"}
     # One that is away, whose log may be whole, is started first.
     row = partition(leader=-1, isr=(2, 3), replicas=(2, 3))
-    found = rules(partitions=[row], brokers=[broker(2), broker(3, reachable=False)], offline_logs=reasons)["offline"]
-    assert found.action.startswith("Start broker 3;")
-    assert "orders-0/00.log" in found.why
+    candidate = rules(partitions=[row], brokers=[broker(2), broker(3, reachable=False)], offline_logs=reasons)[
+        "offline"
+    ]
+    assert candidate.action.startswith("Start broker 3;")
+    assert "orders-0/00.log" in candidate.why
     # Another partition's log says nothing of this one.
     other = {(TopicPartition("orders", 1), 2): "orders-1/00.log is corrupt at byte 7"}
     assert "unusable" not in rules(partitions=[row], brokers=up, offline_logs=other)["offline"].facts
@@ -478,11 +480,11 @@ def test_a_broker_that_runs_and_cannot_use_its_log_is_named_with_the_file_before
 
 def test_one_crash_is_one_finding_and_a_warning_only_where_too_few_logs_were_compared() -> None:
     whole = [UncleanRecovery("orders", at, 2, True, 1) for at in range(5)]
-    found = rules(recoveries=whole)["unclean-recovery"]
-    assert (found.severity, found.sentence) == ("notice", "5 leaders elected by comparing logs")
-    assert "orders-0, orders-1, orders-2 and 2 more" in found.why
+    candidate = rules(recoveries=whole)["unclean-recovery"]
+    assert (candidate.severity, candidate.sentence) == ("notice", "5 leaders elected by comparing logs")
+    assert "orders-0, orders-1, orders-2 and 2 more" in candidate.why
     most = rules(recoveries=whole * 200)["unclean-recovery"]
     assert most.sentence == "1000 leaders or more elected by comparing logs"
-    found = rules(recoveries=[*whole, UncleanRecovery("payments", 3, 1, False, 1)])["unclean-recovery"]
-    assert found.severity == "warning"
-    assert found.why.startswith("Of payments-3 fewer than min.insync.replicas of the logs that had every")
+    candidate = rules(recoveries=[*whole, UncleanRecovery("payments", 3, 1, False, 1)])["unclean-recovery"]
+    assert candidate.severity == "warning"
+    assert candidate.why.startswith("Of payments-3 fewer than min.insync.replicas of the logs that had every")

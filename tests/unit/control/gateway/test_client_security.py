@@ -86,9 +86,9 @@ def test_a_broker_that_does_not_know_the_password_is_not_trusted(server: bytes, 
 def test_a_file_of_properties_is_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# who we are\n" + "".join(f"{name} = {value}\n" for name, value in SASL.items()))
-    found = read_security(file)
-    assert (found.tls, found.mechanism, plain_message(found)) == (None, "PLAIN", b"\0u\0p")
-    assert "p" not in repr(found).split("object")[-1].split("at")[0]
+    result = read_security(file)
+    assert (result.tls, result.mechanism, plain_message(result)) == (None, "PLAIN", b"\0u\0p")
+    assert "p" not in repr(result).split("object")[-1].split("at")[0]
     assert security_of({}) == Security()
 
 

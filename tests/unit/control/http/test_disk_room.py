@@ -40,11 +40,11 @@ def test_a_folder_that_takes_no_file_is_told(data_dir: Path) -> None:
 
 
 def test_a_disk_that_hangs_is_told_and_asked_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Path] = []
+    paths: list[Path] = []
     answers = threading.Event()
 
     def hang(folder: Path) -> None:
-        asked.append(folder)
+        paths.append(folder)
         answers.wait(30)
 
     monkeypatch.setattr(disk_room, "problem", hang)
@@ -58,4 +58,4 @@ def test_a_disk_that_hangs_is_told_and_asked_once(data_dir: Path, monkeypatch: p
             answers.set()
 
     assert asyncio.run(look()) == [f"The disk of {data_dir} did not take a file in 0 s."] * 3
-    assert len(asked) == 1
+    assert len(paths) == 1

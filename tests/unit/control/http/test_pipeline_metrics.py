@@ -49,7 +49,7 @@ def test_a_scrape_tells_lag_batches_and_what_could_not_be_read(tmp_path: Path) -
             connection, "c", "pipeline", pid=1, started_ms=1, now_ms=NOW_MS - 1_000, interval_ms=2_000,
             state="running", detail={"lag_records": 12, "lag_ms": 3_000},
         )  # fmt: skip
-    told = scrape(engine)
+    result = scrape(engine)
     for line in (
         "ebbline_pipeline_up 1.0",
         'ebbline_pipeline_state{state="running"} 1.0',
@@ -64,7 +64,7 @@ def test_a_scrape_tells_lag_batches_and_what_could_not_be_read(tmp_path: Path) -
         'ebbline_pipeline_batch_seconds{quantile="0.99"} 0.99',
         'ebbline_pipeline_batch_seconds{quantile="1"} 1.0',
     ):
-        assert line in told, told
+        assert line in result, result
     engine.dispose()
 
 

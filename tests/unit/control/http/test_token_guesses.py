@@ -46,8 +46,8 @@ def test_the_audit_is_told_once_of_all_and_names_who_tried_most() -> None:
     for number in range(30):
         guess(guesses, number, "10.0.0.5", 0.0)
     guess(guesses, 99, "10.0.0.6", 0.0)
-    told = guesses.take_summary()
-    assert told == "21 calls with a token that is not known: 20 from 10.0.0.5, 1 from 10.0.0.6; 10 more had to wait."
+    result = guesses.take_summary()
+    assert result == "21 calls with a token that is not known: 20 from 10.0.0.5, 1 from 10.0.0.6; 10 more had to wait."
     assert guesses.take_summary() is None
 
 
@@ -57,10 +57,10 @@ def test_what_is_remembered_is_bounded() -> None:
         guess(guesses, number, f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", 0.0)
     assert len(guesses._left) <= ADDRESSES_MAX
     assert len(guesses._seen) <= ADDRESSES_MAX
-    told = guesses.take_summary()
-    assert told is not None
-    assert len(told) < 250
-    assert f"and {ADDRESSES_MAX - 5} more addresses" in told
+    result = guesses.take_summary()
+    assert result is not None
+    assert len(result) < 250
+    assert f"and {ADDRESSES_MAX - 5} more addresses" in result
 
 
 @pytest.mark.parametrize(

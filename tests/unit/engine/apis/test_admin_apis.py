@@ -79,7 +79,7 @@ def test_a_partition_tells_who_cannot_be_reached(
 def test_fenced_brokers_are_not_listed_and_authorized_operations_only_when_asked() -> None:
     node = AdminNode(with_topic(image_with(registered(1, rack="a"), registered(2, fenced=True))))
     answer = node.answer(metadata_of("orders"), 9)
-    assert [(one.node_id, one.rack) for one in answer.brokers] == [(1, "a")]
+    assert [(broker.node_id, broker.rack) for broker in answer.brokers] == [(1, "a")]
     assert answer.cluster_authorized_operations == answer.topics[0].topic_authorized_operations == -(2**31)
     answer = node.answer(
         metadata_of("orders", include_cluster_authorized_operations=True, include_topic_authorized_operations=True), 9
@@ -175,11 +175,11 @@ def test_a_brokers_setting_lists_where_it_comes_from_strongest_first() -> None:
     image = with_config(image, 4, "1", **{FLAG: "false"})
     image = with_config(image, 4, "", **{FLAG: "true"})
     (entry,) = describe(AdminNode(image), 4, "1", FLAG).configs
-    assert [(one.value, one.source) for one in entry.synonyms] == [("false", 2), ("true", 3), ("false", 5)]
+    assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [("false", 2), ("true", 3), ("false", 5)]
     assert (entry.value, entry.config_source, entry.read_only, entry.config_type) == ("false", 2, False, 1)
     (cluster,) = describe(AdminNode(image), 4, "").configs
     assert (cluster.name, cluster.value, cluster.config_source) == (FLAG, "true", 3)
-    assert [one.source for one in cluster.synonyms] == [3]
+    assert [synonym.source for synonym in cluster.synonyms] == [3]
 
 
 def test_a_broker_tells_only_its_own_settings() -> None:
@@ -197,13 +197,13 @@ def test_read_only_static_and_unknown_settings() -> None:
     assert (log_dirs.value, log_dirs.config_source, log_dirs.read_only) == ("/data", 4, True)
     (secret,) = describe(node, 4, "1", "rsm.config.secret").configs
     assert (secret.value, secret.is_sensitive, secret.config_type) == (None, True, 0)
-    assert all(one.value is None for one in secret.synonyms)
+    assert all(synonym.value is None for synonym in secret.synonyms)
 
 
 def test_a_topics_settings_with_synonyms_and_documentation_only_when_asked() -> None:
     node = AdminNode(with_topic(image_with(registered(1)), local_retention_ms="1000"))
     (entry,) = describe(node, 2, "orders", "local.retention.ms").configs
-    assert [(one.name, one.value, one.source) for one in entry.synonyms] == [
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
         ("local.retention.ms", "1000", 1), ("log.local.retention.ms", "-2", 5),
     ]  # fmt: skip
     assert entry.documentation is None
@@ -222,9 +222,12 @@ def test_a_groups_settings_come_from_the_group_or_from_its_broker() -> None:
     own, default = describe(node, 32, "g", session).configs[0], describe(node, 32, "other", session).configs[0]
     behind = ("group.consumer.session.timeout.ms", "45000", 5)
     assert (own.value, own.config_source, own.config_type, own.read_only) == ("50000", 8, 3, False)
-    assert [(one.name, one.value, one.source) for one in own.synonyms] == [(session, "50000", 8), behind]
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in own.synonyms] == [
+        (session, "50000", 8),
+        behind,
+    ]
     assert (default.value, default.config_source) == ("45000", 5)
-    assert [(one.name, one.value, one.source) for one in default.synonyms] == [behind]
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in default.synonyms] == [behind]
     (told,) = describe(node, 32, "g", session, documentation=True).configs
     assert told.documentation == "The timeout to detect client failures when using the consumer group protocol."
     assert describe(node, 32, "").error_message == "Group name must not be empty"
@@ -243,7 +246,7 @@ def test_a_subscription_to_clients_metrics_shows_what_was_set_and_the_defaults()
 def test_every_setting_has_its_documentation(kind: int, name: str) -> None:
     node = AdminNode(with_topic(image_with(registered(1))))
     configs = describe(node, kind, name, documentation=True).configs
-    assert [one.name for one in configs if not one.documentation] == []
+    assert [config.name for config in configs if not config.documentation] == []
 
 
 def alter_flag(*brokers: str) -> m.IncrementalAlterConfigsRequest:
@@ -262,19 +265,19 @@ def test_changes_of_another_broker_are_refused_and_the_rest_is_sent_on() -> None
         answer = m.IncrementalAlterConfigsResponse.Responses
         return m.IncrementalAlterConfigsResponse(
             responses=[
-                answer(resource_type=4, resource_name=one.resource_name, error_message=None)
-                for one in request.resources
+                answer(resource_type=4, resource_name=resource.resource_name, error_message=None)
+                for resource in request.resources
             ]
         )
 
     node.channel.answer = controller
     answers = node.answer(alter_flag("3", "1", "x"), 1).responses
-    assert [(one.resource_name, one.error_code) for one in answers] == [
+    assert [(resource.resource_name, resource.error_code) for resource in answers] == [
         ("3", ErrorCode.INVALID_REQUEST), ("1", 0), ("x", ErrorCode.INVALID_REQUEST),
     ]  # fmt: skip
     assert answers[0].error_message == "Unexpected broker id, expected 1, but received 3"
     (sent,) = node.channel.sent
-    assert [one.resource_name for one in sent.resources] == ["1"]  # type: ignore[attr-defined]  # checked above
+    assert [resource.resource_name for resource in sent.resources] == ["1"]  # type: ignore[attr-defined]  # checked above
     node.channel.sent.clear()
     node.answer(alter_flag("3"), 1)
     assert node.channel.sent == []
@@ -325,10 +328,10 @@ def test_a_request_is_sent_again_while_no_controller_can_be_reached() -> None:
     )
 
     def answer(request: Message) -> Message:
-        found = next(answers)
-        if isinstance(found, KafkaError):
-            raise found
-        return found
+        result = next(answers)
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
     node.channel.answer = answer
     assert node.answer(REASSIGN, 1).error_message == "done"

@@ -35,7 +35,9 @@ def describe(*parts: tuple[str, int, str | None], strict: bool = False) -> m.Des
 
 
 def found(response: m.DescribeClientQuotasResponse) -> set[QuotaEntity]:
-    return {tuple((one.entity_type, one.entity_name) for one in entry.entity) for entry in response.entries or ()}
+    return {
+        tuple((entity.entity_type, entity.entity_name) for entity in entry.entity) for entry in response.entries or ()
+    }
 
 
 def test_no_filter_finds_all() -> None:

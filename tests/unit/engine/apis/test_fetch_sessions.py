@@ -226,24 +226,24 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
     dice = random.Random(seed)
     server = Server(slots=3)
     client: FetchSessionHandler[int] = FetchSessionHandler()
-    wanted: dict[int, int] = {}
+    expected: dict[int, int] = {}
     for _ in range(30):
         for index in range(6):
             roll = dice.random()
             if roll < 0.3:
-                wanted[index] = dice.randrange(100)
+                expected[index] = dice.randrange(100)
             elif roll < 0.45:
-                wanted.pop(index, None)
-        if not wanted:
+                expected.pop(index, None)
+        if not expected:
             continue
-        everything = {index: asked_at(offset) for index, offset in wanted.items()}
+        everything = {index: asked_at(offset) for index, offset in expected.items()}
         turn: FetchRequestData[int] = client.next_request(
-            everything, [index for index in range(6) if index not in wanted]
+            everything, [index for index in range(6) if index not in expected]
         )
         asked = request(
             turn.session_id,
             turn.epoch,
-            {index: one.fetch_offset for index, one in turn.changed.items()},
+            {index: fetch_target.fetch_offset for index, fetch_target in turn.changed.items()},
             tuple(turn.forgotten),
         )
         if dice.random() < 0.1:
@@ -254,7 +254,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
         except KafkaError as error:
             client.answered(turn, error.code, 0)
             continue
-        assert offsets(context) == wanted
+        assert offsets(context) == expected
         session_id, _ = server.sessions.response(
             context,
             [FetchData(high_watermark=dice.randrange(3)) for _ in context.entries],

@@ -49,10 +49,14 @@ def image_of(brokers: list[Any], topics: list[Any], id_field: str) -> MetadataIm
             continue
         topic_id = bytes(topic.topic_id) if any(topic.topic_id) else number.to_bytes(16, "big")
         partitions = {
-            one.partition_index: PartitionRegistration(
-                tuple(one.replica_nodes), tuple(one.isr_nodes), one.leader_id, one.leader_epoch, 0
+            partition.partition_index: PartitionRegistration(
+                tuple(partition.replica_nodes),
+                tuple(partition.isr_nodes),
+                partition.leader_id,
+                partition.leader_epoch,
+                0,
             )
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         image = replace(
             image,

@@ -31,8 +31,8 @@ PARTITIONS = 3
 async def create(node: ControllerNode, name: str, partitions: int, **settings: str) -> None:
     topic = m.CreateTopicsRequest.Topics
     configs = [topic.Configs(name=key.replace("_", "."), value=value) for key, value in settings.items()]
-    wanted = topic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
-    answer = await HandlerChannel(node).send(m.CreateTopicsRequest(topics=[wanted]), 7, timeout_ms=1000)
+    requested = topic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    answer = await HandlerChannel(node).send(m.CreateTopicsRequest(topics=[requested]), 7, timeout_ms=1000)
     assert isinstance(answer, m.CreateTopicsResponse)
     assert answer.topics[0].error_code == 0, answer
 
@@ -133,10 +133,10 @@ def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
                 ids[name] = node.controller.image.topic_ids[name]
                 for value in segments_of(name, ids[name], 0):
                     topic.log.append(metadata_partition(ids[name], 0, PARTITIONS), value)
-            told = TopicIdPartition("told", ids["told"], 0)
+            topic_id_partition = TopicIdPartition("told", ids["told"], 0)
             for state in PartitionDeleteState:
-                value = encode(PartitionDelete(told, 1, 0, state))
-                topic.log.append(metadata_partition(told.topic_id, 0, PARTITIONS), value)
+                value = encode(PartitionDelete(topic_id_partition, 1, 0, state))
+                topic.log.append(metadata_partition(topic_id_partition.topic_id, 0, PARTITIONS), value)
             before = sum(len(values) for values in topic.log.partitions)
             # These are not marked before the node stops, and its log forgets them.
             await delete(node, "gone")

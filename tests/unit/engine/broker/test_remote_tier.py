@@ -40,7 +40,7 @@ def test_a_listener_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 def test_settings_of_one_client_win_over_the_common_ones() -> None:
-    found = MetadataClientSettings.parse(
+    client_settings = MetadataClientSettings.parse(
         {
             "remote.log.metadata.consumer.request.timeout.ms": "700",
             "remote.log.metadata.common.client.request.timeout.ms": "900",
@@ -51,7 +51,7 @@ def test_settings_of_one_client_win_over_the_common_ones() -> None:
             "remote.log.metadata.topic.num.partitions": "5",
         }
     )
-    assert found == MetadataClientSettings(
+    assert client_settings == MetadataClientSettings(
         produce_timeout_ms=900,
         delivery_timeout_ms=5000,
         fetch_timeout_ms=700,
@@ -63,18 +63,18 @@ def test_settings_of_one_client_win_over_the_common_ones() -> None:
 
 
 def test_what_has_no_effect_here_is_named() -> None:
-    found = MetadataClientSettings.parse(
+    client_settings = MetadataClientSettings.parse(
         {
             "remote.log.metadata.producer.acks": "1",
             "remote.log.metadata.common.client.bootstrap.servers": "elsewhere:9092",
             "remote.log.metadata.common.client.fetch.max.bytes": "100",
         }
     )
-    assert found.unused == (
+    assert client_settings.unused == (
         "remote.log.metadata.common.client.bootstrap.servers",
         "remote.log.metadata.producer.acks",
     )
-    assert found.fetch_max_bytes == 100
+    assert client_settings.fetch_max_bytes == 100
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "2147483648", "²"])

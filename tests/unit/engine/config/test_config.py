@@ -154,9 +154,9 @@ def test_a_bad_value_names_setting_and_reason(name: str, text: str, message: str
 def test_the_flag_of_kip_1023_resolves_per_broker_over_cluster_over_file_over_default() -> None:
     setting = BROKER_SETTINGS["follower.fetch.last.tiered.offset.enable"]
     name = setting.name
-    found = resolve_broker(setting, broker={name: "false"}, cluster={name: "true"}, static={name: "true"})
-    assert (found.value, found.source) == ("false", ConfigSource.DYNAMIC_BROKER_CONFIG)
-    assert [place.source for place in found.synonyms] == [
+    broker = resolve_broker(setting, broker={name: "false"}, cluster={name: "true"}, static={name: "true"})
+    assert (broker.value, broker.source) == ("false", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert [place.source for place in broker.synonyms] == [
         ConfigSource.DYNAMIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
         ConfigSource.STATIC_BROKER_CONFIG,
@@ -169,11 +169,11 @@ def test_the_flag_of_kip_1023_resolves_per_broker_over_cluster_over_file_over_de
 
 def test_a_topic_takes_its_brokers_default_in_its_own_unit() -> None:
     def retention(topic: dict[str, str], static: dict[str, str]) -> tuple[str | None, ConfigSource]:
-        found = resolve_topic(
+        resolved_setting = resolve_topic(
             TOPIC_SETTINGS["retention.ms"],
             topic=topic, broker={}, cluster={}, static=static, broker_settings=BROKER_SETTINGS,
         )  # fmt: skip
-        return found.value, found.source
+        return resolved_setting.value, resolved_setting.source
 
     assert retention({}, {}) == ("604800000", ConfigSource.DEFAULT_CONFIG)
     # Kafka looks for a source under the main name, log.retention.ms, and finds none (ConfigHelper.configSynonyms).
@@ -184,12 +184,12 @@ def test_a_topic_takes_its_brokers_default_in_its_own_unit() -> None:
 
 
 def test_a_topics_synonyms_go_on_from_the_main_one_as_they_were_written() -> None:
-    found = resolve_topic(
+    topic = resolve_topic(
         TOPIC_SETTINGS["retention.ms"],
         topic={"retention.ms": "5"}, broker={}, cluster={"log.retention.ms": "100000"}, static={},
         broker_settings=BROKER_SETTINGS,
     )  # fmt: skip
-    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in topic.synonyms] == [
         ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
         ("log.retention.ms", "100000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
@@ -201,11 +201,13 @@ def test_topic_rows_match_what_kafka_shows_for_a_tiered_topic() -> None:
     for name in ("local.retention.bytes", "local.retention.ms", "remote.log.copy.disable", "remote.storage.enable"):
         row = rows[name]
         own = {name: row["value"]} if row["source"] == "DYNAMIC_TOPIC_CONFIG" else {}
-        found = resolve_topic(
+        topic = resolve_topic(
             TOPIC_SETTINGS[name], topic=own, broker={}, cluster={}, static={}, broker_settings=BROKER_SETTINGS
         )
-        shown = [{"name": one.name, "value": one.value, "source": one.source.name} for one in found.synonyms]
-        assert (found.value, found.source.name, shown) == (row["value"], row["source"], row["synonyms"]), name
+        shown = [
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source.name} for synonym in topic.synonyms
+        ]
+        assert (topic.value, topic.source.name, shown) == (row["value"], row["source"], row["synonyms"]), name
 
 
 def test_a_topics_value_alone_is_the_one_that_is_found_with_its_synonyms() -> None:
@@ -264,7 +266,10 @@ GOOD = {
 def test_a_combined_node_knows_its_listeners_and_controller() -> None:
     config = BrokerConfig.parse(GOOD)
     check(config)
-    assert [(one.name, one.port) for one in listeners(config)] == [("PLAINTEXT", 19092), ("CONTROLLER", 19192)]
+    assert [(listener.name, listener.port) for listener in listeners(config)] == [
+        ("PLAINTEXT", 19092),
+        ("CONTROLLER", 19192),
+    ]
     assert inter_broker_listener_name(config) == "PLAINTEXT"
     assert controller_addresses(config) == (("127.0.0.1", 19192),)
 

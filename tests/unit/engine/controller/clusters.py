@@ -174,6 +174,6 @@ class Play:
         return uuid_of(self._topics)
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
-        found = self.image.partition(topic, index)
-        assert found is not None, (topic, index)
-        return found
+        registration = self.image.partition(topic, index)
+        assert registration is not None, (topic, index)
+        return registration

@@ -55,8 +55,8 @@ def test_a_failure_reaches_everybody_who_asked_and_the_next_request_is_made(fail
         brokers.failure = failure
         brokers.may_answer.set()
         batches: RequestBatches[int, int] = RequestBatches(brokers.send, name="test")
-        found = await asyncio.gather(*(batches.ask(1, number) for number in range(3)), return_exceptions=True)
-        assert found == [failure] * 3
+        results = await asyncio.gather(*(batches.ask(1, number) for number in range(3)), return_exceptions=True)
+        assert results == [failure] * 3
         brokers.failure = None
         assert await batches.ask(1, 5) == -5
 

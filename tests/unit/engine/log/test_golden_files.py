@@ -55,9 +55,9 @@ def golden_log(folder: Path) -> UnifiedLog:
 
 def test_appends_and_rolls_give_the_golden_files(tmp_path: Path) -> None:
     golden_log(tmp_path)
-    found = files(tmp_path)
+    paths = files(tmp_path)
     for name, hexadecimal in GOLDEN.items():
-        assert found[name].hex() == hexadecimal, name
+        assert paths[name].hex() == hexadecimal, name
 
 
 def test_a_follower_that_fetches_the_same_batches_writes_the_same_files(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_a_follower_that_fetches_the_same_batches_writes_the_same_files(tmp_path
         if segment.base_offset:
             follower.roll()
         follower.append_as_follower(memoryview(segment.files.pread(segment.size_bytes, 0)), 3)
-    found = files(tmp_path / "follower")
+    paths = files(tmp_path / "follower")
     for name, hexadecimal in GOLDEN.items():
-        assert found[name].hex() == hexadecimal, name
+        assert paths[name].hex() == hexadecimal, name
 
 
 def test_partition_metadata_has_43_bytes_and_no_newline_at_the_end(tmp_path: Path) -> None:
@@ -95,15 +95,15 @@ def test_an_aborted_transaction_gives_the_golden_marker_index_and_snapshot(tmp_p
     log.update_high_watermark(4)
     assert log.last_stable_offset == 4
     log.roll()
-    found = files(tmp_path)
-    assert found["00000000000000000000.log"][155:].hex() == (
+    paths = files(tmp_path)
+    assert paths["00000000000000000000.log"][155:].hex() == (
         "00000000000000030000004200000000021b2f19ca0030000000000000018bcfe568030000018bcfe5680300000000000000370003ffff"
         "ffff000000012000000008000000000c00000000000900"
     )
-    assert found["00000000000000000000.txnindex"].hex() == (
+    assert paths["00000000000000000000.txnindex"].hex() == (
         "00000000000000000037000000000000000100000000000000030000000000000004"
     )
-    assert found["00000000000000000004.snapshot"].hex() == (
+    assert paths["00000000000000000004.snapshot"].hex() == (
         "0001f5dd884b0000000100000000000000370003000000010000000000000002000000010000018bcfe5680300000009ffffffffffffffff"
     )
     assert [txn.first_offset for txn in log.reader.aborted_transactions(0, 4)] == [1]

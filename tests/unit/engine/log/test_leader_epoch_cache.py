@@ -40,9 +40,9 @@ def test_the_checkpoint_is_saved_at_every_change_and_only_then() -> None:
 
 def test_end_offsets_are_those_that_kafka_answered() -> None:
     epochs = cache((0, 0), (2, 5))
-    asked = (0, 1, 2, 3, 99, -1, -2)
+    requested = (0, 1, 2, 3, 99, -1, -2)
     answers = [(0, 5), (0, 5), (2, 11), (-1, -1), (-1, -1), (-1, -1), (-2, 0)]
-    assert [epochs.end_offset_for(epoch, 11) for epoch in asked] == answers
+    assert [epochs.end_offset_for(epoch, 11) for epoch in requested] == answers
     epochs.truncate_from_start(6)
     assert epochs.entries == ((2, 6),)
     assert [epochs.end_offset_for(epoch, 11) for epoch in (0, 1)] == [(0, 6), (1, 6)]

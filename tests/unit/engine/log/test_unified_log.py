@@ -321,17 +321,17 @@ def test_offsets_are_found_by_time(tmp_path: Path) -> None:
     append(log, 6)
     replicate(log)
     for index in range(7):
-        found = log.reader.offset_by_timestamp(NOW_MS + index)
-        assert found is not None
-        assert (found.offset, found.timestamp) == (index, NOW_MS + index)
-    found = log.reader.offset_by_timestamp(0)
-    assert found is not None
-    assert (found.offset, found.leader_epoch) == (0, 0)
+        offset = log.reader.offset_by_timestamp(NOW_MS + index)
+        assert offset is not None
+        assert (offset.offset, offset.timestamp) == (index, NOW_MS + index)
+    offset = log.reader.offset_by_timestamp(0)
+    assert offset is not None
+    assert (offset.offset, offset.leader_epoch) == (0, 0)
     assert log.reader.offset_by_timestamp(NOW_MS + 7) is None
     log.maybe_increment_log_start_offset(4)
-    found = log.reader.offset_by_timestamp(0)
-    assert found is not None
-    assert (found.offset, found.leader_epoch) == (4, 3)
+    offset = log.reader.offset_by_timestamp(0)
+    assert offset is not None
+    assert (offset.offset, offset.leader_epoch) == (4, 3)
 
 
 def test_the_largest_timestamp_names_its_first_record(tmp_path: Path) -> None:
@@ -342,9 +342,13 @@ def test_the_largest_timestamp_names_its_first_record(tmp_path: Path) -> None:
     log.append_as_leader(memoryview(late), 2, now_ms=NOW_MS)
     log.roll()
     append(log, 1)
-    found = log.reader.max_timestamp_offset()
-    assert found is not None
-    assert (found.offset, found.timestamp, found.leader_epoch) == (2, NOW_MS + 50, 2)
+    max_timestamp_offset = log.reader.max_timestamp_offset()
+    assert max_timestamp_offset is not None
+    assert (max_timestamp_offset.offset, max_timestamp_offset.timestamp, max_timestamp_offset.leader_epoch) == (
+        2,
+        NOW_MS + 50,
+        2,
+    )
 
 
 # --- truncation

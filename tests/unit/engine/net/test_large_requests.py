@@ -46,7 +46,7 @@ def test_a_large_request_is_answered_whole_and_in_its_turn() -> None:
             for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
                 told, answer = await client.answer(m.DescribeGroupsResponse, 5)
                 assert told == correlation_id
-                assert [one.group_id for one in answer.groups] == asked(count, f"{correlation_id}-").groups
+                assert [group.group_id for group in answer.groups] == asked(count, f"{correlation_id}-").groups
 
     run(play())
 
@@ -137,7 +137,7 @@ def test_an_answer_that_is_larger_than_clients_read_is_an_error() -> None:
                 client.send(m.DescribeGroupsRequest(groups=[name]), 5, correlation_id)
             for correlation_id, code in enumerate((ErrorCode.INVALID_REQUEST, ErrorCode.NONE)):
                 told, answer = await client.answer(m.DescribeGroupsResponse, 5)
-                assert (told, [one.error_code for one in answer.groups]) == (correlation_id, [code])
+                assert (told, [group.error_code for group in answer.groups]) == (correlation_id, [code])
 
     run(play())
 

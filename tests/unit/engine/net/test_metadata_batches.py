@@ -32,7 +32,9 @@ def test_a_batch_that_is_none_is_passed_over_alone(body: bytes, size: int) -> No
     first, second = fetched_partitions(answer(p0=bytes(data), p4=bytes(good(2))), {0: 7, 4: 2})
     assert (first.error, first.next_offset) == (ErrorCode.NONE, 12)
     assert [record.offset for record in first.records] == [7, 11]
-    assert [(one.first_offset, one.last_offset) for one in first.unreadable] == [(8, 10)]
+    assert [(unreadable_batch.first_offset, unreadable_batch.last_offset) for unreadable_batch in first.unreadable] == [
+        (8, 10)
+    ]
     assert isinstance(first.unreadable[0], UnreadableBatch)
     assert (second.next_offset, [record.value for record in second.records]) == (3, [b"value"])
 

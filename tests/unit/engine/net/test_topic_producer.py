@@ -43,11 +43,11 @@ def test_records_behind_some_whose_answer_never_came_are_no_repetition_of_them(t
             if ending == "cancelled":
                 await answering.wait()
             code = ErrorCode.NONE if answering.is_set() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            told = m.ProduceResponse.Responses.PartitionResponses(
+            responses = m.ProduceResponse.Responses.PartitionResponses(
                 index=0, error_code=code, base_offset=info.first_offset
             )
             return m.ProduceResponse(
-                responses=[m.ProduceResponse.Responses(name=TIP.topic, partition_responses=[told])]
+                responses=[m.ProduceResponse.Responses(name=TIP.topic, partition_responses=[responses])]
             )
 
         api = Api(PRODUCE_KEY, PRODUCE_VERSION, PRODUCE_VERSION, take)

@@ -50,7 +50,7 @@ def test_frames_that_will_come_whole_are_kept_and_one_more_is_refused() -> None:
     buffers = FrameBuffers(10 * MIB)
     kept = [Frame(buffers, 5 * MIB, 29.0) for _ in range(2)]
     assert not Frame(buffers, 1).there
-    assert not any(one.dropped for one in kept)
+    assert not any(frame.dropped for frame in kept)
 
 
 def test_the_address_that_holds_most_makes_room_first() -> None:
@@ -59,14 +59,14 @@ def test_the_address_that_holds_most_makes_room_first() -> None:
     other = Frame(buffers, 2 * MIB, 500.0, "other")
     assert Frame(buffers, MIB, host="third").there
     assert not other.dropped
-    assert sum(one.dropped for one in greedy) == 1
+    assert sum(frame.dropped for frame in greedy) == 1
 
 
 def test_small_frames_are_dropped_many_at_a_time() -> None:
     buffers = FrameBuffers(8 * MIB)
     held = [Frame(buffers, 1024, 100.0) for _ in range(8 * 1024)]
     assert Frame(buffers, 1).there
-    assert sum(one.dropped for one in held) == ROOM_BYTES_MIN // 1024
+    assert sum(frame.dropped for frame in held) == ROOM_BYTES_MIN // 1024
 
 
 def test_before_a_login_there_is_little_room() -> None:

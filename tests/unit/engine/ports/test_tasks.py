@@ -128,11 +128,11 @@ def test_the_outcome_of_a_cancelled_task_is_dropped() -> None:
 
 def test_first_leaves_the_others_running() -> None:
     async def play() -> None:
-        one: tasks.Future[int] = tasks.future()
+        future: tasks.Future[int] = tasks.future()
         other: tasks.Future[int] = tasks.future()
-        tasks.call_soon(lambda: one.set_result(1))
-        await tasks.first([one, other])
-        assert one.done()
+        tasks.call_soon(lambda: future.set_result(1))
+        await tasks.first([future, other])
+        assert future.done()
         assert not other.done()
 
     run(play)

@@ -167,9 +167,9 @@ def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> Non
 
 
 def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_first() -> None:
-    known = VoterFetch(40, D2, Map({2: D2}))
+    voter_fetch = VoterFetch(40, D2, Map({2: D2}))
     leader = voter_progress.voter_fetched(
-        voter_progress.voter_fetched(leading(), 2, known, Now(6000)), 3, VoterFetch(51), Now(6500)
+        voter_progress.voter_fetched(leading(), 2, voter_fetch, Now(6000)), 3, VoterFetch(51), Now(6500)
     )
     state, effects = q.tick(leader, END, Now(7600))
     assert (state.role, effects) == (RaftRole.LEADER, (SendBeginQuorumEpoch((2, 3)),))
@@ -239,8 +239,8 @@ def test_a_voter_that_has_forgotten_neither_votes_nor_stands_until_it_is_noted()
 def test_a_vote_is_given_only_to_who_means_this_directory() -> None:
     state = replace(started(), directory_id=D2)
     for known, code in ((NO_DIRECTORY, 0), (D2, 0), (NEW, ErrorCode.INVALID_VOTER_KEY)):
-        asked = ReceivedVote(2, 4, END, False, known)
-        assert q.handle_vote(state, asked, END, Now(10))[1:] == (code, not code)
+        requested = ReceivedVote(2, 4, END, False, known)
+        assert q.handle_vote(state, requested, END, Now(10))[1:] == (code, not code)
 
 
 def test_an_empty_log_leads_only_by_the_pre_votes_of_all() -> None:
@@ -251,9 +251,9 @@ def test_an_empty_log_leads_only_by_the_pre_votes_of_all() -> None:
     def answer(state: RaftState, voter: int) -> Transition:
         return q.vote_answered(state, voter, epoch=0, pre_vote=True, granted=True, log_end=empty, now=Now(5001))
 
-    one, effects = answer(asking, 2)
-    assert (one.role, effects) == (RaftRole.PROSPECTIVE, ())
-    both, _ = answer(one, 3)
+    raft_state, effects = answer(asking, 2)
+    assert (raft_state.role, effects) == (RaftRole.PROSPECTIVE, ())
+    both, _ = answer(raft_state, 3)
     assert (both.role, both.standing) == (RaftRole.CANDIDATE, VoterStanding.MEMBER)
     other = q.start(2, VOTERS, TIMING, forming, empty, Now(0))[0]
     voted, code, granted = q.handle_vote(other, ReceivedVote(1, 1, empty, False), empty, Now(1))
@@ -299,8 +299,8 @@ def test_a_directory_is_noted_once_its_voter_has_what_is_committed_and_never_com
     assert voter_progress.directories_to_note(leader, 2, VoterFetch(51, D2)) == Map({1: D1, 2: D2})
     assert voter_progress.directories_to_note(leader, 2, VoterFetch(51, D2, superseded=True)) is None
     assert voter_progress.directories_to_note(leader, 9, VoterFetch(51, D2)) is None
-    known = replace(leader, directories=Map({1: D1, 2: D2, 3: D3}))
-    assert voter_progress.directories_to_note(known, 2, VoterFetch(51, D2)) is None
+    raft_state = replace(leader, directories=Map({1: D1, 2: D2, 3: D3}))
+    assert voter_progress.directories_to_note(raft_state, 2, VoterFetch(51, D2)) is None
 
 
 def test_a_voter_that_the_log_knows_by_another_directory_is_not_that_voter() -> None:

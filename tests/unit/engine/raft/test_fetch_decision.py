@@ -32,8 +32,8 @@ def end_offset_for_epoch(epoch: int) -> tuple[int, int]:
 
 
 def asked(**fields: int) -> m.FetchRequest.Topics.Partitions:
-    wanted = {"current_leader_epoch": 4, "fetch_offset": 70, "last_fetched_epoch": 4} | fields
-    return m.FetchRequest.Topics.Partitions(partition=0, **wanted)  # type: ignore[arg-type]  # numbers by name
+    requested = {"current_leader_epoch": 4, "fetch_offset": 70, "last_fetched_epoch": 4} | fields
+    return m.FetchRequest.Topics.Partitions(partition=0, **requested)  # type: ignore[arg-type]  # numbers by name
 
 
 def request(

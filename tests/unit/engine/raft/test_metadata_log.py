@@ -103,9 +103,9 @@ def test_what_a_node_has_promised_is_read_back_from_kafkas_file(tmp_path: Path) 
         promised = QuorumState(leader_id=-1, leader_epoch=3, voted_id=2, voters=(1, 2, 3))
         await log.write_state(promised)
         assert read_quorum_state(ports.disk, log.dir) == (promised, None)
-        known = replace(promised, directory_id=b"d" * 16, standing=VoterStanding.CATCHING_UP)
-        await log.write_state(known)
-        assert read_quorum_state(ports.disk, log.dir) == (known, None)
+        quorum_state = replace(promised, directory_id=b"d" * 16, standing=VoterStanding.CATCHING_UP)
+        await log.write_state(quorum_state)
+        assert read_quorum_state(ports.disk, log.dir) == (quorum_state, None)
         log.close()
 
     run(play)
@@ -174,10 +174,10 @@ def test_a_leader_names_no_snapshot_to_whoever_has_what_came_before_its_log(tmp_
         )
 
         def answer(offset: int, epoch: int) -> m.FetchResponse.Responses.Partitions:
-            asked = m.FetchRequest.Topics.Partitions(
+            partition = m.FetchRequest.Topics.Partitions(
                 fetch_offset=offset, last_fetched_epoch=epoch, current_leader_epoch=3
             )
-            return decide(asked, view, log.end_offset_for_epoch)
+            return decide(partition, view, log.end_offset_for_epoch)
 
         assert has_records(answer(43, 2)), "it has been told to cut its log there"
         for offset, epoch in ((43, 1), (42, 2), (44, 1)):
@@ -197,8 +197,8 @@ def test_a_crash_while_a_snapshot_is_installed_leaves_no_gap_behind_it(tmp_path:
             log.append([FEATURE], 1, 1000)
         assert len(list(Path(log.dir).glob("*.log"))) > 3
         # Of another history, which ends in the middle of this one.
-        wanted = SnapshotId(5, 2)
-        await log.write_snapshot(wanted, [b"x"])
+        snapshot_id = SnapshotId(5, 2)
+        await log.write_snapshot(snapshot_id, [b"x"])
         rename, renamed = ports.disk.rename, 0
 
         def rename_some(source: str, target: str) -> None:
@@ -211,7 +211,7 @@ def test_a_crash_while_a_snapshot_is_installed_leaves_no_gap_behind_it(tmp_path:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ports.disk, "rename", rename_some)
             with pytest.raises(OSError, match="the power is gone"):
-                await log.start_at_snapshot(wanted)
+                await log.start_at_snapshot(snapshot_id)
         log.abandon()
         again = await opened(ports, folder)
         assert (again.start_offset, again.end_offset) == (5, 5)

@@ -117,7 +117,7 @@ def kept(
     limit_ms: int = -1,
     needed_from: int | None = None,
 ) -> int | None:
-    found = keep_from(
+    snapshot_id = keep_from(
         snapshots,
         log_bytes,
         retention_bytes=limit_bytes,
@@ -125,7 +125,7 @@ def kept(
         now_ms=1000,
         needed_from=needed_from,
     )
-    return found.end_offset if found else None
+    return snapshot_id.end_offset if snapshot_id else None
 
 
 def test_the_oldest_snapshot_goes_by_size_or_age_and_the_newest_never() -> None:

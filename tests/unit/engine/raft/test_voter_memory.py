@@ -101,8 +101,8 @@ def test_a_damaged_quorum_state_is_kept_aside(tmp_path: Path) -> None:
 
 
 def test_kafkas_file_carries_our_fields_and_is_read_without_them() -> None:
-    known = QuorumState(2, 5, 2, (1, 2, 3), KEPT, VoterStanding.CATCHING_UP)
-    assert decode_quorum_state(encode_quorum_state(known)) == known
+    quorum_state = QuorumState(2, 5, 2, (1, 2, 3), KEPT, VoterStanding.CATCHING_UP)
+    assert decode_quorum_state(encode_quorum_state(quorum_state)) == quorum_state
     assert b"directoryId" not in encode_quorum_state(STATE)
     assert decode_quorum_state(encode_quorum_state(STATE)) == STATE
 

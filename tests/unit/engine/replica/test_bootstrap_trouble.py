@@ -284,16 +284,16 @@ def test_a_configuration_that_is_there_before_the_topic_is_tiered_keeps_no_repli
             publish, nodes.publish = nodes.publish, lambda *_: publish(NEW)  # type: ignore[method-assign]  # news is late
             nodes.config(TOPIC_RESOURCE, TOPIC, remote_storage_enable="true", local_retention_bytes="1")
             assert [nodes[node].partition(TOPIC).log.remote_enabled for node in (1, NEW)] == [False, True]
-            asked: list[int] = []
+            requested: list[int] = []
 
             def listen(sender: int, _: int, request: Message, answer: Message) -> None:
                 if sender == NEW and isinstance(request, m.ListOffsetsRequest):
-                    asked.append(request.topics[0].partitions[0].timestamp)
+                    requested.append(request.topics[0].partitions[0].timestamp)
 
             nodes.listen = listen
             nodes.cut.clear()
             await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (3, 3, 7, 7))
-            assert asked == [LATEST, EARLIEST, EARLIEST_PENDING_UPLOAD, EARLIEST_LOCAL]
+            assert requested == [LATEST, EARLIEST, EARLIEST_PENDING_UPLOAD, EARLIEST_LOCAL]
             nodes.publish = publish  # type: ignore[method-assign]
             nodes.publish()
             await nodes.in_sync(TOPIC, 1, 2, NEW)
@@ -440,11 +440,11 @@ def test_an_older_metadata_version_puts_the_mode_off_without_an_error(tmp_path: 
                 return ControllerResult((record,), None)
 
             nodes.apply(older)
-            asked: list[int] = []
+            requested: list[int] = []
 
             def listen(sender: int, _: int, request: Message, answer: Message) -> None:
                 if sender == NEW and isinstance(request, m.ListOffsetsRequest):
-                    asked.append(request.topics[0].partitions[0].timestamp)
+                    requested.append(request.topics[0].partitions[0].timestamp)
 
             nodes.listen = listen
             # Local from 2, so that the mode would start elsewhere: at 6.
@@ -461,7 +461,7 @@ def test_an_older_metadata_version_puts_the_mode_off_without_an_error(tmp_path: 
             nodes.config(BROKER_RESOURCE, "", **FLAG)
             await nodes.reassign(TOPIC, 1, 2, NEW)
             await joins(nodes, start=2)
-            assert -6 not in asked
+            assert -6 not in requested
             assert "DELAYED" not in nodes[NEW].events.phases(TOPIC)
 
     play(run)

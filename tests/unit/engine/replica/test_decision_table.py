@@ -185,8 +185,8 @@ def test_every_row_leads_to_where_the_leader_can_go_on() -> None:
 
 def test_only_the_mode_asks_for_the_pending_upload_and_starts_behind_it() -> None:
     for played in ALL:
-        asked = AskOffset(EARLIEST_PENDING_UPLOAD) in played.asked
-        assert asked is applies(played)
+        requested = AskOffset(EARLIEST_PENDING_UPLOAD) in played.asked
+        assert requested is applies(played)
         if not isinstance(played.outcome, Rebuild):
             continue
         if applies(played):

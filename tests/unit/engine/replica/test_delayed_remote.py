@@ -58,7 +58,9 @@ class Stage:
 
     def metric(self, name: str, **labels: str) -> float:
         metrics = self.nodes[1].metrics
-        [pulled] = [one for one in (*metrics.gauges, *metrics.counters) if one.name == name]
+        [pulled] = [
+            scraped_metric for scraped_metric in (*metrics.gauges, *metrics.counters) if scraped_metric.name == name
+        ]
         reading = pulled.read()
         if isinstance(reading, int | float):
             return reading
@@ -116,11 +118,11 @@ def set_brokers(nodes: Nodes, **settings: str) -> None:
 def test_all_remote_partitions_of_a_request_are_read_at_once_and_answered_in_its_order(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.fetch([0, 6, 3, 4]))
+        task = asyncio.ensure_future(stage.fetch([0, 6, 3, 4]))
         await stage.blocked(3)
         assert stage.waiting == (1, 0)
         stage.store.unblock()
-        assert await asked == [
+        assert await task == [
             (0, [b"0-0", b"0-1"]),
             (0, [b"1-6"]),
             (0, [b"2-3"]),
@@ -171,10 +173,10 @@ def test_a_read_that_nobody_waits_for_any_more_keeps_its_reader_and_queued_ones_
 def test_a_full_queue_of_readers_is_an_error_of_that_partition_only(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.fetch([0, 0, 0, 6]))
+        task = asyncio.ensure_future(stage.fetch([0, 0, 0, 6]))
         await stage.blocked(1)
         stage.store.unblock()
-        assert await asked == [
+        assert await task == [
             (0, [b"0-0", b"0-1"]),
             (0, [b"1-0", b"1-1"]),
             (ErrorCode.UNKNOWN_SERVER_ERROR, []),
@@ -230,11 +232,11 @@ def test_produce_and_local_reads_go_on_while_every_reader_hangs(tmp_path: Path) 
 def test_a_partition_that_leaves_the_broker_ends_the_wait_of_its_requests(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.fetch([0, 0]))
+        task = asyncio.ensure_future(stage.fetch([0, 0]))
         times = asyncio.ensure_future(stage.times(0, 0, timeout_ms=600_000))
         await stage.blocked(2)
         stage.nodes.delete("orders")
-        assert await asked == [(0, []), (0, [])]
+        assert await task == [(0, []), (0, [])]
         assert {error for error, _ in await times} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert stage.waiting == (0, 0)
         assert stage.metric("kafka_server_delayedremotefetchmetrics_expires") == 0
@@ -275,10 +277,12 @@ def test_the_metrics_of_waiting_requests_have_the_names_of_kafkas_mbeans(tmp_pat
 
     async def scene(stage: Stage) -> None:
         metrics = stage.nodes[1].metrics
-        found = {one.name: one for one in (*metrics.gauges, *metrics.counters)}
+        scraped_metrics = {one.name: one for one in (*metrics.gauges, *metrics.counters)}
         for mbean in of_the_tier:
             tags = dict(pair.split("=") for pair in mbean.partition(":")[2].split(","))
-            reading = found[f"kafka_server_{tags['type']}_{tags['name'].removesuffix('PerSec')}".lower()].read()
+            reading = scraped_metrics[
+                f"kafka_server_{tags['type']}_{tags['name'].removesuffix('PerSec')}".lower()
+            ].read()
             if "delayedOperation" in tags:
                 assert not isinstance(reading, int | float)
                 assert (tags["delayedOperation"], 0) in [(row["delayedoperation"], value) for row, value in reading]
@@ -292,11 +296,11 @@ def test_the_metrics_of_waiting_requests_have_the_names_of_kafkas_mbeans(tmp_pat
 def test_every_partition_is_searched_by_a_task_of_its_own(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.times(0, 3, 6, 7))
+        task = asyncio.ensure_future(stage.times(0, 3, 6, 7))
         await stage.blocked(2)
         assert stage.waiting == (0, 1)
         stage.store.unblock()
-        assert await asked == [(0, 0), (0, 3), (0, 6), (0, -1)]
+        assert await task == [(0, 0), (0, 3), (0, 6), (0, -1)]
         assert stage.waiting == (0, 0)
 
     played(tmp_path, scene, partitions=4)
@@ -330,12 +334,12 @@ def test_what_is_not_found_in_time_is_answered_as_timed_out_and_counted(
 def test_a_full_queue_of_readers_is_an_error_of_that_partitions_look_up_only(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.times(0, 0, 0, 6))
+        task = asyncio.ensure_future(stage.times(0, 0, 0, 6))
         await stage.blocked(1)
         stage.store.unblock()
         refused = (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
         # One is searched, one waits; whether the last needs the store is known only to who searches.
-        assert await asked == [(0, 0), (0, 0), refused, refused]
+        assert await task == [(0, 0), (0, 0), refused, refused]
         assert stage.metric("ebbline_remote_look_up_errors") == 2
         assert await stage.times(6) == [(0, 6)]
 
@@ -390,11 +394,11 @@ def test_an_expired_search_leaves_the_queue_and_stops_after_the_call_it_was_at(t
 def test_a_look_up_ends_with_the_leadership_of_its_partition(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.store.block()
-        asked = asyncio.ensure_future(stage.times(0, timeout_ms=600_000))
+        task = asyncio.ensure_future(stage.times(0, timeout_ms=600_000))
         await stage.blocked(1)
         await stage.nodes.reassign("orders", 2)
         # The store still hangs.
-        assert await asked == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+        assert await task == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
         assert stage.waiting == (0, 0)
 
     played(tmp_path, scene)

@@ -80,8 +80,8 @@ def test_a_batch_that_does_not_fit_counts_as_there_when_enough_is_awaited(tmp_pa
             await nodes.produce(1, "orders", VALUE * 200, index=1)
             # Every request that waits for the two has been answered.
             await asyncio.sleep(0.3)
-            asked = batches(nodes, topic_id, partition_bytes=100_000, min_bytes=50_000, max_wait_ms=60_000)
-            assert await asyncio.wait_for(asked, 20) == [1, 0]
+            requested = batches(nodes, topic_id, partition_bytes=100_000, min_bytes=50_000, max_wait_ms=60_000)
+            assert await asyncio.wait_for(requested, 20) == [1, 0]
 
     play(run)
 

@@ -36,8 +36,10 @@ FIVE = [(number, b"v%d" % number) for number in range(5)]
 def test_what_is_acknowledged_is_kept_unless_an_unclean_election_gave_it_up(
     offset: int, high_watermark: int, lost_epoch: int, unclean: int, keeps: bool
 ) -> None:
-    found = must_keep(offset=offset, high_watermark=high_watermark, lost_epoch=lost_epoch, unclean_leader_epoch=unclean)
-    assert found is keeps
+    result = must_keep(
+        offset=offset, high_watermark=high_watermark, lost_epoch=lost_epoch, unclean_leader_epoch=unclean
+    )
+    assert result is keeps
 
 
 def test_the_epoch_of_an_unclean_election_stays_known_over_further_changes_and_snapshots() -> None:
@@ -151,7 +153,11 @@ def test_a_snapshot_has_the_epoch_of_an_unclean_election(tmp_path: Path) -> None
         async with Nodes(tmp_path) as nodes:
             nodes.create("orders", [1, 2])
             nodes.apply(lambda image: elected(image, unclean=True))
-            [record] = [one for one in image_records(nodes.play.image) if isinstance(one, m.PartitionRecord)]
+            [record] = [
+                image_record
+                for image_record in image_records(nodes.play.image)
+                if isinstance(image_record, m.PartitionRecord)
+            ]
             again, _ = codec.decode(m.PartitionRecord, 2, bytearray(codec.encode(record, 2)))
             assert new_partition(again).unclean_leader_epoch == 2
 

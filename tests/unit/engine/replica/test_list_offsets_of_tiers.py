@@ -54,8 +54,8 @@ def test_names_on_the_golden_log_are_kafkas_in_every_state(tmp_path: Path) -> No
 
             async def delete_to(offset: int) -> None:
                 topics = m.DeleteRecordsRequest.Topics
-                wanted = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=offset)])
-                await nodes[1].ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=5000), 2)
+                topic = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=offset)])
+                await nodes[1].ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=5000), 2)
 
             assert await answers() == ((0, 0), (0, 0), (-1, -1), (0, 0), 7)
             nodes.config(2, TOPIC, remote_log_copy_disable="false")
@@ -194,7 +194,7 @@ def test_a_broker_without_the_tier_makes_no_part_of_it_and_refuses_tiered_topics
             assert not nodes[1].config.remote_log_storage_system_enable
             created = nodes.play.create(TOPIC, [[1]], remote_storage_enable="true")
             assert created.error_code == ErrorCode.INVALID_CONFIG
-            names = {one.name for one in (*nodes[1].metrics.gauges, *nodes[1].metrics.counters)}
+            names = {metric.name for metric in (*nodes[1].metrics.gauges, *nodes[1].metrics.counters)}
             assert not any("remotelogmanager" in name or "remotefetchrequests" in name for name in names)
             assert "kafka_server_delayedremotefetchmetrics_expires" in names, "Kafka registers these without the tier"
 

@@ -41,7 +41,11 @@ def test_a_directory_that_is_full_refuses_a_move_and_keeps_what_it_has(
         nodes.create("orders", [1])
         replicas, logs = nodes[1].replicas, nodes[1].logs
         partition = replicas.partition("orders", 0)
-        [target] = [one.path for one in logs.directories.dirs if not partition.log.dir.startswith(one.path + "/")]
+        [target] = [
+            log_directory.path
+            for log_directory in logs.directories.dirs
+            if not partition.log.dir.startswith(log_directory.path + "/")
+        ]
         monkeypatch.setattr(nodes[1].ports.disk, "make_dirs", full)
         with pytest.raises(KafkaError, match=r"cannot be begun: .*No space left.* ask again") as refused:
             replicas.log_dir_moves.move(partition, target)
@@ -93,7 +97,9 @@ def test_a_move_keeps_to_the_throttle_until_it_is_lifted(tmp_path: Path) -> None
         nodes.config(BROKER, "1", replica_alter_log_dirs_io_max_bytes_per_second="1000000")
         partition = replicas.partition("orders", 0)
         [target] = [
-            one.path for one in nodes[1].logs.directories.dirs if not partition.log.dir.startswith(one.path + "/")
+            log_directory.path
+            for log_directory in nodes[1].logs.directories.dirs
+            if not partition.log.dir.startswith(log_directory.path + "/")
         ]
         replicas.log_dir_moves.move(partition, target)
         # Four megabytes at one a second, a megabyte at a time.

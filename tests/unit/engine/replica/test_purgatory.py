@@ -123,12 +123,12 @@ def test_a_partition_that_fails_to_answer_holds_up_no_other(
 
 def fetch_of(topic_id: bytes, offset: int, *, index: int = 0, replica: tuple[int, int] = (-1, -1)) -> m.FetchRequest:
     topics = m.FetchRequest.Topics
-    wanted = [topics.Partitions(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)]
+    partitions = [topics.Partitions(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)]
     return m.FetchRequest(
         max_wait_ms=20_000,
         min_bytes=1,
         max_bytes=1 << 20,
-        topics=[topics(topic_id=topic_id, partitions=wanted)],
+        topics=[topics(topic_id=topic_id, partitions=partitions)],
         replica_state=m.FetchRequest.ReplicaState(replica_id=replica[0], replica_epoch=replica[1]),
     )
 

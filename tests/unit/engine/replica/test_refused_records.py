@@ -21,9 +21,9 @@ def test_a_record_without_a_key_is_refused_by_a_compacted_topic_with_its_place_i
             records = build_batch([RecordData(NOW_MS, b"k", b"v"), RecordData(NOW_MS, None, b"v")])
             row = await nodes.produce_raw(1, "states", records)
             assert row.error_code == ErrorCode.INVALID_RECORD
-            assert [(one.batch_index, one.batch_index_error_message) for one in row.record_errors] == [
-                (1, "Compacted topic cannot accept message without key in topic partition states-0")
-            ]
+            assert [
+                (record_error.batch_index, record_error.batch_index_error_message) for record_error in row.record_errors
+            ] == [(1, "Compacted topic cannot accept message without key in topic partition states-0")]
             assert nodes[1].offsets("states")[3] == 0
             assert nodes[1].metrics.all_topics.nokeycompactedtopicrecords == 1
 

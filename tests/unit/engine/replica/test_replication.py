@@ -61,7 +61,7 @@ def test_partitions_of_which_a_follower_has_all_cost_its_fetches_nothing_until_t
             assert row.error_code == 0
 
             def all_quiet() -> bool:
-                return [(len(one.entries), len(one.idle)) for one in sessions_of(nodes)] == [(0, 31)]
+                return [(len(session.entries), len(session.idle)) for session in sessions_of(nodes)] == [(0, 31)]
 
             await nodes.until("all partitions quiet", all_quiet, 5)
             assert (await nodes.produce(1, "orders", b"b", timeout_ms=5000)).error_code == 0
@@ -71,7 +71,7 @@ def test_partitions_of_which_a_follower_has_all_cost_its_fetches_nothing_until_t
             nodes[1].partition("orders").log.maybe_increment_log_start_offset(1)
             await nodes.until("the log start", lambda: nodes[2].offsets("orders")[0] == 1, 5)
             nodes.delete("many")
-            await nodes.until("only one left", lambda: [len(one.idle) for one in sessions_of(nodes)] == [1], 5)
+            await nodes.until("only one left", lambda: [len(session.idle) for session in sessions_of(nodes)] == [1], 5)
 
     play(run)
 
@@ -81,7 +81,7 @@ def test_a_follower_that_had_all_for_long_is_not_late_when_a_record_comes(tmp_pa
         async with Nodes(tmp_path, count=2, replica_fetch_wait_max_ms="50", replica_lag_time_max_ms="400") as nodes:
             nodes.create("orders", [1, 2])
             assert (await nodes.produce(1, "orders", b"a", timeout_ms=5000)).error_code == 0
-            await nodes.until("the partition quiet", lambda: any(one.idle for one in sessions_of(nodes)), 5)
+            await nodes.until("the partition quiet", lambda: any(session.idle for session in sessions_of(nodes)), 5)
             await asyncio.sleep(0.6)
             leader = nodes[1].partition("orders")
             leader.append(memoryview(build_batch([RecordData(NOW_MS, None, b"b")])), acks=1)
@@ -452,12 +452,12 @@ def test_a_waiting_fetch_is_answered_as_soon_as_its_wait_is_over(tmp_path: Path)
         async with Nodes(tmp_path, count=1) as nodes:
             topic_id = nodes.create("orders", [1])
             topics, heard = m.FetchRequest.Topics, list[tasks.Future[m.FetchResponse]]()
-            wanted = [topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+            partitions = [topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
             request = m.FetchRequest(
                 max_wait_ms=20_000,
                 min_bytes=1,
                 max_bytes=1 << 20,
-                topics=[topics(topic_id=topic_id, partitions=wanted)],
+                topics=[topics(topic_id=topic_id, partitions=partitions)],
             )
             waiting = nodes[1].begin(request, 17)
             waiting.add_callback(heard.append)

@@ -241,9 +241,9 @@ def fetched_at(nodes: Nodes, node: int) -> list[tuple[int, ErrorCode]]:
     def listen(sender: int, _: int, request: Message, answer: Message) -> None:
         if sender != node or not isinstance(request, m.FetchRequest) or not isinstance(answer, m.FetchResponse):
             return
-        asked = [part.fetch_offset for topic in request.topics for part in topic.partitions]
-        told = [ErrorCode(part.error_code) for topic in answer.responses for part in topic.partitions]
-        for row in zip(asked, told, strict=False):
+        requested = [part.fetch_offset for topic in request.topics for part in topic.partitions]
+        error_codes = [ErrorCode(part.error_code) for topic in answer.responses for part in topic.partitions]
+        for row in zip(requested, error_codes, strict=False):
             if row not in found:
                 found.append(row)
 
@@ -305,21 +305,21 @@ def test_a_follower_that_is_fenced_while_it_builds_asks_no_more_until_the_next_l
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
             await seven_records(nodes, local=False)
-            asked: list[Message] = []
+            messages: list[Message] = []
 
             def fence(sender: int, _: int, request: Message) -> ErrorCode | None:
                 if sender != 3:
                     return None
-                asked.append(request)
+                messages.append(request)
                 return ErrorCode.FENCED_LEADER_EPOCH if isinstance(request, m.ListOffsetsRequest) else None
 
             nodes.refuse = fence
             await nodes.reassign("orders", 1, 2, 3)
             await nodes.until("it has failed", lambda: nodes[3].events.phases("orders")[-1:] == ["FAILED"])
-            asked.clear()
+            messages.clear()
             await asyncio.sleep(4 * nodes[3].config.replica_fetch_backoff_ms / 1000)
-            about = [one for one in asked if isinstance(one, m.ListOffsetsRequest)]
-            fetches = [one.topics for one in asked if isinstance(one, m.FetchRequest)]
+            about = [message for message in messages if isinstance(message, m.ListOffsetsRequest)]
+            fetches = [message.topics for message in messages if isinstance(message, m.FetchRequest)]
             assert (about, [topics for topics in fetches if topics]) == ([], [])
             assert nodes[3].offsets("orders") == (0, 0, 0, 0)
             nodes.refuse = lambda *_: None

@@ -106,9 +106,9 @@ def test_a_batch_gives_back_its_records_in_every_compression(codec: Compression)
     assert (header.compression, header.leader_epoch, header.magic) == (codec, 3, 2)
     assert record_batch.crc_valid(built, 0, header)
     for buffer in (bytes(built), built, memoryview(built)):
-        found = list(iter_records(buffer))
-        assert _data(found) == [record._replace(headers=tuple(record.headers)) for record in RECORDS]
-        assert [record.offset for record in found] == list(range(5, 905))
+        records = list(iter_records(buffer))
+        assert _data(records) == [record._replace(headers=tuple(record.headers)) for record in RECORDS]
+        assert [record.offset for record in records] == list(range(5, 905))
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -143,11 +143,11 @@ def test_kafka_python_reads_our_batches_and_we_read_its(codec: Compression) -> N
 def test_offset_and_epoch_are_patched_in_place_without_touching_the_crc() -> None:
     buffer = bytearray(3) + build_batch(RECORDS[:2]) + build_batch(RECORDS[:1])
     view = memoryview(buffer)[3:]
-    (first, one), (second, two) = iter_batches(view)
+    (first, batch_header), (second, two) = iter_batches(view)
     record_batch.patch_offset_and_epoch(view, first, 100, 7)
     record_batch.patch_offset_and_epoch(view, second, 102, 7)
     (_, new_one), (_, new_two) = iter_batches(view)
-    assert new_one == one._replace(base_offset=100, leader_epoch=7)
+    assert new_one == batch_header._replace(base_offset=100, leader_epoch=7)
     assert new_two == two._replace(base_offset=102, leader_epoch=7)
     assert all(record_batch.crc_valid(view, position, header) for position, header in iter_batches(view))
 
@@ -162,13 +162,13 @@ def test_a_log_append_time_replaces_every_timestamp() -> None:
 
 
 def test_a_cut_tail_is_left_out_and_garbage_is_refused() -> None:
-    one = build_batch(RECORDS[:2])
-    for cut in (1, 11, 12, 60, 61, len(one) - 1):
-        assert [position for position, _ in iter_batches(one + one[:cut])] == [0]
+    batch = build_batch(RECORDS[:2])
+    for cut in (1, 11, 12, 60, 61, len(batch) - 1):
+        assert [position for position, _ in iter_batches(batch + batch[:cut])] == [0]
     assert list(iter_batches(b"")) == []
     with pytest.raises(DecodeError):
-        list(iter_batches(one + bytes(61)))  # a length of zero
-    old = bytearray(one)
+        list(iter_batches(batch + bytes(61)))  # a length of zero
+    old = bytearray(batch)
     old[16] = 1
     with pytest.raises(DecodeError):
         list(iter_batches(old))
@@ -176,9 +176,9 @@ def test_a_cut_tail_is_left_out_and_garbage_is_refused() -> None:
     with pytest.raises(DecodeError):
         list(iter_records(old))
     with pytest.raises(DecodeError):
-        list(iter_records(one[:-1]))
+        list(iter_records(batch[:-1]))
     with pytest.raises(DecodeError):
-        parse_header(one, 1 << 20)
+        parse_header(batch, 1 << 20)
 
 
 def test_a_wrong_crc_is_seen() -> None:

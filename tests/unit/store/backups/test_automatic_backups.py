@@ -44,7 +44,7 @@ def plans(database: Path) -> int:
 def test_the_newest_seven_are_kept_for_the_owner_alone(database: Path) -> None:
     assert copies.due(database, T0)
     made = [copies.back_up(database, copies.DAILY, T0 + n * copies.DAY_MS) for n in range(9)]
-    assert [one.path for one in copies.backups(database)] == made[:1:-1]
+    assert [backup.path for backup in copies.backups(database)] == made[:1:-1]
     assert copies.folder_of(database).stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in copies.folder_of(database).iterdir()} == {0o600}
     assert not copies.due(database, T0 + 9 * copies.DAY_MS - 1)

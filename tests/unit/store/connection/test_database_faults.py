@@ -73,19 +73,19 @@ def test_a_sqlstate_has_its_class_whatever_kind_of_error_the_driver_makes_of_it(
     state: str, trouble: DatabaseFault | None
 ) -> None:
     kind = errors.lookup(state)
-    found = diagnose(wrapped(kind("the server's words\nDETAIL: more")))
-    assert (None if found is None else found.fault) is trouble
-    if found is not None:
-        assert "the server's words: " in found.sentence
-        assert "\n" not in found.sentence
+    diagnosis = diagnose(wrapped(kind("the server's words\nDETAIL: more")))
+    assert (None if diagnosis is None else diagnosis.fault) is trouble
+    if diagnosis is not None:
+        assert "the server's words: " in diagnosis.sentence
+        assert "\n" not in diagnosis.sentence
 
 
 @pytest.mark.parametrize(("code", "trouble"), SQLITE.items())
 def test_a_result_code_has_its_class(code: int, trouble: DatabaseFault | None) -> None:
     error = sqlite3.OperationalError("its words")
     error.sqlite_errorcode = code
-    found = diagnose(wrapped(error))
-    assert (None if found is None else found.fault) is trouble
+    diagnosis = diagnose(wrapped(error))
+    assert (None if diagnosis is None else diagnosis.fault) is trouble
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,16 @@ def test_a_result_code_has_its_class(code: int, trouble: DatabaseFault | None) -
     ],
 )
 def test_a_connection_that_is_not_made_has_no_sqlstate_and_a_class(text: str, trouble: DatabaseFault) -> None:
-    found = diagnose(wrapped(psycopg.OperationalError(text)))
-    assert found is not None
-    assert found.fault is trouble
+    diagnosis = diagnose(wrapped(psycopg.OperationalError(text)))
+    assert diagnosis is not None
+    assert diagnosis.fault is trouble
 
 
 def test_a_table_that_another_program_holds_is_named() -> None:
     text = "canceling statement due to lock timeout\nLINE 1: SELECT * FROM cluster WHERE x\n                      ^"
-    found = diagnose(errors.LockNotAvailable(text))
-    assert found is not None
-    assert "table cluster is locked" in found.sentence
+    diagnosis = diagnose(errors.LockNotAvailable(text))
+    assert diagnosis is not None
+    assert "table cluster is locked" in diagnosis.sentence
 
 
 def test_what_is_no_trouble_of_the_database_is_none() -> None:
@@ -131,9 +131,9 @@ def test_an_engine_makes_no_file_and_writes_into_none_that_was_moved_or_deleted(
     moved = file.rename(tmp_path / "moved.db")
     with pytest.raises(DBAPIError) as gone, writing(engine) as connection:
         connection.exec_driver_sql("INSERT INTO x VALUES (1)")
-    found = diagnose(gone.value)
-    assert found is not None
-    assert found.fault is DatabaseFault.GONE
+    diagnosis = diagnose(gone.value)
+    assert diagnosis is not None
+    assert diagnosis.fault is DatabaseFault.GONE
     assert not file.exists()
     moved.rename(file)
     with writing(engine) as connection:

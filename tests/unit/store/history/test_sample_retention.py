@@ -32,8 +32,8 @@ def rows_kept(days: int, *, every_ms: int, replicas: int = 3) -> int:
 def row(table: Table, **given: Any) -> dict[str, Any]:
     """A row whose other columns have some value of their kind."""
     some = {int: 1, str: "x", bool: True, bytes: b""}
-    wanted = [column for column in table.c if not column.nullable and column.name not in given]
-    return given | {column.name: some.get(getattr(column.type, "python_type", dict), []) for column in wanted}
+    columns = [column for column in table.c if not column.nullable and column.name not in given]
+    return given | {column.name: some.get(getattr(column.type, "python_type", dict), []) for column in columns}
 
 
 @pytest.mark.parametrize(("keep_days", "oldest_days"), [(4, 3), (8, 7), (1, None)])
@@ -55,8 +55,8 @@ def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     middle = {at_ms for at_ms in left if NOW_MS - DAY_MS < at_ms <= NOW_MS - HOUR_MS}
     old = left - young - middle
     assert (len(young), middle) == (10, {NOW_MS - 3 * HOUR_MS + 18_000})
-    wanted = {3: {3}, 7: {3, 7}, None: set()}[oldest_days]
-    assert old == {NOW_MS - day * DAY_MS + 40 * MINUTE_MS for day in wanted}
+    expected = {3: {3}, 7: {3, 7}, None: set()}[oldest_days]
+    assert old == {NOW_MS - day * DAY_MS + 40 * MINUTE_MS for day in expected}
     engine.dispose()
 
 

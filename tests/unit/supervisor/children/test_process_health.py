@@ -142,8 +142,8 @@ def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path, monkey
     monkeypatch.setattr(up, "HUNG_STOP_S", 0.2)
     identity = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "demo", 1, 19092, 19192)
     folder = DataFolder(tmp_path)
-    for one in (folder.run, folder.logs):
-        one.mkdir(parents=True)
+    for path in (folder.run, folder.logs):
+        path.mkdir(parents=True)
     said = io.StringIO()
     settings = Settings(data_dir=tmp_path, brokers=1, ui=False, pipeline=False)
     supervisor = up.Supervisor(settings, folder, identity, Console(file=said, width=200))

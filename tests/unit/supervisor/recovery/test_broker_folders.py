@@ -60,7 +60,7 @@ def test_a_voter_whose_promises_cannot_be_read_does_not_count(tmp_path: Path) ->
     (kept[0] / "quorum-state").write_bytes(b"\x00garbage")
     assert lost(folder) is None
     (kept[1] / "quorum-state").unlink()
-    conditions = [one.metadata for one in read_broker_folders(folder, identity())]
+    conditions = [broker_folder.metadata for broker_folder in read_broker_folders(folder, identity())]
     assert conditions[:2] == [MetadataCondition.FORGETFUL] * 2
     assert "2 of 3 voters have lost" in str(lost(folder))
 

@@ -148,10 +148,15 @@ def test_what_each_node_has_is_read_and_nothing_is_changed(tmp_path: Path) -> No
     folder = DataFolder(tmp_path)
     log = write_log(folder, 1, "a", "b", epoch=3)
     before = sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
-    one, two, _ = read_copies(folder, identity())
-    assert (one.end, one.last_record_ms, one.lost, one.usable) == (LogEnd(3, 2), NOW_MS + 1, None, True)
-    assert one.image is not None
-    assert set(one.image.topic_ids) == {"a", "b"}
+    metadata_copy, two, _ = read_copies(folder, identity())
+    assert (metadata_copy.end, metadata_copy.last_record_ms, metadata_copy.lost, metadata_copy.usable) == (
+        LogEnd(3, 2),
+        NOW_MS + 1,
+        None,
+        True,
+    )
+    assert metadata_copy.image is not None
+    assert set(metadata_copy.image.topic_ids) == {"a", "b"}
     assert (two.usable, two.lost) == (False, "is empty")
     assert before == sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
     # The end of the last batch never reached the disk.
@@ -163,9 +168,9 @@ def test_a_voter_whose_metadata_is_older_than_what_it_acknowledged_is_not_whole(
     folder = DataFolder(tmp_path)
     write_log(folder, 1, "a")
     (folder.broker_log_dir(1) / "quorum-acknowledged").write_bytes(encode_acknowledged(Acknowledged(LogEnd(2, 40), 6)))
-    one = read_copies(folder, identity())[0]
-    assert "it is an older copy" in str(one.lost)
-    assert (one.usable, one.newest_epoch, one.newest_offset) == (True, 6, 40)
+    metadata_copy = read_copies(folder, identity())[0]
+    assert "it is an older copy" in str(metadata_copy.lost)
+    assert (metadata_copy.usable, metadata_copy.newest_epoch, metadata_copy.newest_offset) == (True, 6, 40)
 
 
 def test_a_log_with_a_hole_or_of_another_cluster_is_not_gone_on_from(tmp_path: Path) -> None:
@@ -176,10 +181,10 @@ def test_a_log_with_a_hole_or_of_another_cluster_is_not_gone_on_from(tmp_path: P
     (folder.broker_log_dir(2) / "meta.properties").write_text(
         "node.id=2\nversion=1\ncluster.id=other\ndirectory.id=AQIDBAUGBwgJCgsMDQ4PEA\n"
     )
-    one, two, _ = read_copies(folder, identity())
-    assert "has no whole snapshot that reaches it" in str(one.unreadable)
+    metadata_copy, two, _ = read_copies(folder, identity())
+    assert "has no whole snapshot that reaches it" in str(metadata_copy.unreadable)
     assert "belongs to cluster other" in str(two.unreadable)
-    assert not one.usable
+    assert not metadata_copy.usable
     assert not two.usable
 
 
@@ -224,7 +229,7 @@ def test_an_only_voter_goes_on_from_a_brokers_copy(tmp_path: Path) -> None:
     log = write_log(folder, 2, "a")
     (log.parent / "quorum-state").unlink()
     copies = read_copies(folder, identity(1))
-    assert [one.votes for one in copies] == [True, False, False]
+    assert [metadata_copy.votes for metadata_copy in copies] == [True, False, False]
     rewrite(plan_recovery(copies, (), interrupted=False), folder, NOW_MS)
-    one = read_copies(folder, identity(1))[0]
-    assert (one.lost, one.usable) == (None, True)
+    metadata_copy = read_copies(folder, identity(1))[0]
+    assert (metadata_copy.lost, metadata_copy.usable) == (None, True)

@@ -42,10 +42,10 @@ def event(kind: str, **body: Any) -> BrokerEvent:
 
 
 def test_incidents_are_clipped_to_the_window_and_open_ones_end_now() -> None:
-    found = activity_timeline.bars(
+    bars = activity_timeline.bars(
         [finding("copy-hung", SINCE_MS - 9, None), finding("old", SINCE_MS - 99, SINCE_MS - 1)], SINCE_MS, NOW_MS
     )
-    assert [(bar.row, bar.start_ms, bar.end_ms) for bar in found] == [("Copy hung", SINCE_MS, NOW_MS)]
+    assert [(bar.row, bar.start_ms, bar.end_ms) for bar in bars] == [("Copy hung", SINCE_MS, NOW_MS)]
 
 
 def test_moments_are_leader_changes_failures_and_actions() -> None:
@@ -54,9 +54,9 @@ def test_moments_are_leader_changes_failures_and_actions() -> None:
         event("rlmm_ready", metadata_partition=1),
         event("copy", outcome="failed", error="disk"),
     ]
-    found = activity_timeline.ticks([entry(), entry(at_ms=SINCE_MS - 1)], events, SINCE_MS)
-    assert [mark.row for mark in found] == ["Leader changes", "Failed on brokers", "Operator actions"]
-    assert found[2].text == "ops-1: execute toggle bootstrap on broker 5, verified"
+    timeline_ticks = activity_timeline.ticks([entry(), entry(at_ms=SINCE_MS - 1)], events, SINCE_MS)
+    assert [mark.row for mark in timeline_ticks] == ["Leader changes", "Failed on brokers", "Operator actions"]
+    assert timeline_ticks[2].text == "ops-1: execute toggle bootstrap on broker 5, verified"
 
 
 def test_the_figure_has_the_worst_incidents_on_top_and_escapes_their_words() -> None:

@@ -19,8 +19,8 @@ MINUTE_MS = 60_000
 
 def only(**more: Any) -> Alert:
     """The one problem these facts give."""
-    [found] = problems(facts(**more))
-    return found
+    [problem] = problems(facts(**more))
+    return problem
 
 
 def test_a_healthy_cluster_has_no_problem() -> None:
@@ -31,10 +31,10 @@ def test_a_copy_is_hung_beyond_three_times_its_p99_and_a_minute() -> None:
     key = ("orders", 0)
     assert problems(facts(open_segments=[segment(age_ms=MINUTE_MS)], p99_ms={key: 1_000})) == []
     assert problems(facts(open_segments=[segment(age_ms=5 * MINUTE_MS)], p99_ms={key: 2 * MINUTE_MS})) == []
-    found = only(open_segments=[segment(age_ms=175 * MINUTE_MS)], p99_ms={key: 48_000})
-    assert (found.slug, found.severity, found.partition) == ("copy-hung", "critical", "orders-0")
-    assert found.title == "Copy hung: orders-0 on broker 1"
-    assert found.detail == "Open for 2 h 55 m, 219× its p99"
+    alert = only(open_segments=[segment(age_ms=175 * MINUTE_MS)], p99_ms={key: 48_000})
+    assert (alert.slug, alert.severity, alert.partition) == ("copy-hung", "critical", "orders-0")
+    assert alert.title == "Copy hung: orders-0 on broker 1"
+    assert alert.detail == "Open for 2 h 55 m, 219× its p99"
 
 
 def test_a_copy_without_a_known_p99_is_hung_after_a_minute_and_says_what_is_not_known() -> None:
@@ -50,9 +50,9 @@ def test_a_copy_without_a_known_p99_is_hung_after_a_minute_and_says_what_is_not_
     ],
 )
 def test_a_copy_whose_author_does_not_lead_any_more_is_dangling(row: Any, now: str) -> None:
-    found = only(open_segments=[segment(age_ms=2 * MINUTE_MS)], partitions=[row])
-    assert (found.slug, found.severity) == ("copy-dangling", "notice")
-    assert found.detail.endswith(now)
+    alert = only(open_segments=[segment(age_ms=2 * MINUTE_MS)], partitions=[row])
+    assert (alert.slug, alert.severity) == ("copy-dangling", "notice")
+    assert alert.detail.endswith(now)
 
 
 def test_the_ledger_is_judged_as_of_when_it_was_known() -> None:
@@ -76,21 +76,23 @@ def test_the_ledger_is_judged_as_of_when_it_was_known() -> None:
 def test_followers_are_stuck_only_in_phases_without_progress(
     phase: str | None, for_ms: int, severity: str, slug: str
 ) -> None:
-    found = only(replicas_behind=[replica(phase=phase, phase_since_ms=NOW_MS - for_ms)])
-    assert (found.severity, found.slug) == (severity, slug)
+    alert = only(replicas_behind=[replica(phase=phase, phase_since_ms=NOW_MS - for_ms)])
+    assert (alert.severity, alert.slug) == (severity, slug)
 
 
 def test_a_followers_evidence_is_told_in_its_words() -> None:
-    one = replica(phase="DELAYED", phase_since_ms=NOW_MS - 8 * MINUTE_MS, evidence={"sentence": "3 attempts failed."})
-    assert only(replicas_behind=[one]).detail == "3 attempts failed. For 8 m."
+    replica_row = replica(
+        phase="DELAYED", phase_since_ms=NOW_MS - 8 * MINUTE_MS, evidence={"sentence": "3 attempts failed."}
+    )
+    assert only(replicas_behind=[replica_row]).detail == "3 attempts failed. For 8 m."
     assert only(replicas_behind=[replica()]).detail == "Fetching, not in the ISR. For 5 s."
 
 
 def test_pending_beyond_local_retention_is_told_unless_its_copy_is_hung() -> None:
     limited = [topic(local_retention_bytes="150")]
-    found = only(topics=limited)
-    assert (found.slug, found.severity) == ("copy-slow", "warning")
-    assert found.detail == "200 B not uploaded; local retention is 150 B, so nothing local can go"
+    alert = only(topics=limited)
+    assert (alert.slug, alert.severity) == ("copy-slow", "warning")
+    assert alert.detail == "200 B not uploaded; local retention is 150 B, so nothing local can go"
     both = problems(facts(topics=limited, open_segments=[segment(age_ms=2 * MINUTE_MS)]))
     assert [one.slug for one in both] == ["copy-hung"]
 
@@ -98,15 +100,15 @@ def test_pending_beyond_local_retention_is_told_unless_its_copy_is_hung() -> Non
 def test_a_deletion_is_overdue_after_a_minute() -> None:
     state = SegmentState.DELETE_SEGMENT_STARTED
     assert problems(facts(open_segments=[segment(state=state, delete_started_ms=NOW_MS - 59_000)])) == []
-    found = only(open_segments=[segment(state=state, delete_started_ms=NOW_MS - 2 * MINUTE_MS)])
-    assert (found.slug, found.detail) == ("delete-lag", "100 B asked to be removed 2 m ago")
+    alert = only(open_segments=[segment(state=state, delete_started_ms=NOW_MS - 2 * MINUTE_MS)])
+    assert (alert.slug, alert.detail) == ("delete-lag", "100 B asked to be removed 2 m ago")
 
 
 def test_silent_fenced_and_full_brokers_are_told() -> None:
     away = broker(2, reachable=False, error="Connection refused.", seen_ms=NOW_MS - 9_000)
-    found = only(brokers=[broker(1), away, broker(3)], partitions=[partition(leader=2)])
-    assert found.title == "Broker 2 does not answer"
-    assert found.detail == "Silent for 9 s. Connection refused. Leads 1 partition."
+    alert = only(brokers=[broker(1), away, broker(3)], partitions=[partition(leader=2)])
+    assert alert.title == "Broker 2 does not answer"
+    assert alert.detail == "Silent for 9 s. Connection refused. Leads 1 partition."
     assert only(brokers=[broker(1, fenced=True)]).slug == "broker-fenced"
     full = only(brokers=[broker(1, log_dirs=[disk(0.96)])])
     assert (full.title, full.severity) == ("Disk 96% full: broker 1", "critical")
@@ -115,9 +117,9 @@ def test_silent_fenced_and_full_brokers_are_told() -> None:
 
 
 def test_a_partition_without_leader_is_critical() -> None:
-    found = only(partitions=[partition(leader=-1, isr=[3])])
-    assert (found.severity, found.title) == ("critical", "No leader: orders-0")
-    assert "Last in sync: broker 3." in found.detail
+    alert = only(partitions=[partition(leader=-1, isr=[3])])
+    assert (alert.severity, alert.title) == ("critical", "No leader: orders-0")
+    assert "Last in sync: broker 3." in alert.detail
 
 
 def test_leaders_that_still_read_metadata_are_noticed_once_a_broker() -> None:
@@ -125,9 +127,9 @@ def test_leaders_that_still_read_metadata_are_noticed_once_a_broker() -> None:
         "pending_reason": PendingReason.LEADER_DOES_NOT_KNOW,
         "earliest_pending_upload_offset": -1,
     }
-    found = only(partitions=[partition(index=index, **unknown) for index in range(3)])
-    assert (found.slug, found.severity, found.object) == ("metadata-loading", "notice", "broker 1")
-    assert "for 3 partitions" in found.detail
+    alert = only(partitions=[partition(index=index, **unknown) for index in range(3)])
+    assert (alert.slug, alert.severity, alert.object) == ("metadata-loading", "notice", "broker 1")
+    assert "for 3 partitions" in alert.detail
 
 
 @pytest.mark.parametrize(
@@ -137,13 +139,13 @@ def test_the_metadata_topic_needs_three_replicas_or_as_many_as_there_are_brokers
     replication: int, brokers: int, unsafe: bool
 ) -> None:
     row = topic(alerts.METADATA_TOPIC, replication=replication)
-    found = problems(facts(topics=[row], brokers=[broker(number) for number in range(brokers)]))
-    assert [one.slug for one in found] == (["metadata-unsafe"] if unsafe else [])
+    result = problems(facts(topics=[row], brokers=[broker(number) for number in range(brokers)]))
+    assert [alert.slug for alert in result] == (["metadata-unsafe"] if unsafe else [])
 
 
 def test_quarantined_records_and_illegal_events_are_told() -> None:
-    found = problems(facts(ledger=ledger(quarantined_records=1, illegal_events=4)))
-    assert [one.title for one in found] == [
+    result = problems(facts(ledger=ledger(quarantined_records=1, illegal_events=4)))
+    assert [alert.title for alert in result] == [
         "1 record of __remote_log_metadata quarantined",
         "4 events against the segment life cycle",
     ]
@@ -154,15 +156,15 @@ def test_blindness_is_first_and_a_silent_broker_is_told_once() -> None:
         Blindness("pipeline-down", "warning", "Pipeline down.", "Old.", "No Java."),
         Blindness(BROKERS_SILENT, "warning", "1 of 3", ""),
     ]
-    found = problems(facts(blindness=blind, brokers=[broker(1, reachable=False)]))
-    assert [one.slug for one in found] == ["pipeline-down", "broker-away"]
-    assert (found[0].title, found[0].detail) == ("Pipeline down", "Old. No Java.")
+    result = problems(facts(blindness=blind, brokers=[broker(1, reachable=False)]))
+    assert [alert.slug for alert in result] == ["pipeline-down", "broker-away"]
+    assert (result[0].title, result[0].detail) == ("Pipeline down", "Old. No Java.")
 
 
 def test_a_stored_finding_replaces_the_rule_of_the_same_thing() -> None:
     stored = FindingRow("copy-hung", "orders-0", 0, "warning", "Stored.", {"sentence": "Why."}, NOW_MS, None)
-    found = only(open_segments=[segment(age_ms=9 * MINUTE_MS)], findings=[stored])
-    assert (found.title, found.detail, found.severity) == ("Stored.", "Why.", "warning")
+    alert = only(open_segments=[segment(age_ms=9 * MINUTE_MS)], findings=[stored])
+    assert (alert.title, alert.detail, alert.severity) == ("Stored.", "Why.", "warning")
 
 
 def test_a_stored_finding_leads_to_its_partition() -> None:
@@ -180,13 +182,13 @@ def test_a_muted_finding_is_not_shown_and_no_rule_speaks_for_it() -> None:
 
 
 def test_the_worst_come_first_and_are_counted() -> None:
-    found = problems(
+    result = problems(
         facts(
             replicas_behind=[replica(), replica(broker_id=3, phase="FAILED")],
             brokers=[broker(1, fenced=True)],
         )
     )
-    assert [one.severity for one in found] == ["critical", "warning", "notice"]
-    assert alerts.summary(found) == "2 problems, 1 notice · worst first"
-    assert alerts.summary(found[:1]) == "1 problem"
+    assert [alert.severity for alert in result] == ["critical", "warning", "notice"]
+    assert alerts.summary(result) == "2 problems, 1 notice · worst first"
+    assert alerts.summary(result[:1]) == "1 problem"
     assert alerts.summary([]) == ""

@@ -30,9 +30,13 @@ def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown(
     seen = view(
         process("backend", age_ms=60_000), process("observer", age_ms=60_000), process("pipeline"), age_ms=61_000
     )
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert (found.slug, found.status, found.title) == ("backend-down", "critical", "Backend down since 07:59:00.")
-    assert "Figures are 1 m 1 s old. Nothing can be changed now." in found.sentence
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert (blindness.slug, blindness.status, blindness.title) == (
+        "backend-down",
+        "critical",
+        "Backend down since 07:59:00.",
+    )
+    assert "Figures are 1 m 1 s old. Nothing can be changed now." in blindness.sentence
     labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
     assert labels == ["Not live since 07:58:59", "?/2 brokers · metadata +1 s"]
 
@@ -40,21 +44,24 @@ def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown(
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 def test_a_process_that_said_goodbye_is_down_at_once_with_its_message(state: str) -> None:
     seen = view(process("backend"), process("pipeline", state=state, message="No Java 17 was found."))
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert found.title == "Pipeline down since 07:59:59."
-    assert found.note == "No Java 17 was found."
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert blindness.title == "Pipeline down since 07:59:59."
+    assert blindness.note == "No Java 17 was found."
 
 
 def test_an_observer_without_answers_is_not_called_down() -> None:
     seen = view(process("backend"), process("observer"), process("pipeline"), age_ms=30_000)
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert found.slug == "samples-stale"
-    assert found.title == "Not live since 07:59:30."
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert blindness.slug == "samples-stale"
+    assert blindness.title == "Not live since 07:59:30."
 
 
 def test_backend_comes_before_pipeline_and_both_are_said() -> None:
     seen = view(process("pipeline", age_ms=60_000), process("backend", age_ms=60_000), age_ms=60_000)
-    assert [one.slug for one in health_text.blindness(seen, BROKERS, None)] == ["backend-down", "pipeline-down"]
+    assert [blindness.slug for blindness in health_text.blindness(seen, BROKERS, None)] == [
+        "backend-down",
+        "pipeline-down",
+    ]
 
 
 def test_a_pipeline_that_lags_says_by_how_many_records() -> None:
@@ -64,24 +71,28 @@ def test_a_pipeline_that_lags_says_by_how_many_records() -> None:
 
 def test_a_waiting_pipeline_says_so_with_its_reason() -> None:
     seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers."))
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert (found.status, found.title, found.note) == ("warning", "The pipeline waits.", "No broker answers.")
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert (blindness.status, blindness.title, blindness.note) == (
+        "warning",
+        "The pipeline waits.",
+        "No broker answers.",
+    )
 
 
 def test_some_silent_brokers_are_counted() -> None:
     brokers = [broker(1), broker(2, reachable=False, error="Connection refused.")]
-    [found] = health_text.blindness(view(), brokers, None)
-    assert found.title == "1 of 2 brokers is silent."
-    assert found.sentence == "Broker 2 did not answer."
+    [blindness] = health_text.blindness(view(), brokers, None)
+    assert blindness.title == "1 of 2 brokers is silent."
+    assert blindness.sentence == "Broker 2 did not answer."
     assert health_text.head_pills(view(), brokers, None)[1].status == "warning"
 
 
 def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:
     seen = aged(view(process("pipeline", age_ms=60_000)), NOW_MS + 40_000, "Connection refused.")
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert found.title == "Database away since 08:00:00."
-    assert "was read 40 s ago" in found.sentence
-    assert found.note == "Connection refused."
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert blindness.title == "Database away since 08:00:00."
+    assert "was read 40 s ago" in blindness.sentence
+    assert blindness.note == "Connection refused."
     assert seen.ages.offsets_ms == 41_000
     assert health_text.stale(seen)
     labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
@@ -90,9 +101,9 @@ def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:
 
 def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
     seen = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
-    [found] = health_text.blindness(seen, BROKERS, None)
-    assert found.title == "The database cannot be read."
-    assert found.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert blindness.title == "The database cannot be read."
+    assert blindness.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
 
 
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:

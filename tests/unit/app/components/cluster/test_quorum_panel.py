@@ -30,24 +30,24 @@ def replica(node_id: int, end: int = 1000, *, role: str = "voter", silent_ms: in
 
 
 def test_lag_is_in_records_behind_the_leader_and_unknown_when_nothing_was_fetched() -> None:
-    found = look(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
-    assert [one["lag_records"] for one in found["replicas"]] == [0, 60, None]
-    html = quorum_panel.table_html(found)
+    result = look(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
+    assert [one["lag_records"] for one in result["replicas"]] == [0, 60, None]
+    html = quorum_panel.table_html(result)
     assert ">60<" in html
     assert "never" in html
 
 
 def test_a_silent_voter_is_counted_and_comes_first() -> None:
-    found = look(replica(1), replica(2), replica(3, silent_ms=60_000))
-    assert "2 of 3 voters in touch" in quorum_panel.pills_html(found, NOW_MS)
-    assert [int(node) for node in quorum_panel.rows(found)["node"]] == [3, 1, 2]
-    assert list(quorum_panel.rows(found)["status"]) == ["critical", "ok", "ok"]
+    result = look(replica(1), replica(2), replica(3, silent_ms=60_000))
+    assert "2 of 3 voters in touch" in quorum_panel.pills_html(result, NOW_MS)
+    assert [int(node) for node in quorum_panel.rows(result)["node"]] == [3, 1, 2]
+    assert list(quorum_panel.rows(result)["status"]) == ["critical", "ok", "ok"]
 
 
 def test_an_unknown_snapshot_says_why() -> None:
-    found = look(replica(1), snapshot={"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL})
-    assert "snapshot ?" in quorum_panel.pills_html(found, NOW_MS)
-    assert "by JMX only" in quorum_panel.note(found)
+    result = look(replica(1), snapshot={"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL})
+    assert "snapshot ?" in quorum_panel.pills_html(result, NOW_MS)
+    assert "by JMX only" in quorum_panel.note(result)
     known = look(replica(1), snapshot={"generated_ms": NOW_MS - 120_000, "bytes": 4_200, "cause": None})
     assert "snapshot 4.2 kB, 2 m old" in quorum_panel.pills_html(known, NOW_MS)
     assert quorum_panel.note(known) == ""

@@ -32,18 +32,18 @@ def tiles(history: Sequence[ClusterSample] = (), **more: Any) -> dict[str, Tile]
 
 
 def test_without_a_sample_nothing_is_a_number_that_nobody_told() -> None:
-    found = tiles(ledger_ms=None)
-    assert [found[name].value for name in ("Pending upload", "Oldest open copy", "Delete overdue", "Remote")] == [
+    result = tiles(ledger_ms=None)
+    assert [result[name].value for name in ("Pending upload", "Oldest open copy", "Delete overdue", "Remote")] == [
         "?"
     ] * 4
-    assert found["Local"].value == "?"
-    assert found["Not in sync"].sub == "no sample yet"
+    assert result["Local"].value == "?"
+    assert result["Not in sync"].sub == "no sample yet"
 
 
 def test_pending_has_its_change_over_the_range_and_the_worst_partitions_status() -> None:
     history = [sample(NOW_MS - HOUR_MS, pending_bytes=1_000_000), sample(NOW_MS, pending_bytes=3_500_000)]
-    found = tiles(history, pending_status="critical")["Pending upload"]
-    assert (found.value, found.sub, found.status) == ("3.5 MB", "+2.5 MB in 1 h", "critical")
+    tile = tiles(history, pending_status="critical")["Pending upload"]
+    assert (tile.value, tile.sub, tile.status) == ("3.5 MB", "+2.5 MB in 1 h", "critical")
     fallen = [history[0], sample(NOW_MS, pending_bytes=400_000)]
     assert tiles(fallen)["Pending upload"].sub == "−600 kB in 1 h"
     same = [history[0], sample(NOW_MS, pending_bytes=1_000_000)]
@@ -60,16 +60,16 @@ def test_a_change_names_no_longer_time_than_is_known() -> None:
 def test_the_oldest_open_copy_counts_copies_only() -> None:
     deletion = segment(age_ms=9 * HOUR_MS, state=SegmentState.DELETE_SEGMENT_STARTED)
     assert tiles(open_segments=[deletion])["Oldest open copy"].value == "none"
-    found = tiles(open_segments=[deletion, segment(age_ms=20_000)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
-    assert (found.value, found.sub, found.status) == ("20 s", "within its usual time", None)
+    tile = tiles(open_segments=[deletion, segment(age_ms=20_000)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
+    assert (tile.value, tile.sub, tile.status) == ("20 s", "within its usual time", None)
     hung = tiles(open_segments=[segment(age_ms=HOUR_MS)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
     assert (hung.value, hung.sub, hung.status) == ("1 h", "120× its p99", "critical")
 
 
 def test_replicas_not_in_sync_are_told_by_phase_the_stuck_first() -> None:
     behind = [replica(), replica(index=1), replica(index=2, phase="DELAYED")]
-    found = tiles(behind=behind)["Not in sync"]
-    assert (found.value, found.sub, found.status) == ("3 replicas", "1 stuck, 2 fetching", "critical")
+    tile = tiles(behind=behind)["Not in sync"]
+    assert (tile.value, tile.sub, tile.status) == ("3 replicas", "1 stuck, 2 fetching", "critical")
     assert tiles(behind=behind[:1])["Not in sync"].status == "warning"
     quiet = tiles([sample(NOW_MS, replicas=9)])["Not in sync"]
     assert (quiet.value, quiet.sub, quiet.status) == ("0 replicas", "all 9 in sync", None)
@@ -79,16 +79,16 @@ def test_a_deletion_is_overdue_after_a_minute() -> None:
     fresh = ledger(oldest_open_delete_ms=NOW_MS - 60_000, delete_started_bytes=5_000)
     assert tiles(ledger=fresh)["Delete overdue"].value == "0 B"
     late = ledger(oldest_open_delete_ms=NOW_MS - 120_000, delete_started_bytes=5_000)
-    found = tiles(ledger=late)["Delete overdue"]
-    assert (found.value, found.sub, found.status) == ("5.0 kB", "oldest 2 m", "warning")
+    tile = tiles(ledger=late)["Delete overdue"]
+    assert (tile.value, tile.sub, tile.status) == ("5.0 kB", "oldest 2 m", "warning")
     earlier = [sample(NOW_MS - HOUR_MS, oldest_open_delete_ms=90_000), sample(NOW_MS)]
     assert tiles(earlier)["Delete overdue"].sub == "some in 1 h"
 
 
 def test_local_names_the_fullest_disk() -> None:
     brokers = [broker(1, log_dirs=[disk(0.2)]), broker(2, log_dirs=[disk(0.64)])]
-    found = tiles([sample(NOW_MS, local_log_bytes=7_000)], brokers=brokers)["Local"]
-    assert (found.value, found.sub) == ("7.0 kB", "64% of disk used")
+    tile = tiles([sample(NOW_MS, local_log_bytes=7_000)], brokers=brokers)["Local"]
+    assert (tile.value, tile.sub) == ("7.0 kB", "64% of disk used")
 
 
 MINUTE_MS = 60_000
@@ -123,9 +123,9 @@ def test_copied_is_not_known_beyond_the_ledger() -> None:
 
 def test_produced_is_the_growth_of_the_counter_over_a_minute() -> None:
     history = [sample(NOW_MS + step * 10_000, produced_bytes=step * 10_000) for step in range(20)]
-    found = rates(history)
-    assert found.produced[0] is None
-    assert found.produced[1:] == pytest.approx([1_000] * 19)
+    throughput_rates = rates(history)
+    assert throughput_rates.produced[0] is None
+    assert throughput_rates.produced[1:] == pytest.approx([1_000] * 19)
 
 
 def test_a_counter_that_falls_or_is_not_known_makes_a_gap_and_no_negative_rate() -> None:
@@ -142,9 +142,9 @@ def test_a_counter_that_starts_over_within_the_window_never_counts_what_was_befo
 def test_no_rate_is_taken_across_a_gap() -> None:
     times = [0, 2_000, 4_000, 13 * MINUTE_MS, 13 * MINUTE_MS + 2_000]
     history = [sample(NOW_MS + at_ms, produced_bytes=at_ms) for at_ms in times]
-    found = rates(history)
-    assert found.gaps == {3}
-    assert found.produced == (None, 1000.0, 1000.0, None, 1000.0)
+    throughput_rates = rates(history)
+    assert throughput_rates.gaps == {3}
+    assert throughput_rates.produced == (None, 1000.0, 1000.0, None, 1000.0)
 
 
 def test_a_small_line_breaks_at_a_gap() -> None:

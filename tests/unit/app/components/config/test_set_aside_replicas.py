@@ -24,18 +24,20 @@ OLD, NEW = f"orders-0.{'ab' * 16}-stray", f"a-b-11.{'cd' * 16}-stray"
 
 
 def test_folders_are_listed_by_broker_the_oldest_first_with_their_partition() -> None:
-    found = set_aside_replicas.of([broker(1, log_dirs=[directory(kept(NEW, 1), kept(OLD, 5))]), broker(2, log_dirs=[])])
-    assert [(one.broker_id, one.partition) for one in found.folders] == [(1, "orders-0"), (1, "a-b-11")]
-    assert set_aside_replicas.clause(found) == "2 folders, 2.0 MB · kept until a plan removes them"
-    shown = plain(set_aside_replicas.html(found, NOW_MS, embedded=True))
+    listing = set_aside_replicas.of(
+        [broker(1, log_dirs=[directory(kept(NEW, 1), kept(OLD, 5))]), broker(2, log_dirs=[])]
+    )
+    assert [(folder.broker_id, folder.partition) for folder in listing.folders] == [(1, "orders-0"), (1, "a-b-11")]
+    assert set_aside_replicas.clause(listing) == "2 folders, 2.0 MB · kept until a plan removes them"
+    shown = plain(set_aside_replicas.html(listing, NOW_MS, embedded=True))
     assert f"orders-0 1 /data/{OLD} nobody knows it 1.0 MB 5 h" in shown
-    assert list(set_aside_replicas.rows(found.folders, NOW_MS)["folder"]) == [OLD, NEW]
+    assert list(set_aside_replicas.rows(listing.folders, NOW_MS)["folder"]) == [OLD, NEW]
 
 
 def test_what_is_not_listed_is_counted() -> None:
-    found = set_aside_replicas.of([broker(1, log_dirs=[directory(kept(OLD, 5), count=41)])])
-    assert set_aside_replicas.clause(found).startswith("41 folders, 41.0 MB")
-    assert "40 more: ebbline set-aside lists all." in plain(set_aside_replicas.html(found, NOW_MS, embedded=True))
+    listing = set_aside_replicas.of([broker(1, log_dirs=[directory(kept(OLD, 5), count=41)])])
+    assert set_aside_replicas.clause(listing).startswith("41 folders, 41.0 MB")
+    assert "40 more: ebbline set-aside lists all." in plain(set_aside_replicas.html(listing, NOW_MS, embedded=True))
 
 
 def test_nothing_and_not_known_are_told_apart() -> None:
@@ -49,10 +51,10 @@ def test_nothing_and_not_known_are_told_apart() -> None:
 
 
 def test_two_folders_of_one_partition_are_told_apart_and_markup_is_text() -> None:
-    one, other = (
+    folder, other = (
         Folder(2, "/data", f"orders-0.{unique * 16}-stray", 1_000_000, NOW_MS, "<b>x") for unique in ("ab", "cd")
     )
-    assert one.label == "broker 2 · orders-0 · abababab · 1.0 MB" != other.label
-    assert "<b>x" not in set_aside_replicas.html(Listing((one,), 1, 1, ()), NOW_MS, embedded=True)
-    settings = {"ebbline.remove.set.aside": one.name}
-    assert set_aside_replicas.inputs(one) == {"scope": "broker", "broker_id": 2, "settings": settings}
+    assert folder.label == "broker 2 · orders-0 · abababab · 1.0 MB" != other.label
+    assert "<b>x" not in set_aside_replicas.html(Listing((folder,), 1, 1, ()), NOW_MS, embedded=True)
+    settings = {"ebbline.remove.set.aside": folder.name}
+    assert set_aside_replicas.inputs(folder) == {"scope": "broker", "broker_id": 2, "settings": settings}

@@ -25,16 +25,16 @@ def topic(**settings: str) -> TopicRow:
 
 
 def test_only_what_differs_is_asked_for_and_spaces_between_digits_are_none() -> None:
-    wanted = {**NOW, "local.retention.ms": " 7 200\u202f000 "}
-    wanted.pop("cleanup.policy")
-    assert topic_form.changed(topic(), wanted) == {"local.retention.ms": "7200000"}
+    expected = {**NOW, "local.retention.ms": " 7 200\u202f000 "}
+    expected.pop("cleanup.policy")
+    assert topic_form.changed(topic(), expected) == {"local.retention.ms": "7200000"}
     assert topic_form.problem(topic(), {}) == "Nothing differs from what is in effect."
 
 
 def test_tiering_goes_off_together_with_its_data() -> None:
-    asked = topic_form.changed(topic(), {"remote.storage.enable": "false"})
-    assert asked == {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
-    assert topic_form.problem(topic(), asked) is None
+    requested = topic_form.changed(topic(), {"remote.storage.enable": "false"})
+    assert requested == {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    assert topic_form.problem(topic(), requested) is None
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_copying_pauses_when_local_retention_follows_the_total() -> None:
 
 
 def test_a_number_is_told_in_words() -> None:
-    asked = {"retention.ms": "604800000", "local.retention.bytes": "-2", "retention.bytes": "5000000"}
-    assert topic_form.lines(asked) == [
+    requested = {"retention.ms": "604800000", "local.retention.bytes": "-2", "retention.bytes": "5000000"}
+    assert topic_form.lines(requested) == [
         "retention.ms = 604800000 (7 d)",
         "local.retention.bytes = -2 (as the total)",
         "retention.bytes = 5000000 (5.0 MB)",

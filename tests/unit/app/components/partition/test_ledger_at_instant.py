@@ -56,9 +56,9 @@ LIFE = [event(1, 10, STARTED), event(2, 20, FINISHED), event(3, 30, DELETING), e
     ],
 )
 def test_instants_as_people_type_them(typed: str, expected: str) -> None:
-    found = parse_instant(typed, NOW_MS, None)
-    assert found is not None
-    assert link_text(found) == expected
+    result = parse_instant(typed, NOW_MS, None)
+    assert result is not None
+    assert link_text(result) == expected
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2027-01-01", "2026-13-01", "9" * 13, "<b>", "10 parsecs"])
@@ -82,9 +82,9 @@ def test_a_link_means_the_same_instant_in_every_zone() -> None:
     ],
 )
 def test_a_segment_stands_where_its_events_until_then_put_it(at_ms: int, state: SegmentState, applied: int) -> None:
-    found = past(LIFE, at_ms)
-    assert [row.state for row in found.segments] == [state]
-    assert (found.applied, found.later, found.exact) == (applied, 4 - applied, True)
+    result = past(LIFE, at_ms)
+    assert [row.state for row in result.segments] == [state]
+    assert (result.applied, result.later, result.exact) == (applied, 4 - applied, True)
 
 
 def test_times_and_ranges_of_the_past_are_those_of_the_events() -> None:
@@ -95,16 +95,16 @@ def test_times_and_ranges_of_the_past_are_those_of_the_events() -> None:
 
 
 def test_before_the_first_event_there_is_nothing() -> None:
-    found = past(LIFE, 9)
-    assert (found.segments, found.applied, found.first_ms) == ([], 0, 10)
-    assert origin_text(found, "08:00", "09:00").startswith("Nothing was told of this partition until 08:00")
+    result = past(LIFE, 9)
+    assert (result.segments, result.applied, result.first_ms) == ([], 0, 10)
+    assert origin_text(result, "08:00", "09:00").startswith("Nothing was told of this partition until 08:00")
     assert origin_text(past([], 9), "08:00", "?") == "No event of this partition is stored."
 
 
 def test_events_that_the_ledger_did_not_follow_count_nowhere() -> None:
-    found = past([*LIFE[:2], event(3, 25, STARTED, legal=False, illegal_reason="no")], 99)
-    assert [row.state for row in found.segments] == [SegmentState.COPY_SEGMENT_FINISHED]
-    assert (found.applied, found.later) == (2, 0)
+    result = past([*LIFE[:2], event(3, 25, STARTED, legal=False, illegal_reason="no")], 99)
+    assert [row.state for row in result.segments] == [SegmentState.COPY_SEGMENT_FINISHED]
+    assert (result.applied, result.later) == (2, 0)
 
 
 def test_a_repeated_event_keeps_the_first_time() -> None:
@@ -113,12 +113,12 @@ def test_a_repeated_event_keeps_the_first_time() -> None:
 
 
 def test_clocks_that_differ_make_it_inexact() -> None:
-    found = past([event(1, 10, STARTED), event(2, 50, STARTED, "b"), event(3, 20, FINISHED)], 30)
-    assert not found.exact
-    assert found.out_of_order == 1
-    assert "Not exact: 1 of them" in origin_text(found, "08:00", "07:00")
+    result = past([event(1, 10, STARTED), event(2, 50, STARTED, "b"), event(3, 20, FINISHED)], 30)
+    assert not result.exact
+    assert result.out_of_order == 1
+    assert "Not exact: 1 of them" in origin_text(result, "08:00", "07:00")
 
 
 def test_an_update_whose_start_is_told_later_is_left_out() -> None:
-    found = past([event(1, 50, STARTED), event(2, 20, FINISHED)], 30)
-    assert (found.segments, found.refused, found.exact) == ([], 1, False)
+    result = past([event(1, 50, STARTED), event(2, 20, FINISHED)], 30)
+    assert (result.segments, result.refused, result.exact) == ([], 1, False)

@@ -20,7 +20,7 @@ CHAIN = LeaderChain(((3, 0), (5, 400)), 0, 1000)
 
 
 def _standings(*segments: object, chain: LeaderChain | None = CHAIN) -> list[LineageStanding]:
-    return [one.lineage_standing for one in judge(segments, chain)]  # type: ignore[arg-type]  # rows of the builder
+    return [judged_segment.lineage_standing for judged_segment in judge(segments, chain)]  # type: ignore[arg-type]  # rows of the builder
 
 
 def test_segments_of_the_leaders_epochs_are_in_lineage() -> None:
@@ -31,15 +31,15 @@ def test_segments_of_the_leaders_epochs_are_in_lineage() -> None:
 
 
 def test_segment_of_an_epoch_that_the_leader_skipped_is_outside_and_says_where() -> None:
-    (found,) = judge([segment_row(350, 450, leader_epochs=[[4, 350]])], CHAIN)
-    assert found.lineage_standing is LineageStanding.OUTSIDE
-    assert found.why == "leader goes 3 → 5 here"
+    (judged_segment,) = judge([segment_row(350, 450, leader_epochs=[[4, 350]])], CHAIN)
+    assert judged_segment.lineage_standing is LineageStanding.OUTSIDE
+    assert judged_segment.why == "leader goes 3 → 5 here"
 
 
 def test_segment_past_the_end_of_its_epoch_is_outside_with_the_reason() -> None:
-    (found,) = judge([segment_row(300, 450, leader_epochs=[[3, 300]])], CHAIN)
-    assert found.lineage_standing is LineageStanding.OUTSIDE
-    assert "the leader's epoch 5 starts at 400" in found.why
+    (judged_segment,) = judge([segment_row(300, 450, leader_epochs=[[3, 300]])], CHAIN)
+    assert judged_segment.lineage_standing is LineageStanding.OUTSIDE
+    assert "the leader's epoch 5 starts at 400" in judged_segment.why
 
 
 def test_unfinished_segments_are_not_judged() -> None:
@@ -71,8 +71,8 @@ def test_below_a_chain_that_was_cut_nothing_is_judged() -> None:
 
 
 def test_segments_copied_twice_overlap() -> None:
-    found = judge([segment_row(0, 300), segment_row(200, 400), segment_row(400, 500)], CHAIN)
-    assert [one.overlaps for one in found] == [False, True, False]
+    segments = judge([segment_row(0, 300), segment_row(200, 400), segment_row(400, 500)], CHAIN)
+    assert [judged_segment.overlaps for judged_segment in segments] == [False, True, False]
 
 
 def test_chain_comes_from_a_leader_that_told_it() -> None:
@@ -169,7 +169,9 @@ def test_replica_without_epochs_says_why() -> None:
 def test_a_copy_that_another_replaced_in_its_epoch_s_index_is_orphaned() -> None:
     first = segment_row(0, 300, segment_id="first", copy_finished_ms=1)
     shorter = segment_row(0, 200, segment_id="shorter", copy_finished_ms=2)
-    found = with_orphans(judge([first, shorter], CHAIN))
-    assert [one.orphaned for one in found] == [True, False]
+    segments = with_orphans(judge([first, shorter], CHAIN))
+    assert [judged_segment.orphaned for judged_segment in segments] == [True, False]
     longer = segment_row(0, 400, segment_id="longer", copy_finished_ms=3)
-    assert not any(one.orphaned for one in with_orphans(judge([first, longer], CHAIN))), "what it held is held again"
+    assert not any(judged_segment.orphaned for judged_segment in with_orphans(judge([first, longer], CHAIN))), (
+        "what it held is held again"
+    )

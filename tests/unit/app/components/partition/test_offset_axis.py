@@ -25,10 +25,10 @@ def test_ranges_are_cut_at_the_edges() -> None:
 @given(st.integers(0, 10**15), st.integers(1, 10**15), st.integers(2, 12))
 def test_ticks_are_few_round_and_on_the_axis(start: int, length: int, most: int) -> None:
     axis = Axis(start, start + length)
-    found = ticks(axis, most)
-    assert len(found) <= most + 1
-    assert all(axis.start <= at <= axis.end for at, _ in found)
-    assert len({words for _, words in found}) == len(found)
+    result = ticks(axis, most)
+    assert len(result) <= most + 1
+    assert all(axis.start <= at <= axis.end for at, _ in result)
+    assert len({words for _, words in result}) == len(result)
 
 
 @pytest.mark.parametrize(

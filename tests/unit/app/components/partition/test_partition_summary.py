@@ -175,9 +175,9 @@ def test_follower_with_little_local_data_is_thin_the_leader_never() -> None:
     points = [point(7_200_000, 400), point(3_700_000, 600), point(600_000, 950), point(0, 1000)]
     thin = replica_row(2, local_log_start_offset=960)
     empty = replica_row(3, local_log_start_offset=0, log_end_offset=0)
-    found = replica_phases.states(partition_row(), [replica_row(), thin, empty], [], points, NOW_MS)
-    assert [one.thin for one in found] == [False, True, False]
-    shown = plain(replica_phases.table_html(found, 5, NOW_MS))
+    states = replica_phases.states(partition_row(), [replica_row(), thin, empty], [], points, NOW_MS)
+    assert [state.thin for state in states] == [False, True, False]
+    shown = plain(replica_phases.table_html(states, 5, NOW_MS))
     assert "2 ✓ In sync 1 m exact ◆ 8 m thin 0 5.0 kB" in shown
     assert "1 leader ✓ Leads epoch 5" in shown
 
@@ -198,10 +198,10 @@ def test_inferred_phase_shows_its_confidence_and_evidence() -> None:
             "fetch_offset": -1,
         },
     )
-    found = replica_phases.states(partition_row(), [replica_row(), follower], [], [], NOW_MS)
-    assert found[1].behind == 200
-    assert found[1].status == "critical"
-    shown = plain(replica_phases.evidence_html(found, NOW_MS))
+    states = replica_phases.states(partition_row(), [replica_row(), follower], [], [], NOW_MS)
+    assert states[1].behind == 200
+    assert states[1].status == "critical"
+    shown = plain(replica_phases.evidence_html(states, NOW_MS))
     expected = "Its log end has stood at 800 for 9 s while the leader is ahead. behind 200"
     assert shown == f"Broker 3 {expected} inferred, medium confidence"
 
@@ -216,9 +216,9 @@ def test_replica_that_does_not_answer_is_unknown_in_every_column() -> None:
         local_log_bytes=None,
         evidence={"sentence": "Broker 3 does not answer."},
     )
-    found = replica_phases.states(partition_row(), [silent], [], [], NOW_MS)
-    assert "3 ◆ ? not known ? inferred ? ? ?" in plain(replica_phases.table_html(found, 5, NOW_MS))
-    assert "Broker 3 does not answer." in plain(replica_phases.evidence_html(found, NOW_MS))
+    states = replica_phases.states(partition_row(), [silent], [], [], NOW_MS)
+    assert "3 ◆ ? not known ? inferred ? ? ?" in plain(replica_phases.table_html(states, 5, NOW_MS))
+    assert "Broker 3 does not answer." in plain(replica_phases.evidence_html(states, NOW_MS))
 
 
 def test_offsets_table_asks_only_the_leader_for_what_only_it_can_tell() -> None:
@@ -296,8 +296,8 @@ def _engine(type_: str, at_ms: int = 0, **body: Any) -> EngineEventRow:
     ],
 )
 def test_events_of_the_engine_read_as_sentences(event: EngineEventRow, words: str, bad: bool) -> None:
-    (found,) = partition_ledger.newest_events([event], [])
-    assert (found.what, found.bad) == (words, bad)
+    (listed_event,) = partition_ledger.newest_events([event], [])
+    assert (listed_event.what, listed_event.bad) == (words, bad)
 
 
 def _remote(state: int, **changed: Any) -> SegmentEventRow:
@@ -317,22 +317,22 @@ def _remote(state: int, **changed: Any) -> SegmentEventRow:
 
 def test_what_both_sources_tell_is_told_once() -> None:
     engine = [_engine("copy", 5, outcome="started", segment_id="abc", start=0, end=99, bytes=10)]
-    found = partition_ledger.newest_events(engine, [_remote(0), _remote(1)])
-    assert [one.what for one in found] == ["copy finished, segment abc", "copy started [0, 100), 10 B"]
+    events = partition_ledger.newest_events(engine, [_remote(0), _remote(1)])
+    assert [event.what for event in events] == ["copy finished, segment abc", "copy started [0, 100), 10 B"]
 
 
 def test_an_event_against_the_life_cycle_is_shown_as_such() -> None:
-    (found,) = partition_ledger.newest_events([], [_remote(1, legal=False, illegal_reason="no start was seen")])
-    assert found.bad
-    assert found.what == "copy finished, segment abc, not followed: no start was seen"
+    (event,) = partition_ledger.newest_events([], [_remote(1, legal=False, illegal_reason="no start was seen")])
+    assert event.bad
+    assert event.what == "copy finished, segment abc, not followed: no start was seen"
     (deleted,) = partition_ledger.newest_events([], [_remote(2, kind=2, segment_id=None)])
     assert deleted.what == "deletion of the partition finished"
 
 
 def test_events_are_the_newest_first_and_limited() -> None:
-    found = partition_ledger.newest_events([_engine("leader", at, leader_epoch=at) for at in range(300)], [])
-    assert len(found) == 200
-    assert found[0].at_ms == 299
+    events = partition_ledger.newest_events([_engine("leader", at, leader_epoch=at) for at in range(300)], [])
+    assert len(events) == 200
+    assert events[0].at_ms == 299
 
 
 # --- pictures ---

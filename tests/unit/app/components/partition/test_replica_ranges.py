@@ -175,6 +175,6 @@ def test_thousands_of_segments_become_few_blocks() -> None:
 
 def test_table_twin_tells_every_block() -> None:
     chain = lineage_verdicts.leader_chain([replica_row()])
-    found = rows(partition_row(), [replica_row()], lineage_verdicts.judge(SEGMENTS, chain))
-    assert list(found["what"]) == ["remote"] * 7 + ["local", "pending"]
-    assert found["range"].iloc[-1] == "[700, 1\u202f000)"
+    result = rows(partition_row(), [replica_row()], lineage_verdicts.judge(SEGMENTS, chain))
+    assert list(result["what"]) == ["remote"] * 7 + ["local", "pending"]
+    assert result["range"].iloc[-1] == "[700, 1\u202f000)"

@@ -15,26 +15,26 @@ READS = [GroupOffset("backfill", "orders", 0, 100, moved=True), GroupOffset("<b>
 
 
 def test_who_is_below_the_local_log_is_told_the_most_to_read_first() -> None:
-    told = reads_summary([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
-    found = remote_readers.of({"readers": {**told, "cause": None}}, "orders", 0)
-    assert [(one.group, one.offsets_left, one.moved) for one in found.rows] == [
+    result = reads_summary([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
+    readers = remote_readers.of({"readers": {**result, "cause": None}}, "orders", 0)
+    assert [(one.group, one.offsets_left, one.moved) for one in readers.rows] == [
         ("backfill", 400, True),
         ("<b>late", 100, False),
     ]
-    shown = remote_readers.html(found)
+    shown = remote_readers.html(readers)
     assert "&lt;b&gt;late" in shown
     assert "stands still" in shown
-    assert remote_readers.clause(found, NOW_MS + 4_000) == "committed below local start, 4 s ago"
-    assert remote_readers.of({"readers": told}, "orders", 1).rows == ()
+    assert remote_readers.clause(readers, NOW_MS + 4_000) == "committed below local start, 4 s ago"
+    assert remote_readers.of({"readers": result}, "orders", 1).rows == ()
 
 
 def test_a_heartbeat_holds_those_with_the_most_left_and_says_that_there_are_more() -> None:
     many = [GroupOffset(f"g{number}", "orders", 0, number) for number in range(READS_MAX + 5)]
-    told = reads_summary(many, [partition()], NOW_MS)
-    assert (told["count"], len(told["rows"])) == (READS_MAX + 5, READS_MAX)
-    assert told["rows"][0]["group"] == "g0"
-    found = remote_readers.of({"readers": told}, "other", 0)
-    assert "others may" in remote_readers.html(found)
+    result = reads_summary(many, [partition()], NOW_MS)
+    assert (result["count"], len(result["rows"])) == (READS_MAX + 5, READS_MAX)
+    assert result["rows"][0]["group"] == "g0"
+    readers = remote_readers.of({"readers": result}, "other", 0)
+    assert "others may" in remote_readers.html(readers)
 
 
 def test_nobody_has_looked_is_not_nobody_reads() -> None:

@@ -32,17 +32,17 @@ SEGMENT = {"segment.bytes": "1000"}
 def test_bytes_past_retention_are_told_by_what_keeps_them(
     row: dict[str, Any], topic: dict[str, str], sizes: dict[str, int]
 ) -> None:
-    found = retention_debt.debt([partition_row(**row)], [topic_row(**{**SEGMENT, **topic})])
-    assert dict(found.sizes) == sizes
+    debt = retention_debt.debt([partition_row(**row)], [topic_row(**{**SEGMENT, **topic})])
+    assert dict(debt.sizes) == sizes
 
 
 def test_what_cannot_be_counted_is_said_and_not_left_out() -> None:
     by_time = partition_row(topic="by-time")
     config = {"local.retention.bytes": "-1", "local.retention.ms": "1000"}
     topics = [topic_row(**SEGMENT), topic_row(**config).__class__("by-time", "u", 1, 3, False, True, dict(config), 0)]
-    found = retention_debt.debt([partition_row(local_log_bytes=None), by_time], topics)
-    assert (found.total_bytes, found.by_time_only, found.size_unknown) == (0, 1, 1)
-    shown = retention_debt.html(found)
+    debt = retention_debt.debt([partition_row(local_log_bytes=None), by_time], topics)
+    assert (debt.total_bytes, debt.by_time_only, debt.size_unknown) == (0, 1, 1)
+    shown = retention_debt.html(debt)
     assert "1 partitions are limited by time only" in shown
     assert "? 1 have not told their size" in shown
 
@@ -59,6 +59,6 @@ def test_the_reasons_always_add_up_to_what_is_too_much(
 ) -> None:
     row = partition_row(local_log_bytes=size, earliest_pending_upload_offset=pending, high_watermark=watermark)
     topic = topic_row(**{"local.retention.bytes": str(limit), "segment.bytes": str(segment)})
-    found = retention_debt.debt([row], [topic])
-    assert found.total_bytes == max(0, size - limit)
-    assert all(part > 0 for part in found.sizes.values())
+    debt = retention_debt.debt([row], [topic])
+    assert debt.total_bytes == max(0, size - limit)
+    assert all(part > 0 for part in debt.sizes.values())

@@ -37,21 +37,21 @@ def judged(start: int, following: int, lineage_standing: LineageStanding = Linea
 
 def test_totals_are_the_sums_of_each_state() -> None:
     rows = [segment_row(0, 100), segment_row(100, 300), started(5)]
-    found = segment_cycle.totals_of(rows)
-    assert (found.copy_finished_segments, found.copy_finished_bytes) == (2, 3000)
-    assert (found.copy_started_segments, found.delete_started_segments, found.partitions) == (1, 0, 1)
+    totals = segment_cycle.totals_of(rows)
+    assert (totals.copy_finished_segments, totals.copy_finished_bytes) == (2, 3000)
+    assert (totals.copy_started_segments, totals.delete_started_segments, totals.partitions) == (1, 0, 1)
 
 
 def test_steps_are_median_and_p99_of_those_that_ended() -> None:
     rows = [segment_row(0, 1, copy_started_ms=0, copy_finished_ms=ms) for ms in (10, 20, 30, 40, 1000)]
-    found = segment_cycle.steps([*rows, started(7)])
-    assert found["copy"] == segment_cycle.StepDuration(5, 30, 1000)
-    assert found["delete"] == segment_cycle.StepDuration(0, None, None)
+    step_durations = segment_cycle.steps([*rows, started(7)])
+    assert step_durations["copy"] == segment_cycle.StepDuration(5, 30, 1000)
+    assert step_durations["delete"] == segment_cycle.StepDuration(0, None, None)
 
 
 def test_a_step_told_by_two_clocks_is_never_negative() -> None:
-    found = segment_cycle.steps([segment_row(0, 1, copy_started_ms=50, copy_finished_ms=40)])
-    assert found["copy"].median_ms == 0
+    step_durations = segment_cycle.steps([segment_row(0, 1, copy_started_ms=50, copy_finished_ms=40)])
+    assert step_durations["copy"].median_ms == 0
 
 
 def test_boxes_say_what_is_hung_and_overdue() -> None:
@@ -99,26 +99,26 @@ def test_open_copies_are_hung_dangling_or_usual() -> None:
         started(30 * MINUTE_MS, segment_id="gone", copy_broker_id=9),
         started(40 * MINUTE_MS, segment_id="lost", topic="other"),
     ]
-    found = open_copies.judge(rows, [partition_row()], {("orders", 7): MINUTE_MS}, NOW_MS)
-    assert [(one.segment.segment_id, one.kind) for one in found] == [
+    copies = open_copies.judge(rows, [partition_row()], {("orders", 7): MINUTE_MS}, NOW_MS)
+    assert [(one.segment.segment_id, one.kind) for one in copies] == [
         ("lost", open_copies.DANGLING),
         ("gone", open_copies.DANGLING),
         ("hung", open_copies.HUNG),
         ("s0", open_copies.NORMAL),
     ]
-    assert [one.why for one in found[:2]] == ["its partition is gone", "broker 1 leads now"]
-    assert found[2].ratio == 20
-    assert found[0].ratio is None
+    assert [one.why for one in copies[:2]] == ["its partition is gone", "broker 1 leads now"]
+    assert copies[2].ratio == 20
+    assert copies[0].ratio is None
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_open_copies_without_a_p99_are_in_the_table_and_not_in_the_figure(colours: Palette) -> None:
-    found = open_copies.judge(
+    copies = open_copies.judge(
         [started(10_000), started(9_000, topic="new", topic_id="n")], [], {("orders", 7): MINUTE_MS}, NOW_MS
     )
-    figure = open_copies.figure(found, colours)
+    figure = open_copies.figure(copies, colours)
     assert sum(len(trace.x) for trace in figure.data) == 1
-    assert len(open_copies.rows(found)) == 2
+    assert len(open_copies.rows(copies)) == 2
     assert list(figure.layout.yaxis.ticktext) == ["orders"]
     assert figure.data[0].marker.color == colours.remote
 
@@ -159,8 +159,8 @@ def test_the_ledger_is_filtered_by_state_and_words_newest_event_first() -> None:
     assert len(first) == 4
     hanging = JudgedSegment(replace(started(5), segment_id="hh"), LineageStanding.COPYING)
     worst_first = segment_ledger.select([*rows, hanging], None, hung={"hh"})
-    assert [one.segment.segment_id for one in worst_first][:2] == ["hh", "zz"]
+    assert [segment.segment.segment_id for segment in worst_first][:2] == ["hh", "zz"]
     assert len(segment_ledger.select(rows, segment_ledger.STARTED)) == 1
     assert len(segment_ledger.select(rows, segment_ledger.OUTSIDE)) == 1
-    assert [one.overlaps for one in segment_ledger.select(rows, segment_ledger.OVERLAPS)] == [True]
+    assert [segment.overlaps for segment in segment_ledger.select(rows, segment_ledger.OVERLAPS)] == [True]
     assert len(segment_ledger.select(rows, None, "ORDERS-7 z")) == 1

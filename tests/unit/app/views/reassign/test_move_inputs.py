@@ -13,8 +13,8 @@ def test_a_broker_or_a_topic_that_is_another_takes_the_choice_away() -> None:
     assert topology_change(BEFORE, ((1, 2), BEFORE[1])) == "Broker 3 is gone."
     assert topology_change(BEFORE, ((1, 2, 4), BEFORE[1])) == "Broker 3 is gone and broker 4 came."
     for other in (("id", 4), ("other", 3)):
-        told = topology_change(BEFORE, ((1, 2, 3), {"orders": other}))
-        assert told == "orders has other partitions than when it was chosen."
+        result = topology_change(BEFORE, ((1, 2, 3), {"orders": other}))
+        assert result == "orders has other partitions than when it was chosen."
 
 
 def test_only_what_the_controls_can_say_can_be_cloned() -> None:

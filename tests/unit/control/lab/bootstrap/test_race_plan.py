@@ -43,7 +43,7 @@ def test_the_parts_add_up(size_bytes: int, percent: int) -> None:
     ],
 )
 def test_what_makes_no_race_is_refused_in_one_sentence(size_bytes: int, percent: int, sentence: str) -> None:
-    told = refusal(size_bytes, percent)
-    assert told is not None
-    assert sentence in told
-    assert told.endswith(".")
+    result = refusal(size_bytes, percent)
+    assert result is not None
+    assert sentence in result
+    assert result.endswith(".")

@@ -17,16 +17,16 @@ RUNBOOKS = Path(__file__).resolve().parents[5] / "docs" / "runbooks"
 
 @pytest.mark.parametrize("slug", list(BY_SLUG))
 def test_a_scenario_has_a_script_a_page_to_watch_and_a_runbook(slug: str) -> None:
-    one = BY_SLUG[slug]
+    scenario = BY_SLUG[slug]
     assert slug in scripts.INJECT
-    assert one.watch_page in NAMES
-    assert one.runbook is None or (RUNBOOKS / f"{one.runbook}.md").is_file()
-    assert 60 <= one.heals_after_s <= 900
-    assert (one.cure is Cure.ITSELF) == (slug in scripts.ENDS_BY_ITSELF)
+    assert scenario.watch_page in NAMES
+    assert scenario.runbook is None or (RUNBOOKS / f"{scenario.runbook}.md").is_file()
+    assert 60 <= scenario.heals_after_s <= 900
+    assert (scenario.cure is Cure.ITSELF) == (slug in scripts.ENDS_BY_ITSELF)
 
 
 def test_the_scenarios_are_those_of_the_design_and_the_scripts_have_no_others() -> None:
-    assert set(scripts.INJECT) == {one.slug for one in SCENARIOS}
+    assert set(scripts.INJECT) == {scenario.slug for scenario in SCENARIOS}
     assert set(scripts.TAKES_BROKER) | set(scripts.BROKERS_NEEDED) <= set(scripts.INJECT)
 
 

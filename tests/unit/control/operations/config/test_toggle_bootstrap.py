@@ -38,7 +38,7 @@ def inspect(own: str | None = None, default: str | None = None) -> dict[str, Any
 
 
 def snapshot(default: str | None = None, **brokers: dict[str, Any]) -> dict[str, Any]:
-    return {"cluster_default": default, "brokers": {name.removeprefix("b"): found for name, found in brokers.items()}}
+    return {"cluster_default": default, "brokers": {name.removeprefix("b"): broker for name, broker in brokers.items()}}
 
 
 @pytest.mark.parametrize(("own", "default", "static"), list(product(VALUES, VALUES, VALUES)))
@@ -61,9 +61,9 @@ def test_a_brokers_own_false_keeps_it_out_of_the_cluster_default() -> None:
         (1, "false", "true"),
         (2, "false", "false"),
     ]
-    found = {check.name: check for check in checks(ToggleInputs(enable=True), state, rows, ESTIMATE)}
-    assert found["own-values"].outcome is CheckOutcome.WARNING
-    assert "Broker 2" in found["own-values"].sentence
+    plan_checks = {check.name: check for check in checks(ToggleInputs(enable=True), state, rows, ESTIMATE)}
+    assert plan_checks["own-values"].outcome is CheckOutcome.WARNING
+    assert "Broker 2" in plan_checks["own-values"].sentence
 
 
 def test_one_broker_changes_only_itself() -> None:
@@ -97,8 +97,8 @@ def test_the_way_back_leads_to_where_it_began(default: str | None, enable: bool 
 def test_a_change_that_changes_nothing_is_refused() -> None:
     state = snapshot("true", b1=inspect(default="true"))
     inputs = ToggleInputs(enable=True)
-    found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
-    assert (found[0].name, found[0].outcome) == ("change", CheckOutcome.REFUSED)
+    plan_checks = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
+    assert (plan_checks[0].name, plan_checks[0].outcome) == ("change", CheckOutcome.REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_a_broker_that_is_too_old_or_away_stops_its_own_change_only(
     problem: str, inputs: ToggleInputs, outcome: CheckOutcome
 ) -> None:
     state = snapshot(b1=inspect(), b2={"levels": None, "problem": problem})
-    found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
+    plan_checks = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
     name = "support" if problem == "unsupported" else "reach"
-    assert next(check.outcome for check in found if check.name == name) is outcome
+    assert next(check.outcome for check in plan_checks if check.name == name) is outcome
 
 
 def test_a_cluster_without_the_setting_is_refused() -> None:
     state = snapshot(b1={"levels": None, "problem": "unsupported"})
     inputs = ToggleInputs(enable=True)
-    found = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
-    assert found[0].outcome is CheckOutcome.REFUSED
-    assert "4.3" in found[0].sentence
+    plan_checks = checks(inputs, state, effective_matrix(inputs, state), ESTIMATE)
+    assert plan_checks[0].outcome is CheckOutcome.REFUSED
+    assert "4.3" in plan_checks[0].sentence
 
 
 def test_blocked_partitions_are_a_warning_only_when_something_is_turned_on() -> None:

@@ -21,7 +21,7 @@ def test_every_state_leads_to_an_end_and_no_state_to_itself() -> None:
         seen, frontier = set[PlanState](), {state}
         while frontier:
             seen |= frontier
-            frontier = {following for one in frontier for following in LEGAL[one]} - seen
+            frontier = {following for plan_state in frontier for following in LEGAL[plan_state]} - seen
         assert seen & FINISHED, state
 
 
@@ -43,9 +43,9 @@ def test_the_column_can_hold_every_state() -> None:
 def test_differences_name_the_place_and_both_values() -> None:
     before = {"brokers": {"1": {"levels": {"A": None}}}, "x": [1, 2]}
     now = {"brokers": {"1": {"levels": {"A": "true"}}, "2": {}}, "x": [1, 2]}
-    found = differences(before, now)
-    assert "brokers.1.levels.A: was not set, is true" in found
-    assert any(text.startswith("brokers.2") for text in found)
+    result = differences(before, now)
+    assert "brokers.1.levels.A: was not set, is true" in result
+    assert any(text.startswith("brokers.2") for text in result)
     assert differences(before, before) == []
 
 

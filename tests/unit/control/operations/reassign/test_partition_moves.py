@@ -80,19 +80,19 @@ NONE = Throttles(
 
 
 def test_the_limit_names_sources_joining_replicas_and_every_broker_concerned() -> None:
-    found = replication_throttles.throttles_for(NONE, {A: AIM, B: PlannedMove("id", (1, 2), (1,))}, 1000)
-    assert found.topics["t"] == {LEADER_REPLICAS: "0:1,0:2", FOLLOWER_REPLICAS: "0:3"}
-    assert set(found.brokers) == {"1", "2", "3"}
-    asked = replication_throttles.changes(NONE, found)
-    assert [resource.type for resource in asked] == [BROKER, BROKER, BROKER, TOPIC], "rates first"
-    assert replication_throttles.changes(found, found) == {}
+    throttles = replication_throttles.throttles_for(NONE, {A: AIM, B: PlannedMove("id", (1, 2), (1,))}, 1000)
+    assert throttles.topics["t"] == {LEADER_REPLICAS: "0:1,0:2", FOLLOWER_REPLICAS: "0:3"}
+    assert set(throttles.brokers) == {"1", "2", "3"}
+    changes = replication_throttles.changes(NONE, throttles)
+    assert [resource.type for resource in changes] == [BROKER, BROKER, BROKER, TOPIC], "rates first"
+    assert replication_throttles.changes(throttles, throttles) == {}
 
 
 def test_what_others_named_stays_named_and_comes_back() -> None:
     before = Throttles({"t": {LEADER_REPLICAS: "7:1", FOLLOWER_REPLICAS: "*"}}, {})
-    found = replication_throttles.throttles_for(before, {A: AIM}, 1000)
-    assert found.topics["t"] == {LEADER_REPLICAS: "7:1,0:1,0:2", FOLLOWER_REPLICAS: "*"}
-    back = replication_throttles.changes(found, before)[ConfigResource(TOPIC, "t")]
+    throttles = replication_throttles.throttles_for(before, {A: AIM}, 1000)
+    assert throttles.topics["t"] == {LEADER_REPLICAS: "7:1,0:1,0:2", FOLLOWER_REPLICAS: "*"}
+    back = replication_throttles.changes(throttles, before)[ConfigResource(TOPIC, "t")]
     assert [(change.name, change.op, change.value) for change in back] == [(LEADER_REPLICAS, AlterConfigOp.SET, "7:1")]
 
 
@@ -109,10 +109,10 @@ def test_the_flag_of_the_joining_broker_decides_which_bytes_count() -> None:
     estimate = PartitionEstimate("t", 0, EstimateVerdict.QUALIFIES, "", off_bytes=1000, on_bytes=100)
     moves = {A: PlannedMove("id", (1,), (1, 2, 3))}
     copies = copy_estimate.copies(moves, {A: 1}, {A: estimate}, {2: True, 3: False})
-    found = copy_estimate.estimate_json(copies, throttle_bytes_per_s=100, age={})
-    assert (found["off_bytes"], found["on_bytes"], found["in_effect_bytes"]) == (2000, 200, 1100)
+    result = copy_estimate.estimate_json(copies, throttle_bytes_per_s=100, age={})
+    assert (result["off_bytes"], result["on_bytes"], result["in_effect_bytes"]) == (2000, 200, 1100)
     # Broker 1 sends all of it, so it is the busiest.
-    assert (found["off_ms"], found["on_ms"], found["in_effect_ms"]) == (20_000, 2_000, 11_000)
+    assert (result["off_ms"], result["on_ms"], result["in_effect_ms"]) == (20_000, 2_000, 11_000)
 
 
 FACTS = ReassignmentFacts(
@@ -131,9 +131,9 @@ COPY = ReplicaCopy("t", 0, 3, 1, 1000, 100, False, "qualifies", "")
 def judged(
     move: PlannedMove = AIM, facts: ReassignmentFacts = FACTS, copy: ReplicaCopy = COPY, limit: int | None = 500
 ) -> dict[str, CheckOutcome]:
-    found = reassignment_checks.checks({A: move}, facts, [copy] if move.adding else [], limit)
-    assert [c.outcome for c in found] == sorted((c.outcome for c in found), key=["refused", "warning", "ok"].index)
-    return {check.name: check.outcome for check in found if check.outcome is not CheckOutcome.OK}
+    checks = reassignment_checks.checks({A: move}, facts, [copy] if move.adding else [], limit)
+    assert [c.outcome for c in checks] == sorted((c.outcome for c in checks), key=["refused", "warning", "ok"].index)
+    return {check.name: check.outcome for check in checks if check.outcome is not CheckOutcome.OK}
 
 
 def test_nothing_speaks_against_an_ordinary_move() -> None:

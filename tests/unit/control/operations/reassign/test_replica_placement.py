@@ -53,31 +53,31 @@ def test_more_replicas_go_to_the_least_loaded_brokers_and_fewer_leave_from_the_e
 
 def test_another_rack_is_preferred_to_a_lighter_load() -> None:
     now = layout([(1,), (3,), (3,)], {1: "a", 2: "a", 3: "b", 4: "b"})
-    found = replica_placement.replication_factor(now, [TopicPartition("t", 0)], 2)
-    assert lists(found) == [(1, 4)]
+    result = replica_placement.replication_factor(now, [TopicPartition("t", 0)], 2)
+    assert lists(result) == [(1, 4)]
 
 
 def test_a_drained_broker_holds_nothing_and_the_others_share() -> None:
     now = layout([(1, 2), (2, 1), (1, 3), (4, 1)])
-    found = lists(replica_placement.drain(now, now.replicas, [1]))
-    assert all(1 not in replicas and len(set(replicas)) == 2 for replicas in found)
-    assert found[1][0] == 2, "a leader that stays keeps its place"
-    load = Counter(b for replicas in found for b in replicas)
+    result = lists(replica_placement.drain(now, now.replicas, [1]))
+    assert all(1 not in replicas and len(set(replicas)) == 2 for replicas in result)
+    assert result[1][0] == 2, "a leader that stays keeps its place"
+    load = Counter(b for replicas in result for b in replicas)
     assert max(load.values()) - min(load.values()) <= 1
 
 
 def test_two_brokers_swap_what_they_lead_where_both_have_a_replica() -> None:
     now = layout([(1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3)])
-    found = replica_placement.swap_leaders(now, now.replicas, 1, 2)
-    assert {tp.partition: replicas for tp, replicas in found.items()} == {0: (2, 1, 3), 1: (1, 3, 2)}
+    result = replica_placement.swap_leaders(now, now.replicas, 1, 2)
+    assert {tp.partition: replicas for tp, replicas in result.items()} == {0: (2, 1, 3), 1: (1, 3, 2)}
     with pytest.raises(PlacementImpossible, match="No partition has replicas on brokers 2 and 3"):
         replica_placement.swap_leaders(layout([(1, 2, 3)]), [TopicPartition("t", 0)], 2, 3)
 
 
 def test_leaders_are_spread_without_moving_a_replica() -> None:
     now = layout([(1, 2, 3)] * 6)
-    found = lists(replica_placement.spread_leaders(now, now.replicas))
-    assert Counter(replicas[0] for replicas in found) == {1: 2, 2: 2, 3: 2}
-    assert all(sorted(replicas) == [1, 2, 3] for replicas in found)
-    again = layout(found)
-    assert lists(replica_placement.spread_leaders(again, again.replicas)) == found, "what is even stays as it is"
+    result = lists(replica_placement.spread_leaders(now, now.replicas))
+    assert Counter(replicas[0] for replicas in result) == {1: 2, 2: 2, 3: 2}
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in result)
+    again = layout(result)
+    assert lists(replica_placement.spread_leaders(again, again.replicas)) == result, "what is even stays as it is"

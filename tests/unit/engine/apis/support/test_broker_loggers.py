@@ -40,7 +40,7 @@ def alter(
 def levels(node: AdminNode, broker: str = "1") -> tuple[int, dict[str, str]]:
     resource = m.DescribeConfigsRequest.Resources(resource_type=BROKER_LOGGER, resource_name=broker)
     (result,) = node.answer(m.DescribeConfigsRequest(resources=[resource]), 4).results
-    return result.error_code, {one.name: one.value for one in result.configs}
+    return result.error_code, {config.name: config.value for config in result.configs}
 
 
 def test_a_level_is_set_told_and_taken_back(node: AdminNode) -> None:

@@ -158,8 +158,8 @@ def test_controlled_shutdown_moves_leaders_first_and_lets_go_when_all_know() -> 
     moved_at = play.image.offset
     behind = ShutdownProgress(controlled_shutdown_offset=moved_at, lowest_active_offset=moved_at - 1)
     assert not play.heartbeat(1, want_shut_down=True, progress=behind).should_shut_down
-    known = ShutdownProgress(controlled_shutdown_offset=moved_at, lowest_active_offset=moved_at)
-    assert play.heartbeat(1, want_shut_down=True, progress=known).should_shut_down
+    progress = ShutdownProgress(controlled_shutdown_offset=moved_at, lowest_active_offset=moved_at)
+    assert play.heartbeat(1, want_shut_down=True, progress=progress).should_shut_down
     assert play.image.brokers[1].fenced
     assert play.register(1, incarnation=2, alive=True) > 0
     assert not play.image.brokers[1].in_controlled_shutdown

@@ -56,8 +56,8 @@ class Start(Play):
         return set(awaited(self.image, self.start).brokers)
 
     def state(self, topic: str = "t") -> State:
-        found = self.partition(topic)
-        return found.leader, found.isr, found.elr
+        partition = self.partition(topic)
+        return partition.leader, partition.isr, partition.elr
 
     def leader_moves_to(self, broker: int) -> None:
         """Broker 1 leaves and comes back into the ISR: another one leads."""

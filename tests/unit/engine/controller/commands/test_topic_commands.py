@@ -323,8 +323,8 @@ def test_the_topics_that_fit_a_batch_operation_grow() -> None:
     for name in ("a", "b"):
         play.create(name, [[1]])
     grown = m.CreatePartitionsRequest.Topics
-    asked = m.CreatePartitionsRequest(topics=[grown(name=name, count=6_001, assignments=None) for name in ("a", "b")])
-    response = play.do(partial(create_partitions, request=asked, choose=lambda stop: 0))
+    request = m.CreatePartitionsRequest(topics=[grown(name=name, count=6_001, assignments=None) for name in ("a", "b")])
+    response = play.do(partial(create_partitions, request=request, choose=lambda stop: 0))
     assert [result.error_code for result in response.results] == [0, ErrorCode.POLICY_VIOLATION]
     assert len(play.last) == 6_000
 

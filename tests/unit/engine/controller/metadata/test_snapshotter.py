@@ -60,7 +60,7 @@ def folder_of(tmp_path: Path) -> Path:
 
 
 def snapshots_in(tmp_path: Path) -> list[SnapshotId]:
-    return sorted(found for path in folder_of(tmp_path).iterdir() if (found := parse_file_name(path.name)))
+    return sorted(file_name for path in folder_of(tmp_path).iterdir() if (file_name := parse_file_name(path.name)))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -111,7 +111,7 @@ def test_the_log_and_old_snapshots_go_and_the_cluster_is_whole_after_a_restart(t
         assert log.start_offset > 0
         assert log.earliest_snapshot is not None
         assert log.earliest_snapshot.end_offset == log.start_offset
-        assert log.size_bytes + sum(one.size_bytes for one in log.snapshots.stored()) <= 3000
+        assert log.size_bytes + sum(stored_snapshot.size_bytes for stored_snapshot in log.snapshots.stored()) <= 3000
         assert min(int(path.stem) for path in folder_of(tmp_path).glob("*.log")) > 0
         before = node.controller.image
         await node.stop()
@@ -168,8 +168,8 @@ def test_a_log_that_begins_behind_every_snapshot_is_no_cluster(tmp_path: Path) -
         await node.controller.snapshotter.clean()
         await node.stop()
         assert min(int(path.stem) for path in folder_of(tmp_path).glob("*.log")) > 0
-        for one in snapshots_in(tmp_path):
-            (folder_of(tmp_path) / one.file_name).unlink()
+        for snapshot in snapshots_in(tmp_path):
+            (folder_of(tmp_path) / snapshot.file_name).unlink()
         with pytest.raises(CorruptLog, match="no whole snapshot"):
             await ControllerNode(ports, tmp_path).start()
 

@@ -18,11 +18,11 @@ TIERING: Final = {"remote_log_storage_system_enable": "true"}
 
 def removed(play: Play, *topics: str) -> tuple[TopicDeletions, int]:
     """The topics' removal, and its offset."""
-    before, found = play.image, TopicDeletions()
+    before, topic_deletions = play.image, TopicDeletions()
     states = [m.DeleteTopicsRequest.Topics(name=name) for name in topics]
     play.do(partial(delete_topics, request=m.DeleteTopicsRequest(topics=states), config=play.config, version=6))
-    found.add(before, play.last, play.image.offset)
-    return found, play.image.offset
+    topic_deletions.add(before, play.last, play.image.offset)
+    return topic_deletions, play.image.offset
 
 
 def two_topics() -> Play:
@@ -34,32 +34,35 @@ def two_topics() -> Play:
 
 def test_a_partition_is_offline_once_every_replica_has_applied_the_removal() -> None:
     play = two_topics()
-    found, offset = removed(play, "tiered", "plain")
+    topic_deletions, offset = removed(play, "tiered", "plain")
     applied = {1: offset, 2: offset - 1, 3: offset}
 
     def offline() -> list[tuple[str, int]]:
-        return [(one.tip.topic, one.tip.partition) for one in found.offline(play.image, lambda node: applied[node])]
+        return [
+            (partition.tip.topic, partition.tip.partition)
+            for partition in topic_deletions.offline(play.image, lambda node: applied[node])
+        ]
 
     assert offline() == []
     applied[2] = offset
     assert offline() == [("tiered", 0), ("tiered", 1)]
-    found.mark_informed(found.offline(play.image, lambda node: offset)[0].tip)
+    topic_deletions.mark_informed(topic_deletions.offline(play.image, lambda node: offset)[0].tip)
     assert offline() == [("tiered", 1)]
 
 
 def test_a_broker_that_is_fenced_or_gone_is_not_waited_for() -> None:
     play = two_topics()
-    found, offset = removed(play, "tiered")
+    topic_deletions, offset = removed(play, "tiered")
     play.do(partial(fence_broker, broker_id=3, config=play.config))
-    offline = found.offline(play.image, lambda node: offset if node == 2 else -1)
-    assert [one.tip.partition for one in offline] == [1]
+    offline = topic_deletions.offline(play.image, lambda node: offset if node == 2 else -1)
+    assert [partition.tip.partition for partition in offline] == [1]
 
 
 def test_a_topic_that_was_tiered_once_counts() -> None:
     play = Play(broker_config(**TIERING)).start_brokers(1)
     play.create("once", [[1]], remote_storage_enable="false")
-    found, offset = removed(play, "once")
-    assert len(found.offline(play.image, lambda node: offset)) == 1
+    topic_deletions, offset = removed(play, "once")
+    assert len(topic_deletions.offline(play.image, lambda node: offset)) == 1
 
 
 def test_a_controller_that_comes_back_remembers_what_it_may_not_have_told(tmp_path: Path) -> None:
@@ -82,10 +85,10 @@ def test_a_controller_that_comes_back_remembers_what_it_may_not_have_told(tmp_pa
             gone = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name="tiered")])
             await HandlerChannel(node).send(gone, 6, timeout_ms=1000)
             await until(lambda: len(node.controller.deleted_partitions_offline()) == 2)
-            assert not any(one.replayed for one in node.controller.deleted_partitions_offline())
+            assert not any(partition.replayed for partition in node.controller.deleted_partitions_offline())
             await node.stop()
             await node.start()
             await until(lambda: len(node.controller.deleted_partitions_offline()) == 2)
-            assert all(one.replayed for one in node.controller.deleted_partitions_offline())
+            assert all(partition.replayed for partition in node.controller.deleted_partitions_offline())
 
     run(play)

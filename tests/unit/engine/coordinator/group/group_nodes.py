@@ -223,17 +223,17 @@ class Client:
 
     async def committed(self, topic: str, *, partition: int = 0) -> int:
         group = m.OffsetFetchRequest.Groups
-        asked = group(
+        requested = group(
             group_id=self.group, topics=[group.Topics(name=topic, partition_indexes=[partition])], member_epoch=-1
         )
-        answer = await self.ask(m.OffsetFetchRequest(groups=[asked]), 9)
+        answer = await self.ask(m.OffsetFetchRequest(groups=[requested]), 9)
         assert answer.groups[0].error_code == 0, answer
         return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
     async def described(self, version: int = 6) -> m.DescribeGroupsResponse.Groups:
         answer = await self.ask(m.DescribeGroupsRequest(groups=[self.group]), version)
-        found: m.DescribeGroupsResponse.Groups = answer.groups[0]
-        return found
+        group: m.DescribeGroupsResponse.Groups = answer.groups[0]
+        return group
 
 
 def commit_request(

@@ -212,12 +212,12 @@ def test_static_members_are_removed_by_name(tmp_path: Path) -> None:
         client = Client(nodes, "g", instance_id="one")
         await stable(client)
         member = m.LeaveGroupRequest.Members
-        asked = [
+        members = [
             member(member_id="", group_instance_id="one"),
             member(member_id="", group_instance_id="none"),
             member(member_id="nobody", group_instance_id=None),
         ]
-        answer = await client.ask(m.LeaveGroupRequest(group_id="g", members=asked), 3)
+        answer = await client.ask(m.LeaveGroupRequest(group_id="g", members=members), 3)
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         assert [one.error_code for one in answer.members] == [0, unknown, unknown]
         assert (await client.described()).group_state == "Empty"

@@ -22,9 +22,9 @@ S = TransactionState
 
 
 def described(nodes: TransactionNodes, client: Client) -> Transaction:
-    found = nodes.coordinator_of(client.transactional_id).transactions.describe(client.transactional_id)
-    assert found is not None
-    return found
+    transaction = nodes.coordinator_of(client.transactional_id).transactions.describe(client.transactional_id)
+    assert transaction is not None
+    return transaction
 
 
 def stable(nodes: TransactionNodes, topic: str = T) -> tuple[int, int]:
@@ -232,14 +232,14 @@ def test_partitions_that_have_the_marker_are_no_longer_those_of_a_prepared_trans
         nodes.cut.add((first, away))
         assert await client.end(commit=True) == 0
         await nodes.pass_ms(1_000)
-        found = described(nodes, client)
-        assert (found.state, found.partitions) == (S.PREPARE_COMMIT, far)
+        transaction = described(nodes, client)
+        assert (transaction.state, transaction.partitions) == (S.PREPARE_COMMIT, far)
         answer = await nodes.coordinator_of("x").ask(m.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
         assert [topic.topic for topic in answer.transaction_states[0].topics] == ["far"]
         nodes.cut.clear()
         await nodes.pass_ms(1_000)
-        found = described(nodes, client)
-        assert (found.state, found.partitions) == (S.COMPLETE_COMMIT, frozenset())
+        transaction = described(nodes, client)
+        assert (transaction.state, transaction.partitions) == (S.COMPLETE_COMMIT, frozenset())
 
     run(tmp_path, play, brokers=3)
 
@@ -338,9 +338,10 @@ def test_offsets_of_a_transaction_count_when_it_is_committed_and_never_when_it_i
             assert await offsets(nodes, "g", stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             assert await offsets(nodes, "g", stable=False) == before
             partition = coordinator_partition("g", PARTITIONS)
-            assert {(one.topic, one.partition) for one in described(nodes, client).partitions} == {
-                (OFFSETS_TOPIC, partition)
-            }
+            assert {
+                (topic_partition.topic, topic_partition.partition)
+                for topic_partition in described(nodes, client).partitions
+            } == {(OFFSETS_TOPIC, partition)}
             assert await client.end(commit=commit) == 0
             await nodes.pass_ms(500)
             assert await offsets(nodes, "g", stable=True) == (kept, 0)
@@ -399,8 +400,8 @@ def test_administrators_see_transactions_and_producers(tmp_path: Path) -> None:
         assert [(topic.topic, topic.partitions) for topic in row.topics] == [(T, [0])]
 
         async def listed(**filters: Any) -> set[str]:
-            found = await nodes.node(1).ask(m.ListTransactionsRequest(**filters), 2)
-            return {transaction_state.transactional_id for transaction_state in found.transaction_states}
+            result = await nodes.node(1).ask(m.ListTransactionsRequest(**filters), 2)
+            return {transaction_state.transactional_id for transaction_state in result.transaction_states}
 
         assert await listed(transactional_id_pattern="i.*") == {"idle"}
         assert await listed(transactional_id_pattern="i") == set()
@@ -417,8 +418,8 @@ def test_administrators_see_transactions_and_producers(tmp_path: Path) -> None:
         assert await listed(duration_filter=60_000, state_filters=["Ongoing"]) == set()
         strange = await nodes.node(1).ask(m.ListTransactionsRequest(state_filters=["Sleeping"]), 0)
         assert strange.unknown_state_filters == ["Sleeping"]
-        asked = m.DescribeProducersRequest.Topics(name=T, partition_indexes=[0, 9])
-        producers = await nodes.node(1).ask(m.DescribeProducersRequest(topics=[asked]), 0)
+        request = m.DescribeProducersRequest.Topics(name=T, partition_indexes=[0, 9])
+        producers = await nodes.node(1).ask(m.DescribeProducersRequest(topics=[request]), 0)
         known, missing = producers.topics[0].partitions
         assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         [active] = known.active_producers

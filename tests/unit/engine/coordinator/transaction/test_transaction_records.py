@@ -28,15 +28,15 @@ def kafkas() -> list[tuple[bytes, bytes]]:
 def test_kafkas_records_are_read_and_written_the_same() -> None:
     states: Counter[TransactionState] = Counter()
     for key, value in kafkas():
-        found = decode_transaction(key, value)
-        assert found is not None
-        name, transaction = found
+        result = decode_transaction(key, value)
+        assert result is not None
+        name, transaction = result
         assert transaction is not None
         assert transaction.transactional_id == name
         states[transaction.state] += 1
         again = encode_transaction(transaction, 2, 0)
         assert again.key == key
-        assert decode_transaction(again.key, again.value) == found
+        assert decode_transaction(again.key, again.value) == result
         if len(transaction.partitions) <= 1:
             assert again.value == value
         else:
@@ -60,10 +60,10 @@ def test_a_cluster_without_tagged_fields_gets_the_plain_form() -> None:
     )
     record = encode_transaction(transaction, 0, 0)
     assert (record.value or b"")[:2] == b"\x00\x00"
-    found = decode_transaction(record.key, record.value)
-    assert found is not None
-    assert found[1] is not None
-    assert (found[1].partitions, found[1].previous_producer_id) == (transaction.partitions, -1)
+    result = decode_transaction(record.key, record.value)
+    assert result is not None
+    assert result[1] is not None
+    assert (result[1].partitions, result[1].previous_producer_id) == (transaction.partitions, -1)
 
 
 def test_a_tombstone_forgets() -> None:

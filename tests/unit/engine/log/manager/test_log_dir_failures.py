@@ -129,7 +129,9 @@ def test_a_partition_that_breaks_alone_leaves_its_directory_as_it_is(tmp_path: P
             await asyncio.sleep(0.01)
         assert not manager.directories.failed_dirs
         assert len(manager.all_logs) == 2
-        log_dir = next(one for one in manager.directories.dirs if log.dir.startswith(one.path))
+        log_dir = next(
+            log_directory for log_directory in manager.directories.dirs if log.dir.startswith(log_directory.path)
+        )
         assert manager.offline_in(log_dir) == {ORDERS: log.dir}
         manager.abandon()
 
@@ -189,9 +191,9 @@ def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path)
         await manager.shutdown()
         again = await start(tmp_path, dirs=2)
         await again.housekeeping.work()
-        found = again.get(ORDERS)
-        assert found is not None
-        assert (found.dir, found.log_end_offset, found.log_start_offset) == (moved.dir, 7, 1)
+        unified_log = again.get(ORDERS)
+        assert unified_log is not None
+        assert (unified_log.dir, unified_log.log_end_offset, unified_log.log_start_offset) == (moved.dir, 7, 1)
         assert not list(Path(source.path).glob("orders*"))
         assert sorted(path.suffix for path in Path(moved.dir).iterdir() if "moved" in path.name) == []
         again.abandon()
@@ -251,15 +253,15 @@ def test_a_crash_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path, rena
         manager.abandon()
         again = await start_on(disk, tmp_path)
         await again.housekeeping.work()
-        found = again.get(ORDERS)
-        assert found is not None
-        assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
-        assert found.dir.rpartition("/")[0] == (source.path if renames == 0 else target.path)
+        unified_log = again.get(ORDERS)
+        assert unified_log is not None
+        assert values(unified_log) == [(i, f"v{i}".encode()) for i in range(5)]
+        assert unified_log.dir.rpartition("/")[0] == (source.path if renames == 0 else target.path)
         # Leftovers are removed; a move that had not come to its end is begun again.
         assert again.preferred_dirs == ({ORDERS: target.path} if renames == 0 else {})
         folders = [path for log_dir in again.directories.dirs for path in Path(log_dir.path).glob("orders*")]
-        assert folders == [Path(found.dir)]
-        assert not list(Path(found.dir).glob("*moved*"))
+        assert folders == [Path(unified_log.dir)]
+        assert not list(Path(unified_log.dir).glob("*moved*"))
         again.abandon()
 
     run(play)

@@ -72,9 +72,9 @@ def test_after_a_kill_the_high_watermark_is_not_below_what_retention_left(tmp_pa
         manager.abandon()
 
         again = await start(tmp_path, config=settings)
-        found = again.get(ORDERS)
-        assert found is not None
-        assert (found.local_log_start_offset, found.high_watermark, found.log_end_offset) == (3, 3, 4)
+        unified_log = again.get(ORDERS)
+        assert unified_log is not None
+        assert (unified_log.local_log_start_offset, unified_log.high_watermark, unified_log.log_end_offset) == (3, 3, 4)
         again.abandon()
 
     run(play)
@@ -92,14 +92,14 @@ def test_the_checkpoint_of_high_watermarks_follows_whatever_moves_them(tmp_path:
             ]  # fmt: skip
             return {f"{topic}-{partition}": int(offset) for topic, partition, offset in lines}
 
-        one, other = manager.get_or_create(tip(), CONFIG), manager.get_or_create(tip(partition=1), CONFIG)
+        log, other = manager.get_or_create(tip(), CONFIG), manager.get_or_create(tip(partition=1), CONFIG)
         assert await stored() == {"orders-0": 0, "orders-1": 0}
-        append(one, *range(4))
+        append(log, *range(4))
         append(other, *range(2))
-        one.update_high_watermark(3)
+        log.update_high_watermark(3)
         assert await stored() == {"orders-0": 3, "orders-1": 0}
         other.maybe_increment_high_watermark(2)
-        one.truncate_to(1)
+        log.truncate_to(1)
         assert await stored() == {"orders-0": 1, "orders-1": 2}
         other.truncate_fully_and_start_at(7)
         assert await stored() == {"orders-0": 1, "orders-1": 7}
@@ -142,10 +142,10 @@ def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
         manager.abandon()
         again = await start(tmp_path)
         assert again.directories.previous_broker_epoch == -1
-        found = again.get(ORDERS)
-        assert found is not None
-        assert (found.high_watermark, found.log_end_offset) == (4, 5)
-        assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
+        unified_log = again.get(ORDERS)
+        assert unified_log is not None
+        assert (unified_log.high_watermark, unified_log.log_end_offset) == (4, 5)
+        assert values(unified_log) == [(i, f"v{i}".encode()) for i in range(5)]
         again.abandon()
 
     run(play)
@@ -517,7 +517,7 @@ def test_a_directory_that_the_system_refuses_is_left_out_unless_it_is_the_first(
         (tmp_path / "log1").write_bytes(b"")
         manager = await start(tmp_path, dirs=2)
         assert manager.directories.left_out == [str(tmp_path / "log1")]
-        assert [one.path for one in manager.directories.usable_dirs] == [str(tmp_path / "log0")]
+        assert [log_directory.path for log_directory in manager.directories.usable_dirs] == [str(tmp_path / "log0")]
         with pytest.raises(KafkaError, match="is offline") as refused:
             manager.directories.dir_at(str(tmp_path / "log1"))
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -554,9 +554,9 @@ def test_of_two_folders_the_one_stays_that_the_controller_knows_of(tmp_path: Pat
         again.directories.open_dirs(CLUSTER, 1)
         kept = again.directories.directory_ids[str(tmp_path / "log1")]
         await again.load_all(directory_of=lambda partition: kept if partition == ORDERS else None)
-        found = again.get(ORDERS)
-        assert found is not None
-        assert found.dir == str(tmp_path / "log1" / "orders-0")
+        log = again.get(ORDERS)
+        assert log is not None
+        assert log.dir == str(tmp_path / "log1" / "orders-0")
         assert not (tmp_path / "log0" / "orders-0").exists()
         await again.shutdown(7)
 

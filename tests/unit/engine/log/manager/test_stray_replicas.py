@@ -31,16 +31,16 @@ def test_a_log_is_renamed_kept_over_a_restart_listed_and_removed_by_name_only(tm
         await manager.shutdown()
 
         again = await start(tmp_path)
-        [found] = set_aside_in(OsDisk(), log_dir)
-        assert (found.name, found.reason) == (kept.rpartition("/")[2], "nobody knows it")
+        [folder] = set_aside_in(OsDisk(), log_dir)
+        assert (folder.name, folder.reason) == (kept.rpartition("/")[2], "nobody knows it")
         assert (Path(kept) / f"{0:020d}.log").read_bytes() == records
-        assert found.size_bytes > len(records)
-        assert abs(found.since_ms - again._ports.clock.time_ms()) < 60_000
-        assert parse_dir_name(found.name) is None
-        assert parse_stray_dir_name(found.name) == ORDERS
-        for name in ("orders-0", "../orders-0", "", found.name + "x", "none-0.x-stray"):
+        assert folder.size_bytes > len(records)
+        assert abs(folder.since_ms - again._ports.clock.time_ms()) < 60_000
+        assert parse_dir_name(folder.name) is None
+        assert parse_stray_dir_name(folder.name) == ORDERS
+        for name in ("orders-0", "../orders-0", "", folder.name + "x", "none-0.x-stray"):
             assert not remove_set_aside(OsDisk(), log_dir, name)
-        assert remove_set_aside(OsDisk(), log_dir, found.name)
+        assert remove_set_aside(OsDisk(), log_dir, folder.name)
         assert set_aside_in(OsDisk(), log_dir) == []
         again.abandon()
 

@@ -31,58 +31,62 @@ def refused(
 
 
 def test_what_was_confirmed_before_a_marker_is_not_appended_after_it() -> None:
-    found = PendingVerifications()
-    first = found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
-    found.check(batch(0), first, knows_producer=False)
-    found.ended(7, marker_epoch=1)
-    assert refused(found, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
-    second = found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
+    pending_verifications = PendingVerifications()
+    first = pending_verifications.begin(batch(0), bumps_epoch=True, now_ms=NOW)
+    pending_verifications.check(batch(0), first, knows_producer=False)
+    pending_verifications.ended(7, marker_epoch=1)
+    assert refused(pending_verifications, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+    second = pending_verifications.begin(batch(0), bumps_epoch=True, now_ms=NOW)
     assert second is not first
-    assert refused(found, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+    assert refused(pending_verifications, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_next_transaction_may_wait_before_the_marker_of_the_last_one_is_written() -> None:
-    found = PendingVerifications()
+    pending_verifications = PendingVerifications()
     # The marker of a producer that bumps its epoch has the epoch of what comes after it.
-    after = found.begin(batch(0, epoch=1), bumps_epoch=True, now_ms=NOW)
-    found.ended(7, marker_epoch=1)
-    found.check(batch(0, epoch=1), after, knows_producer=False)
-    found.ended(7, marker_epoch=2)
-    assert refused(found, batch(0, epoch=1), after, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+    after = pending_verifications.begin(batch(0, epoch=1), bumps_epoch=True, now_ms=NOW)
+    pending_verifications.ended(7, marker_epoch=1)
+    pending_verifications.check(batch(0, epoch=1), after, knows_producer=False)
+    pending_verifications.ended(7, marker_epoch=2)
+    assert refused(pending_verifications, batch(0, epoch=1), after, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
     # One that keeps its epoch may have been ended itself.
-    found = PendingVerifications()
-    same = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
-    found.ended(7, marker_epoch=0)
-    assert refused(found, batch(0), same, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+    pending_verifications = PendingVerifications()
+    same = pending_verifications.begin(batch(0), bumps_epoch=False, now_ms=NOW)
+    pending_verifications.ended(7, marker_epoch=0)
+    assert refused(pending_verifications, batch(0), same, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_later_batch_does_not_overtake_one_that_still_waits() -> None:
-    found = PendingVerifications()
-    first = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
-    assert found.begin(batch(3), bumps_epoch=False, now_ms=NOW) is first
-    assert refused(found, batch(3), first, knows_producer=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    found.check(batch(0), first, knows_producer=True)
+    pending_verifications = PendingVerifications()
+    first = pending_verifications.begin(batch(0), bumps_epoch=False, now_ms=NOW)
+    assert pending_verifications.begin(batch(3), bumps_epoch=False, now_ms=NOW) is first
+    assert (
+        refused(pending_verifications, batch(3), first, knows_producer=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    pending_verifications.check(batch(0), first, knows_producer=True)
 
 
 def test_a_new_epoch_expects_its_own_first_sequence() -> None:
-    found = PendingVerifications()
-    first = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
-    assert found.begin(batch(4, epoch=1), bumps_epoch=False, now_ms=NOW) is first
-    found.check(batch(4, epoch=1), first, knows_producer=True)
-    assert found.begin(batch(0, epoch=0), bumps_epoch=False, now_ms=NOW).lowest_sequence == 4
+    pending_verifications = PendingVerifications()
+    first = pending_verifications.begin(batch(0), bumps_epoch=False, now_ms=NOW)
+    assert pending_verifications.begin(batch(4, epoch=1), bumps_epoch=False, now_ms=NOW) is first
+    pending_verifications.check(batch(4, epoch=1), first, knows_producer=True)
+    assert pending_verifications.begin(batch(0, epoch=0), bumps_epoch=False, now_ms=NOW).lowest_sequence == 4
 
 
 def test_a_producer_that_bumps_its_epoch_begins_with_sequence_0_where_it_is_unknown() -> None:
-    found = PendingVerifications()
-    first = found.begin(batch(5), bumps_epoch=True, now_ms=NOW)
-    assert refused(found, batch(5), first, knows_producer=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    found.check(batch(5), first, knows_producer=True)
+    pending_verifications = PendingVerifications()
+    first = pending_verifications.begin(batch(5), bumps_epoch=True, now_ms=NOW)
+    assert (
+        refused(pending_verifications, batch(5), first, knows_producer=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    pending_verifications.check(batch(5), first, knows_producer=True)
 
 
 def test_what_is_never_followed_by_records_is_forgotten() -> None:
-    found = PendingVerifications()
-    found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
-    found.remove_expired(NOW + 99, 100)
-    assert len(found) == 1
-    found.remove_expired(NOW + 100, 100)
-    assert len(found) == 0
+    pending_verifications = PendingVerifications()
+    pending_verifications.begin(batch(0), bumps_epoch=True, now_ms=NOW)
+    pending_verifications.remove_expired(NOW + 99, 100)
+    assert len(pending_verifications) == 1
+    pending_verifications.remove_expired(NOW + 100, 100)
+    assert len(pending_verifications) == 0

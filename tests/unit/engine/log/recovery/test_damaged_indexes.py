@@ -100,9 +100,9 @@ def test_time_and_transaction_indexes_are_made_again(tmp_path: Path, suffix: str
         (look_up if suffix == ".timeindex" else partial(log.reader.aborted_transactions, 5, 10))()
     assert log.offline_reason is None
     enqueue(log)
-    found = log.reader.offset_by_timestamp(NOW_MS + 7)
-    assert found is not None
-    assert found.offset == 7
+    offset = log.reader.offset_by_timestamp(NOW_MS + 7)
+    assert offset is not None
+    assert offset.offset == 7
     assert log.reader.aborted_transactions(5, 10) == []
 
 

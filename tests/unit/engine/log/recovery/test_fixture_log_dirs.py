@@ -114,8 +114,8 @@ def test_aborted_transactions_equal_those_that_kafka_answered(tmp_path: Path) ->
         if offset < log.segments.first_base_offset:
             continue
         info = log.reader.read(offset, 1 << 20, up_to_offset=log.last_stable_offset, min_one_message=True)
-        found = log.reader.aborted_in(offset, info)
-        assert {(txn.producer_id, txn.first_offset) for txn in found} == expected, offset
+        aborted = log.reader.aborted_in(offset, info)
+        assert {(txn.producer_id, txn.first_offset) for txn in aborted} == expected, offset
         compared += 1
     assert compared > 0
 

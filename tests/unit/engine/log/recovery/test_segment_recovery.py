@@ -294,13 +294,13 @@ def test_a_clean_stop_leaves_trimmed_indexes_a_snapshot_and_nothing_to_recover(t
     log = open_test_log(tmp_path)
     append(log, 0, 1, 2)
     log.close()
-    found = files(tmp_path)
-    assert len(found[f"{0:020d}.index"]) == 16
-    assert len(found[f"{0:020d}.timeindex"]) == 24
-    assert f"{3:020d}.snapshot" in found
+    paths = files(tmp_path)
+    assert len(paths[f"{0:020d}.index"]) == 16
+    assert len(paths[f"{0:020d}.timeindex"]) == 24
+    assert f"{3:020d}.snapshot" in paths
     again = open_test_log(tmp_path, clean=True, recovery_point=3)
     again.close()
-    assert files(tmp_path) == found
+    assert files(tmp_path) == paths
 
 
 def test_the_first_batch_after_a_start_gets_no_index_entry(tmp_path: Path) -> None:

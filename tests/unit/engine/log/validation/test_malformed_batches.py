@@ -102,11 +102,11 @@ def kafkas_answer(row: Row) -> Row:
 
 def _moved(text: str, shift_ms: int) -> str:
     """Without the limits, which Kafka took from its clock a moment later."""
-    found = re.match(r"Timestamp (-?\d+) (.*The timestamp should be within)", text)
-    if found is None:
+    match = re.match(r"Timestamp (-?\d+) (.*The timestamp should be within)", text)
+    if match is None:
         return text
-    moment = int(found[1])
-    return f"Timestamp {moment + shift_ms if abs(moment) > 10**9 else moment} {found[2]}"
+    moment = int(match[1])
+    return f"Timestamp {moment + shift_ms if abs(moment) > 10**9 else moment} {match[2]}"
 
 
 def _without_limits(text: str | None) -> str | None:

@@ -65,8 +65,8 @@ class Bench:
 
     def remote_file(self, start: int, suffix: str) -> Path:
         root = self.folder.parent.parent / "remote"
-        [found] = root.rglob(f"{start:020d}-{uuid_text(self.segments[start].segment_id)}.{suffix}")
-        return found
+        [path] = root.rglob(f"{start:020d}-{uuid_text(self.segments[start].segment_id)}.{suffix}")
+        return path
 
 
 def play(folder: Path, scene: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:

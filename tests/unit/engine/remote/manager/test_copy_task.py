@@ -266,16 +266,16 @@ def test_what_an_earlier_leader_deletes_after_it_counted_as_copied_is_copied_aga
         async with tier_broker(tmp_path) as broker:
             task = CopyTask(View(log), broker.tier)
             await task.run()
-            [second] = [one for one in broker.metadata.segments(TIP) if one.start_offset == 3]
+            [second] = [segment for segment in broker.metadata.segments(TIP) if segment.start_offset == 3]
             await broker.metadata.update_segment(
                 SegmentUpdate(TIP, second.segment_id, 7, NOW_MS, second.custom_metadata, DELETE_STARTED)
             )
             await task.run()
             assert "is copied up to offset 2, not to 5" in caplog.text
             assert states(broker)[-3:] == [DELETE_STARTED, STARTED, FINISHED]
-            found = broker.metadata.lookup(TIP, 1, 3)
-            assert found is not None
-            assert found.segment_id != second.segment_id
+            metadata = broker.metadata.lookup(TIP, 1, 3)
+            assert metadata is not None
+            assert metadata.segment_id != second.segment_id
             assert log.highest_remote_offset == 5
             await task.run()
             assert states(broker)[-3:] == [DELETE_STARTED, STARTED, FINISHED], "once is enough"
@@ -370,8 +370,10 @@ def test_the_highest_remote_offset_is_the_leaders_own_history(
     log = open_test_log(tmp_path, TIERED, remote=True)
     for epoch, start in epochs:
         log.leader_epochs.assign(epoch, start)
-    found = find_highest_remote(epochs, highest.get, lambda epoch: log.leader_epochs.end_offset_for(epoch, log_end))
-    assert found == expected
+    offset_and_epoch = find_highest_remote(
+        epochs, highest.get, lambda epoch: log.leader_epochs.end_offset_for(epoch, log_end)
+    )
+    assert offset_and_epoch == expected
 
 
 def test_the_log_starts_with_the_first_segment_of_the_first_epoch_that_has_any() -> None:

@@ -51,12 +51,12 @@ def decide(
 ) -> Expired:
     """Segments are finished unless `states` says otherwise, by number."""
     cache = RemoteLogMetadataCache(TIP)
-    for one in segments:
-        cache.apply(one)
-        wanted = (states or {}).get(one.segment_id[0], FINISHED)
+    for metadata in segments:
+        cache.apply(metadata)
+        segment_state = (states or {}).get(metadata.segment_id[0], FINISHED)
         for state in (FINISHED, DELETE_STARTED):
-            if wanted >= state:
-                cache.apply(SegmentUpdate(TIP, one.segment_id, 1, 0, None, state))
+            if segment_state >= state:
+                cache.apply(SegmentUpdate(TIP, metadata.segment_id, 1, 0, None, state))
     given = {
         "epochs": ((0, 0),),
         "log_start": 0,
@@ -84,20 +84,20 @@ def test_a_run_looks_at_what_goes_and_at_one_more_segment(expired: int, looked_a
     taken = []
 
     def of_epoch(epoch: int) -> Iterator[SegmentMetadata]:
-        for one in cache.oldest_of(epoch):
-            taken.append(one)
-            yield one
+        for metadata in cache.oldest_of(epoch):
+            taken.append(metadata)
+            yield metadata
 
     def segments() -> Iterator[SegmentMetadata]:
         raise AssertionError("all segments are listed")
 
     view = RetentionView(((0, 0),), 0, 30_000, 0, 3000 * SIZE, 10_000, now_ms=10_000 + expired)
-    found = choose_expired(view, RemoteSegmentIndex(cache.summary(), segments, of_epoch))
-    assert (len(found.segments), len(taken)) == (expired, looked_at)
+    result = choose_expired(view, RemoteSegmentIndex(cache.summary(), segments, of_epoch))
+    assert (len(result.segments), len(taken)) == (expired, looked_at)
 
 
 def numbers(found: Expired) -> list[int]:
-    return [one.segment_id[0] for one in found.segments]
+    return [metadata.segment_id[0] for metadata in found.segments]
 
 
 TEN: Final = [segment(number, 100 * number, 100 * number + 99) for number in range(10)]
@@ -116,8 +116,8 @@ TEN: Final = [segment(number, 100 * number, 100 * number + 99) for number in ran
 def test_size_keeps_the_segment_that_crosses_the_limit(
     retention_bytes: int, only_local_bytes: int, expected: list[int], log_start: int | None
 ) -> None:
-    found = decide(TEN, retention_bytes=retention_bytes, only_local_bytes=only_local_bytes, log_end=1001)
-    assert (numbers(found), found.log_start) == (expected, log_start)
+    expired = decide(TEN, retention_bytes=retention_bytes, only_local_bytes=only_local_bytes, log_end=1001)
+    assert (numbers(expired), expired.log_start) == (expected, log_start)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_size_keeps_the_segment_that_crosses_the_limit(
     ids=["just kept", "over", "same moment", "longer than time has lasted", "unlimited"],
 )
 def test_time_counts_from_the_largest_timestamp(retention_ms: int, now_ms: int, expected: list[int]) -> None:
-    found = decide(TEN[:3], retention_ms=retention_ms, now_ms=now_ms)
-    assert numbers(found) == expected
-    assert found.log_start == (300 if expected else None)
+    expired = decide(TEN[:3], retention_ms=retention_ms, now_ms=now_ms)
+    assert numbers(expired) == expected
+    assert expired.log_start == (300 if expected else None)
 
 
 def test_the_first_segment_that_stays_ends_the_search() -> None:
@@ -138,13 +138,13 @@ def test_the_first_segment_that_stays_ends_the_search() -> None:
 
 def test_overlapping_segments_move_log_start_behind_the_longest() -> None:
     overlapping = [segment(0, 0, 150), segment(1, 100, 120), segment(2, 100, 199)]
-    found = decide(overlapping, retention_ms=0, now_ms=T0 + 1)
-    assert (sorted(numbers(found)), found.log_start) == ([0, 1, 2], 200)
+    expired = decide(overlapping, retention_ms=0, now_ms=T0 + 1)
+    assert (sorted(numbers(expired)), expired.log_start) == ([0, 1, 2], 200)
 
 
 def test_below_log_start_segments_go_and_log_start_stays() -> None:
-    found = decide(TEN, log_start=250, epochs=((0, 250),))
-    assert (numbers(found), found.log_start) == ([0, 1], None)
+    expired = decide(TEN, log_start=250, epochs=((0, 250),))
+    assert (numbers(expired), expired.log_start) == ([0, 1], None)
 
 
 def test_a_segment_that_spans_a_later_epoch_does_not_go_by_log_start_alone() -> None:
@@ -154,8 +154,8 @@ def test_a_segment_that_spans_a_later_epoch_does_not_go_by_log_start_alone() -> 
 
 
 def test_what_is_being_copied_and_all_behind_it_waits() -> None:
-    found = decide(TEN, retention_ms=0, now_ms=T0 + 1, copying=[2], states={2: STARTED})
-    assert (numbers(found), found.log_start) == ([0, 1], 200)
+    expired = decide(TEN, retention_ms=0, now_ms=T0 + 1, copying=[2], states={2: STARTED})
+    assert (numbers(expired), expired.log_start) == ([0, 1], 200)
 
 
 def test_a_dangling_copy_goes_when_retention_says_so_and_not_before() -> None:
@@ -168,8 +168,8 @@ def test_a_dangling_copy_goes_when_retention_says_so_and_not_before() -> None:
 
 
 def test_a_deletion_that_failed_is_taken_up_again_at_once() -> None:
-    found = decide(TEN[:3], states={0: DELETE_STARTED})
-    assert (numbers(found), found.log_start) == ([0], None)
+    expired = decide(TEN[:3], states={0: DELETE_STARTED})
+    assert (numbers(expired), expired.log_start) == ([0], None)
 
 
 def test_segments_outside_the_leaders_history_stay_out_of_sums_and_do_not_end_the_search() -> None:
@@ -183,8 +183,8 @@ def test_segments_outside_the_leaders_history_stay_out_of_sums_and_do_not_end_th
 
 def test_segments_of_epochs_that_nobody_remembers_go_once_they_are_below_log_start() -> None:
     known = [segment(0, 0, 99, ((1, 0),)), segment(1, 0, 99, ((1, 0), (2, 50))), segment(2, 100, 199, ((3, 100),))]
-    found = decide(known, epochs=((3, 100),), log_start=100)
-    assert numbers(found) == [0, 1]
+    expired = decide(known, epochs=((3, 100),), log_start=100)
+    assert numbers(expired) == [0, 1]
     assert numbers(decide(known, epochs=((2, 50), (3, 100)), log_start=0)) == []
 
 
@@ -197,15 +197,17 @@ def test_a_leader_that_lacks_the_epochs_of_what_is_remote_deletes_nothing_before
 
 def test_what_an_ended_lineage_left_goes_by_time_and_by_its_own_size() -> None:
     chain = ((5, 0),)
-    found = decide(TEN, epochs=chain, retention_ms=100, now_ms=T0 + 101)
-    assert (numbers(found), found.log_start) == (list(range(10)), None)
-    found = decide(TEN, epochs=chain, retention_bytes=7 * SIZE)
-    assert (numbers(found), found.log_start) == ([0, 1, 2], None)
-    mixed = [one._replace(max_timestamp_ms=T0 + 500) if one.segment_id[0] % 2 else one for one in TEN]
-    found = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=5 * SIZE)
-    assert numbers(found) == [0, 2, 4, 6, 8]
-    found = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=3 * SIZE)
-    assert numbers(found) == [0, 1, 2, 3, 4, 6, 8]
+    expired = decide(TEN, epochs=chain, retention_ms=100, now_ms=T0 + 101)
+    assert (numbers(expired), expired.log_start) == (list(range(10)), None)
+    expired = decide(TEN, epochs=chain, retention_bytes=7 * SIZE)
+    assert (numbers(expired), expired.log_start) == ([0, 1, 2], None)
+    mixed = [
+        metadata._replace(max_timestamp_ms=T0 + 500) if metadata.segment_id[0] % 2 else metadata for metadata in TEN
+    ]
+    expired = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=5 * SIZE)
+    assert numbers(expired) == [0, 2, 4, 6, 8]
+    expired = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=3 * SIZE)
+    assert numbers(expired) == [0, 1, 2, 3, 4, 6, 8]
 
 
 @pytest.mark.parametrize(("size", "limit", "percent"), [(360, 216, 166), (72, 72, 100), (73, 1, 7300), (5, -1, 0)])

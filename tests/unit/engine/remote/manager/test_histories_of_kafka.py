@@ -61,10 +61,10 @@ def test_after_unclean_elections_as_much_counts_as_copied_as_in_kafka(overlap: O
     for replica, epochs, cache in replicas(overlap):
         told = replica["list_offsets_replica_-2"]
         ends = partial(epochs.end_offset_for, log_end_offset=told[LATEST][2])
-        found = find_highest_remote(epochs.entries, cache.highest_offset, ends)
-        assert found.offset == told[LATEST_TIERED][2]
-        assert epochs.epoch_for_offset(found.offset) == told[LATEST_TIERED][3]
-        seen.append(found.offset)
+        offset_and_epoch = find_highest_remote(epochs.entries, cache.highest_offset, ends)
+        assert offset_and_epoch.offset == told[LATEST_TIERED][2]
+        assert epochs.epoch_for_offset(offset_and_epoch.offset) == told[LATEST_TIERED][3]
+        seen.append(offset_and_epoch.offset)
     # A deposed leader's 4 counts no more once the first one is back.
     assert seen == [3, 4, 3, 6, 6, 6, 6, 6]
 
@@ -84,8 +84,8 @@ def test_after_unclean_elections_the_same_offsets_are_readable_as_in_kafka_and_a
                 assert cache.lookup(epoch, offset) is None
                 lost.add(offset)
             else:
-                found = cache.lookup(epoch, offset)
-                assert found is not None
+                metadata = cache.lookup(epoch, offset)
+                assert metadata is not None
                 assert answer["epoch"] == epoch
             readable = kip[2].lookup(epoch, offset)
             assert readable is not None
@@ -104,7 +104,11 @@ def test_records_deleted_over_dangling_and_double_copies_take_the_segments_that_
     view = RetentionView(((2, 6),), 6, 11, 0, retention_bytes=-1, retention_ms=-1, now_ms=0)
     expired = choose_expired(view, RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of))
     assert expired.log_start is None
-    assert {one.segment_id for one in expired.segments} == set(deleted)
+    assert {segment.segment_id for segment in expired.segments} == set(deleted)
     # Segments in the leader's history come first, then the forgotten epochs' by offset; of equal ones any.
-    starts = {one.segment_id: one.start_offset for one in cache.segments()}
-    assert [one.start_offset for one in expired.segments] == [starts[one] for one in deleted] == [4, 0, 0, 2, 2]
+    starts = {segment.segment_id: segment.start_offset for segment in cache.segments()}
+    assert (
+        [segment.start_offset for segment in expired.segments]
+        == [starts[segment] for segment in deleted]
+        == [4, 0, 0, 2, 2]
+    )

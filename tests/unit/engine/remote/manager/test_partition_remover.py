@@ -222,9 +222,9 @@ def test_a_new_topic_of_the_same_name_is_left_alone(tmp_path: Path) -> None:
             assert await remover_of(broker, tmp_path).run_once()
             assert len(remote_files(tmp_path)) == 10
             assert len(list(broker.metadata.segments(NAMESAKE))) == 2
-            found = broker.metadata.lookup(NAMESAKE, 0, 0)
-            assert found is not None
-            assert broker.storage.fetch_log_segment(found, 0)
+            metadata = broker.metadata.lookup(NAMESAKE, 0, 0)
+            assert metadata is not None
+            assert broker.storage.fetch_log_segment(metadata, 0)
 
     run_virtual(play())
 
@@ -341,7 +341,7 @@ def test_a_partition_into_which_something_may_be_copied_waits_and_dangling_copie
     async def play() -> None:
         async with tier_broker(tmp_path) as broker:
             await copied(tmp_path, broker)
-            [first, _] = sorted(broker.metadata.segments(TIP), key=lambda one: one.start_offset)
+            [first, _] = sorted(broker.metadata.segments(TIP), key=lambda metadata: metadata.start_offset)
             now_ms = broker.tier.ports.clock.time_ms()
 
             def copy(number: int, age_ms: int) -> SegmentMetadata:
@@ -370,7 +370,7 @@ def test_a_segment_that_is_told_of_during_the_removal_goes_before_the_partition_
     async def play() -> None:
         async with tier_broker(tmp_path) as broker:
             await copied(tmp_path, broker)
-            [first, _] = sorted(broker.metadata.segments(TIP), key=lambda one: one.start_offset)
+            [first, _] = sorted(broker.metadata.segments(TIP), key=lambda metadata: metadata.start_offset)
             late = first._replace(
                 segment_id=bytes([7]) * 16,
                 start_offset=6,

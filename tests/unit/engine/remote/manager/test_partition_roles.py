@@ -135,9 +135,9 @@ def test_a_leader_deposed_at_any_step_of_a_copy_loses_nothing_and_the_next_one_g
                 await CopyTask(View(log), new.tier).run()
                 await until(lambda: log.highest_remote_offset == 5)
                 for offset, epoch in enumerate((0, 0, 0, 1, 1, 2)):
-                    found = new.metadata.lookup(TIP, epoch, offset)
-                    assert found is not None
-                    assert new.storage.fetch_log_segment(found, 0)
+                    metadata = new.metadata.lookup(TIP, epoch, offset)
+                    assert metadata is not None
+                    assert new.storage.fetch_log_segment(metadata, 0)
             # Gauges of copies belong to the leader, whenever its last copy ends.
             await until(lambda: TIP not in old.tier.meters.partitions)
             await asyncio.sleep(0.05)
@@ -226,11 +226,11 @@ def test_a_broker_stops_while_a_copy_of_a_deleted_topic_waits_for_its_record(
 
 def last_states(broker: Broker) -> list[tuple[bytes, SegmentState]]:
     """Of each segment on the metadata topic."""
-    found: dict[bytes, SegmentState] = {}
+    segment_states: dict[bytes, SegmentState] = {}
     for event in broker.published():
         if isinstance(event, SegmentMetadata | SegmentUpdate):
-            found[event.segment_id] = event.state
-    return list(found.items())
+            segment_states[event.segment_id] = event.state
+    return list(segment_states.items())
 
 
 def test_a_replica_that_moves_away_finishes_its_copy_and_deletes_nothing(tmp_path: Path) -> None:

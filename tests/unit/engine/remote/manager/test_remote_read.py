@@ -53,11 +53,11 @@ def offsets(records: bytes | memoryview) -> list[int]:
 
 
 async def fetch(broker: Broker, log: UnifiedLog, offset: int, max_bytes: int, **how: bool) -> bytes:
-    found = await read(
+    remote_read = await read(
         broker.tier, log, offset, max_bytes, min_one_message=how.get("min_one", True), read_committed=False
     )
-    assert found.aborted is None
-    return bytes(found.records)
+    assert remote_read.aborted is None
+    return bytes(remote_read.records)
 
 
 def test_every_offset_is_read_from_its_segment_with_one_call_to_the_storage(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_large_batches_take_one_call_to_the_storage_and_come_whole(tmp_path: Pat
         for offset in range(12):
             broker.storage.history.clear()
             records = await fetch(broker, log, offset, 1_000)
-            assert [(one.base_offset, one.size_bytes) for _, one in iter_batches(records)] == [
-                (offset // 2 * 2, len(records))
-            ]
+            assert [
+                (batch_header.base_offset, batch_header.size_bytes) for _, batch_header in iter_batches(records)
+            ] == [(offset // 2 * 2, len(records))]
             assert len(broker.history(EventType.FETCH_SEGMENT)) == 1
 
     play(tmp_path, scene, large_batches(tmp_path))
@@ -202,8 +202,8 @@ def test_a_gap_at_the_end_of_a_segment_leads_to_the_next_one(tmp_path: Path) -> 
                 return getattr(broker.metadata, name)
 
             def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-                found = broker.metadata.lookup(partition, epoch, offset)
-                return shorter if found == first else found
+                metadata = broker.metadata.lookup(partition, epoch, offset)
+                return shorter if metadata == first else metadata
 
         broker.tier.metadata = Shortened()
         assert offsets(await fetch(broker, log, 2, 1000)) == [3, 4, 5]
@@ -299,11 +299,11 @@ def test_a_store_that_answers_in_pieces_costs_an_error_or_a_shorter_answer_never
         store.damage = lambda key, data: data[:piece] if key.endswith(".log") else data
         for offset in range(6):
             try:
-                found = offsets(await fetch(broker, log, offset, 1000))
+                result = offsets(await fetch(broker, log, offset, 1000))
             except RemoteStorageError:
                 assert piece < 61
             else:
-                assert found[0] == offset
+                assert result[0] == offset
 
     play(tmp_path, scene)
 
@@ -323,8 +323,8 @@ def test_a_damaged_answer_is_counted_and_told_of_with_its_segment_and_passes_wit
         assert segment is not None
         assert uuid_text(segment.segment_id) in caplog.text
         store.heal()
-        found = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=False)
-        assert offsets(found.records) == [1, 2]
+        remote_read = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=False)
+        assert offsets(remote_read.records) == [1, 2]
         assert broker.tier.meters.topics["orders"].remotefetcherrors == 1
 
     play(tmp_path, scene)
@@ -332,8 +332,8 @@ def test_a_damaged_answer_is_counted_and_told_of_with_its_segment_and_passes_wit
 
 def test_the_manager_counts_reads_and_passes_out_of_range_on(tmp_path: Path) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
-        found = await broker.manager.read(log, 0, 1000, min_one_message=True, read_committed=True)
-        assert (len(found.records), found.aborted) == (216, ())
+        remote_read = await broker.manager.read(log, 0, 1000, min_one_message=True, read_committed=True)
+        assert (len(remote_read.records), remote_read.aborted) == (216, ())
         with pytest.raises(OffsetOutOfRange):
             await broker.manager.read(log, 7, 1000, min_one_message=True, read_committed=False)
         meters = broker.tier.meters.topics["orders"]
@@ -371,11 +371,11 @@ def test_an_abort_whose_marker_lies_in_a_later_segment_or_epoch_is_found(
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         assert log.local_log_start_offset == 6
         for offset in (1, 2, 3):
-            found = await broker.manager.read(log, offset, 1000, min_one_message=True, read_committed=True)
-            assert found.aborted is not None
-            assert [(txn.producer_id, txn.first_offset) for txn in found.aborted] == [(55, 1)]
-        found = await broker.manager.read(log, 0, 76, min_one_message=True, read_committed=True)
-        assert offsets(found.records) == [0]
+            remote_read = await broker.manager.read(log, offset, 1000, min_one_message=True, read_committed=True)
+            assert remote_read.aborted is not None
+            assert [(txn.producer_id, txn.first_offset) for txn in remote_read.aborted] == [(55, 1)]
+        remote_read = await broker.manager.read(log, 0, 76, min_one_message=True, read_committed=True)
+        assert offsets(remote_read.records) == [0]
 
     play(tmp_path, scene, committed_log(tmp_path, epochs))
 
@@ -392,9 +392,9 @@ def test_an_abort_whose_marker_is_still_local_is_found(tmp_path: Path) -> None:
             await broker.metadata.update_segment(
                 SegmentUpdate(TIP, hidden[0].segment_id, 1, 0, None, hidden[0].state.DELETE_SEGMENT_STARTED)
             )
-            found = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=True)
-            assert found.aborted is not None
-            assert [(txn.producer_id, txn.first_offset) for txn in found.aborted] == [(55, 1)]
+            remote_read = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=True)
+            assert remote_read.aborted is not None
+            assert [(txn.producer_id, txn.first_offset) for txn in remote_read.aborted] == [(55, 1)]
 
     run_virtual(run())
 
@@ -444,16 +444,18 @@ def test_read_committed_answers_are_kafkas_for_every_offset(tmp_path: Path) -> N
 
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         for row in remote:
-            found = await broker.manager.read(
+            remote_read = await broker.manager.read(
                 log, row["offset"], READ_COMMITTED["max_bytes"], min_one_message=True, read_committed=True
             )
             batches = [
                 [header.base_offset, header.last_offset, header.producer_id, header.attributes]
-                for _, header in iter_batches(found.records)
+                for _, header in iter_batches(remote_read.records)
             ]
             assert batches == row["batches"], row["offset"]
-            assert found.aborted is not None
-            aborted = [{"producer_id": txn.producer_id, "first_offset": txn.first_offset} for txn in found.aborted]
+            assert remote_read.aborted is not None
+            aborted = [
+                {"producer_id": txn.producer_id, "first_offset": txn.first_offset} for txn in remote_read.aborted
+            ]
             assert aborted == row["aborted"], row["offset"]
 
     play_fixture(tmp_path, "clicks", scene)
@@ -477,8 +479,8 @@ def test_a_timestamp_is_found_in_whichever_tier_has_it(
     tmp_path: Path, timestamp: int, expected: tuple[int, int]
 ) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
-        found = await broker.manager.offset_for_timestamp(log, timestamp)
-        assert found == TimestampedOffset(NOW_MS + expected[0], *expected)
+        offset = await broker.manager.offset_for_timestamp(log, timestamp)
+        assert offset == TimestampedOffset(NOW_MS + expected[0], *expected)
 
     play(tmp_path, scene)
 

@@ -101,8 +101,8 @@ def test_reads_past_the_fetch_quota_are_held_back_and_counted(tmp_path: Path) ->
             await CopyTask(View(log), broker.tier).run()
             manager = broker.manager
             assert not manager.throttle_fetch()
-            found = await manager.read(log, 0, 1 << 20, min_one_message=True, read_committed=False)
-            assert len(found.records) == 216
+            remote_read = await manager.read(log, 0, 1 << 20, min_one_message=True, read_committed=False)
+            assert len(remote_read.records) == 216
             assert manager.throttle_fetch()
             assert broker.tier.fetch_quota.throttled.max_ms > 0
             assert broker.tier.fetch_quota.bytes_per_second > 100

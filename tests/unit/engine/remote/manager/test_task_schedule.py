@@ -18,13 +18,13 @@ def delays_ms(settings: dict[str, str], failures: int) -> list[float]:
 
 
 def test_failures_in_a_row_double_the_wait_from_the_back_off_to_its_limit() -> None:
-    found = delays_ms({"interval.ms": "30000", "retry.jitter": "0"}, 8)
-    assert found == [30_000, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
+    result = delays_ms({"interval.ms": "30000", "retry.jitter": "0"}, 8)
+    assert result == [30_000, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
 
 
 def test_the_interval_does_not_shorten_the_back_off() -> None:
-    found = delays_ms({"interval.ms": "1000", "retry.backoff.max.ms": "3000", "retry.jitter": "0"}, 5)
-    assert found == [1000, 500, 1000, 2000, 3000, 3000]
+    result = delays_ms({"interval.ms": "1000", "retry.backoff.max.ms": "3000", "retry.jitter": "0"}, 5)
+    assert result == [1000, 500, 1000, 2000, 3000, 3000]
 
 
 @pytest.mark.parametrize("seed", range(20))

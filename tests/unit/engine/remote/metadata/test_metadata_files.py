@@ -43,7 +43,7 @@ class CountingTopic(MemoryMetadataTopic):
 
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
         fetched = await super().fetch(positions, max_wait_ms=max_wait_ms)
-        self.records_read += sum(len(one.records) for one in fetched)
+        self.records_read += sum(len(partition.records) for partition in fetched)
         return fetched
 
 

@@ -55,8 +55,8 @@ class Play:
         return self
 
     def at(self, epoch: int, offset: int) -> int | None:
-        found = self.cache.lookup(epoch, offset)
-        return None if found is None else int.from_bytes(found.segment_id, "big")
+        metadata = self.cache.lookup(epoch, offset)
+        return None if metadata is None else int.from_bytes(metadata.segment_id, "big")
 
     def listed(self, epoch: int) -> list[int]:
         return [int.from_bytes(segment.segment_id, "big") for segment in self.cache.segments_of(epoch)]
@@ -179,8 +179,8 @@ def test_scenario_5_two_unclean_elections() -> None:
         return first_two.finish(3, 4, 5, {0: 4, 2: 5})
 
     def answers(played: Play) -> list[int | None]:
-        asked = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (2, 5)]
-        return [played.at(epoch, offset) for epoch, offset in asked]
+        requested = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (2, 5)]
+        return [played.at(epoch, offset) for epoch, offset in requested]
 
     assert answers(play(Overlap.KAFKA)) == [2, 2, None, None, 3, 2, 2, 3]
     assert answers(play(Overlap.KIP)) == [2, 2, 1, 1, 3, 2, 2, 3]
@@ -197,8 +197,8 @@ def test_next_segment_with_a_transaction_index(overlap: Overlap) -> None:
         play.to(number, FINISHED)
 
     def following(offset: int) -> int | None:
-        found = play.cache.next_with_txn_index(0, offset)
-        return None if found is None else found.start_offset
+        metadata = play.cache.next_with_txn_index(0, offset)
+        return None if metadata is None else metadata.start_offset
 
     # Kafka begins at the segment that holds the offset; there is none at 0.
     before_all = None if overlap is Overlap.KAFKA else 10

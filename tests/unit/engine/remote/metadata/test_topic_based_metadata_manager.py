@@ -119,11 +119,11 @@ def test_who_publishes_sees_its_own_writes_and_others_see_them_too() -> None:
 @pytest.mark.parametrize("why", ["a tiered partition", "its time"])
 def test_the_topic_of_a_new_cluster_waits_for_the_first_tiered_partition_or_its_time(why: str) -> None:
     async def scene(managers: Managers) -> None:
-        asked = tasks.Event()
+        event = tasks.Event()
 
         class Watched(MemoryMetadataTopic):
             async def ensure_created(self, settings: MetadataTopicSettings) -> int:
-                asked.set()
+                event.set()
                 return await super().ensure_created(settings)
 
         delay_ms = 10 if why == "its time" else 3_600_000
@@ -133,10 +133,10 @@ def test_the_topic_of_a_new_cluster_waits_for_the_first_tiered_partition_or_its_
             # Every task has had its turn.
             await tasks.sleep_ms(0)
             await tasks.sleep_ms(0)
-            assert not asked.is_set()
+            assert not event.is_set()
             manager.on_partition_leadership_changes([A], ())
             assert await manager.wait_ready(A, 20_000)
-        await asked.wait()
+        await event.wait()
 
     play(scene)
 
@@ -237,7 +237,9 @@ def test_a_metadata_partition_that_cannot_be_read_holds_up_no_other() -> None:
             async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
                 fetched = await super().fetch(positions, max_wait_ms=max_wait_ms)
                 broken = FetchedPartition(bad, 0, error=ErrorCode.CORRUPT_MESSAGE)
-                return [broken] * (bad in positions) + [one for one in fetched if one.partition != bad]
+                return [broken] * (bad in positions) + [
+                    fetched_partition for fetched_partition in fetched if fetched_partition.partition != bad
+                ]
 
         manager = managers.open(other, B, topic=Damaged(managers.log))
         assert await manager.wait_ready(other, 3000)

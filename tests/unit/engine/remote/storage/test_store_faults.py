@@ -63,13 +63,13 @@ class Day:
         """Whether the record is local, or in a finished segment whose objects are there."""
         if offset >= self.log.segments.first_base_offset:
             return True
-        found = self.broker.metadata.lookup(TIP, 0, offset)
-        return found is not None and object_key(found, "log") in self.store.objects
+        metadata = self.broker.metadata.lookup(TIP, 0, offset)
+        return metadata is not None and object_key(metadata, "log") in self.store.objects
 
     async def read(self, offset: int) -> int:
         """Timestamp of the record, which a read of the remote tier begins with. KafkaError."""
-        found = await self.broker.manager.read(self.log, offset, 1, min_one_message=True, read_committed=False)
-        [record] = [one for one in iter_records(memoryview(found.records)) if one.offset == offset]
+        remote_read = await self.broker.manager.read(self.log, offset, 1, min_one_message=True, read_committed=False)
+        [record] = [one for one in iter_records(memoryview(remote_read.records)) if one.offset == offset]
         return record.timestamp
 
     async def check_every_record(self) -> None:
@@ -82,8 +82,8 @@ class Day:
     async def check_every_local_record(self) -> None:
         log = self.log
         for offset in range(max(log.log_start_offset, log.segments.first_base_offset), log.log_end_offset):
-            found = log.reader.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
-            [local] = [one for one in iter_records(memoryview(found.records)) if one.offset == offset]
+            result = log.reader.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
+            [local] = [record for record in iter_records(memoryview(result.records)) if record.offset == offset]
             assert local.timestamp == self.timestamps[offset], offset
 
     @property
@@ -122,7 +122,7 @@ def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
 
 def told_of_copies(day: Day, caplog: pytest.LogCaptureFixture) -> int:
     """Returns the number of log lines that announce a retry of a copy; each names a segment of the metadata."""
-    named = {uuid_text(one.segment_id) for one in day.broker.metadata.segments(TIP)}
+    named = {uuid_text(segment.segment_id) for segment in day.broker.metadata.segments(TIP)}
     lines = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
     assert all(any(name in line for name in named) for line in lines), lines
     return len(lines)
@@ -161,9 +161,13 @@ def test_six_hours_without_the_store_lose_nothing_and_are_caught_up(
         # Back-off of at most half a minute: 720 tries and a few early ones, and so many dangling entries.
         tries = day.broker.tier.meters.retries["Copy"]
         assert 600 <= tries <= 900
-        dangling = [one for one in day.broker.metadata.segments(TIP) if one.state is SegmentState.COPY_SEGMENT_STARTED]
+        dangling = [
+            metadata
+            for metadata in day.broker.metadata.segments(TIP)
+            if metadata.state is SegmentState.COPY_SEGMENT_STARTED
+        ]
         assert len(dangling) == tries
-        named = {uuid_text(one.segment_id) for one in dangling}
+        named = {uuid_text(metadata.segment_id) for metadata in dangling}
         told = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
         assert len(told) == tries
         assert all(any(name in line for name in named) for line in told[:20])
@@ -199,7 +203,7 @@ def test_a_store_that_takes_two_seconds_a_call_delays_copies_and_reads_and_no_mo
             await day.minutes(2 * HOUR_MIN + 2)
         assert day.copied == day.sealed == 119
         # Each line tells how long its segment took.
-        assert copies_told(caplog, "in 2000 ms") == {uuid_text(one) for one in day.segments()}
+        assert copies_told(caplog, "in 2000 ms") == {uuid_text(segment) for segment in day.segments()}
         assert await day.read(5) == day.timestamps[5]
         meters = day.broker.tier.meters
         assert meters.retries == {}
@@ -276,7 +280,7 @@ def test_objects_that_a_listing_does_not_show_yet_are_copied_read_and_deleted(
         assert day.copied == day.sealed == 29
         meters = day.broker.tier.meters
         assert (meters.retries, meters.all_topics.remotecopyrequests, meters.all_topics.remotecopyerrors) == ({}, 3, 0)
-        assert copies_told(caplog, " ms") == {uuid_text(one) for one in day.segments()}
+        assert copies_told(caplog, " ms") == {uuid_text(segment) for segment in day.segments()}
         await day.check_every_record()
         day.log.config = replace(day.log.config, retention_ms=MINUTE_MS)
         await day.minutes(3)
@@ -302,7 +306,9 @@ def test_deletion_goes_on_where_the_store_stopped_it(tmp_path: Path, caplog: pyt
         assert gauges.remotedeletelagsegments > 0
         assert len(day.store.objects) > objects
         assert SegmentState.DELETE_SEGMENT_STARTED in day.states()
-        [stuck] = [one for one in day.broker.metadata.segments(TIP) if one.state.name == "DELETE_SEGMENT_STARTED"]
+        [stuck] = [
+            segment for segment in day.broker.metadata.segments(TIP) if segment.state.name == "DELETE_SEGMENT_STARTED"
+        ]
         assert uuid_text(stuck.segment_id) in caplog.text
         day.store.before = nothing
         await day.minutes(5)

@@ -48,8 +48,8 @@ class Cluster(Play):
 
     def state(self, topic: str = "t") -> State:
         """Leader, ISR, ELR, last known ELR."""
-        found = self.partition(topic)
-        return found.leader, found.isr, found.elr, found.last_known_elr
+        partition = self.partition(topic)
+        return partition.leader, partition.isr, partition.elr, partition.last_known_elr
 
     def leave(self, *brokers: int) -> None:
         """Orderly stops, one after the other."""

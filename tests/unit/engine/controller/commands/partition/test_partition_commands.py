@@ -48,23 +48,23 @@ def change_isr(
     partition = play.partition("orders")
     leader = partition.leader if leader is None else leader
     known = {broker.id: broker.epoch for broker in play.image.brokers.values()} | dict(epochs)
-    asked = Asked(
+    requested = Asked(
         partition_index=fields.get("partition_index", 0),
         leader_epoch=fields.get("leader_epoch", partition.leader_epoch),
         partition_epoch=fields.get("partition_epoch", partition.partition_epoch),
         leader_recovery_state=fields.get("leader_recovery_state", 0),
     )
     if version >= 3:
-        asked.new_isr_with_epochs = [
+        requested.new_isr_with_epochs = [
             Asked.NewIsrWithEpochs(broker_id=broker, broker_epoch=known.get(broker, -1)) for broker in isr
         ]
     else:
-        asked.new_isr = isr
+        requested.new_isr = isr
     topic_id = play.image.topic_ids["orders"]
     request = m.AlterPartitionRequest(
         broker_id=leader,
         broker_epoch=play.image.brokers[leader].epoch,
-        topics=[m.AlterPartitionRequest.Topics(topic_id=topic_id, partitions=[asked])],
+        topics=[m.AlterPartitionRequest.Topics(topic_id=topic_id, partitions=[requested])],
     )
     response = play.do(partial(alter_partition, request=request, config=play.config, version=version))
     return response.topics[0].partitions[0]
@@ -152,15 +152,15 @@ def test_a_recovering_leader_says_when_it_has_recovered() -> None:
 
 
 def elect(play: Play, kind: int, partitions: list[int] | None = None, topic: str = "orders") -> dict[int, int]:
-    asked = None
+    requested = None
     if partitions is not None:
-        asked = [m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=partitions)]
-    request = m.ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+        requested = [m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=partitions)]
+    request = m.ElectLeadersRequest(election_type=kind, topic_partitions=requested)
     response = play.do(partial(elect_leaders, request=request, config=play.config))
     return {
-        one.partition_id: one.error_code
-        for found in response.replica_election_results
-        for one in found.partition_result
+        partition_result.partition_id: partition_result.error_code
+        for replica_election_result in response.replica_election_results
+        for partition_result in replica_election_result.partition_result
     }
 
 

@@ -88,21 +88,21 @@ class Member:
     async def committed(self, topic: str, *, partition: int = 0, epoch: int | None = None) -> tuple[int, int]:
         """(error code, offset) as the member itself asks."""
         group = m.OffsetFetchRequest.Groups
-        asked = group(
+        requested = group(
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=self.epoch if epoch is None else epoch,
             topics=[group.Topics(name=topic, partition_indexes=[partition])],
         )
-        answer = (await self.ask(m.OffsetFetchRequest(groups=[asked]), 9)).groups[0]
+        answer = (await self.ask(m.OffsetFetchRequest(groups=[requested]), 9)).groups[0]
         if answer.error_code:
             return int(answer.error_code), -1
         return 0, int(answer.topics[0].partitions[0].committed_offset)
 
     async def described(self, version: int = 1) -> m.ConsumerGroupDescribeResponse.Groups:
         answer = await self.ask(m.ConsumerGroupDescribeRequest(group_ids=[self.group]), version)
-        found: m.ConsumerGroupDescribeResponse.Groups = answer.groups[0]
-        return found
+        group: m.ConsumerGroupDescribeResponse.Groups = answer.groups[0]
+        return group
 
 
 async def settle(*members: Member) -> None:
@@ -143,9 +143,9 @@ def assignment_of(*partitions: tuple[str, int]) -> bytes:
 
 def partitions_in(assignment: bytes) -> list[tuple[str, int]]:
     """The assignment that a member got, decoded."""
-    found, _ = codec.decode(m.ConsumerProtocolAssignment, 1, assignment, 2)
+    protocol_assignment, _ = codec.decode(m.ConsumerProtocolAssignment, 1, assignment, 2)
     return sorted(
         (assigned_partition.topic, index)
-        for assigned_partition in found.assigned_partitions
+        for assigned_partition in protocol_assignment.assigned_partitions
         for index in assigned_partition.partitions
     )

@@ -280,7 +280,7 @@ def test_a_restart_loses_nothing(tmp_path: Path) -> None:
         await nodes.pass_ms(100)
         after = await members[0].described()
         # The order of members is the log's.
-        after.members.sort(key=lambda one: one.member_id)
+        after.members.sort(key=lambda member: member.member_id)
         assert [after, members[0].owned, members[1].owned] == before
         await nodes.pass_ms(SESSION_MS - 1000)
         await settle(*members)
