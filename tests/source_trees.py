@@ -15,8 +15,14 @@ ROOT: Final = Path(__file__).parents[1]
 
 @cache
 def source_tree(path: Path) -> ast.Module:
-    """The tree of a file; shared, and so not to be changed."""
-    return ast.parse(path.read_text())
+    """The tree of a file; shared, and so not to be changed.
+
+    Trees stay: walks of the garbage collector through their millions of nodes would take longer than the tests.
+    """
+    with no_collection():
+        tree = ast.parse(path.read_text())
+        gc.freeze()
+    return tree
 
 
 @contextmanager
