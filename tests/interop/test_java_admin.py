@@ -147,7 +147,7 @@ def test_quotas_are_changed_and_described(tools: JavaTools) -> None:
 
 
 def test_log_levels_of_a_broker_are_changed_and_described(tools: JavaTools) -> None:
-    logger = "backend.engine.apis.produce.produce"
+    logger = "backend.engine.apis.produce.produce_rows"
     broker = ["--entity-type", "broker-loggers", "--entity-name", "2"]
     assert f"{logger}=DEBUG" not in configs(tools, "--describe", *broker)
     configs(tools, "--alter", *broker, "--add-config", f"{logger}=DEBUG")

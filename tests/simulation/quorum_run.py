@@ -5,7 +5,6 @@ again; then everything works, and all nodes must agree.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from tests.simulation.checkers import Violation
 from tests.simulation.machine import dispose
 from tests.simulation.quorum_checkers import SETTINGS_MAX, QuorumCheckers
 from tests.simulation.quorum_world import VOTERS, QuorumWorld
-from tests.simulation.run import EXPECTED, Result, _logging
+from tests.simulation.run import EXPECTED, Result, _logging, collected_between_runs
 
 FAULTS_MS: Final = (1_200.0, 2_800.0)
 LOOK_S: Final = 0.05
@@ -217,14 +216,8 @@ class QuorumRun:
 
 def simulate_quorum(seed: int, *, show: Callable[[str], None] | None = None) -> tuple[Result, QuorumRun]:
     """Plays one seed. A violation is part of the result; `show` gets every line of the trace as it happens."""
-    gc.disable()
-    gc.freeze()
-    try:
+    with collected_between_runs():
         return _simulate(seed, show)
-    finally:
-        gc.collect()
-        gc.unfreeze()
-        gc.enable()
 
 
 def _simulate(seed: int, show: Callable[[str], None] | None) -> tuple[Result, QuorumRun]:

@@ -120,14 +120,23 @@ def simulate(
     the seed decides otherwise. With `lost_disks` it is another kind of run: disks are lost, one at a time, and every
     topic is on all brokers with `min.insync.replicas=2`.
     """
-    # Cycles are collected between runs, and only those of the run: what the collector closes must not act in a world.
-    gc.disable()
-    gc.freeze()
-    try:
+    with collected_between_runs():
         return _simulate(seed, show, faults, unclean, lost_disks)
+
+
+@contextmanager
+def collected_between_runs() -> Iterator[None]:
+    """Cycles are collected before and after the run: objects that the collector closes must not act in a world.
+
+    Objects that were there before the run stay frozen: the collector would walk through all of them after each run.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
     finally:
         gc.collect()
-        gc.unfreeze()
         gc.enable()
 
 

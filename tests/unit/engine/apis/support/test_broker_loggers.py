@@ -12,7 +12,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.unit.engine.apis.admin_node import AdminNode, image_with, registered
 
-LOGGER: Final = "backend.engine.apis.produce.produce"
+LOGGER: Final = "backend.engine.apis.produce.produce_rows"
 BROKER_LOGGER: Final = 8
 SET, DELETE, APPEND = 0, 1, 2
 
