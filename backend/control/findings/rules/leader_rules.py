@@ -75,12 +75,14 @@ def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collec
 
 def _return_of(context: FindingContext, named: Collection[int], unusable: Collection[int]) -> str:
     """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
-    one asked for, or are about to lead."""
+    one asked for, or are about to lead. A broker that named its unusable log runs, or ran so when it was asked last: a
+    start alone does not help it, though it may have been asked before it registered.
+    """
     running = {broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced}
-    away = [partition for partition in named if partition not in running]
+    away = [broker_id for broker_id in named if broker_id not in running and broker_id not in unusable]
     if away:
         return f"Start broker {ids(away)}"
-    damaged = [partition for partition in named if partition in unusable]
+    damaged = [broker_id for broker_id in named if broker_id in unusable]
     if damaged:
         return (
             f"Delete nothing. Mend the disk of broker {ids(damaged)}, or put the file back from a copy of it, and start"

@@ -458,10 +458,13 @@ def test_a_partition_without_a_leader_names_who_is_waited_for(
     assert "an unclean election may lose records" in candidate.action
 
 
-def test_a_broker_that_runs_and_cannot_use_its_log_is_named_with_the_file_before_anything_is_deleted() -> None:
+@pytest.mark.parametrize("fenced", [False, True], ids=["registered", "asked before it registered"])
+def test_a_broker_that_runs_and_cannot_use_its_log_is_named_with_the_file_before_anything_is_deleted(
+    fenced: bool,
+) -> None:
     row = partition(leader=-1, isr=(2,), replicas=(2, 3))
     reasons = {(TopicPartition("orders", 0), 2): "orders-0/00.log is corrupt at byte 7"}
-    up = [broker(2), broker(3)]
+    up = [broker(2, fenced=fenced), broker(3)]
     candidate = rules(partitions=[row], brokers=up, offline_logs=reasons)["offline"]
     assert candidate.why.endswith("Broker 2 runs and cannot use its log: orders-0/00.log is corrupt at byte 7.")
     assert candidate.action.startswith("Delete nothing. Mend the disk of broker 2,")
