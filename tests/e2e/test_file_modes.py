@@ -51,11 +51,14 @@ def listening(pids: set[int]) -> set[str]:
 
 
 def with_children(pid: int) -> set[int]:
-    found = {pid}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found |= with_children(int(child))
-    return found
+    pids = {pid}
+    # A thread or a process may end between the listing and the read.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for child in (task / "children").read_text().split():
+                    pids |= with_children(int(child))
+    return pids
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="Linux tells which socket is whose")
