@@ -42,9 +42,7 @@ from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.produce_fast_path import (
-    TOPIC_IDS_SINCE,
-)
+from backend.protocol.produce_fast_path import TOPIC_IDS_SINCE
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13

@@ -6,10 +6,7 @@ import logging
 from typing import Final, Protocol
 
 from backend.engine.apis.api_declaration import RequestContext
-from backend.engine.apis.produce.produce_append import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-)
+from backend.engine.apis.produce.produce_append import ATTRIBUTES_AT, CODEC_MASK
 from backend.engine.apis.produce.produce_verification import ProduceQueue
 from backend.engine.apis.support.leader_hint import leader_hint
 from backend.engine.common.topic_names import INTERNAL_TOPICS

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from backend.engine.apis.api_declaration import Deferred, RequestContext
-from backend.engine.apis.produce.produce_append import (
-    INLINE_BYTES_MAX,
-    may_be_large,
-)
+from backend.engine.apis.produce.produce_append import INLINE_BYTES_MAX, may_be_large
 from backend.engine.apis.produce.produce_rows import (
     ALL,
     API_KEY,
