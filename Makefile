@@ -23,7 +23,7 @@ help: ## These targets
 up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
 
-check: $(STAMP) ## Lint, types, and all tests that need no process, browser, JVM or real clock: a minute
+check: $(STAMP) ## Lint, types, and all tests that need no process, browser, JVM or real clock: 90 s
 	@$(MAKE) --no-print-directory --jobs 2 lint checked
 
 checked: $(STAMP)
