@@ -6,8 +6,7 @@ librdkafka has errors after which only another producer will do.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, New
 
 from backend.control.lab.demo import workload
 from backend.control.lab.demo.topics import CUSTOMER_PROFILES, INVOICES, ORDERS, TOPICS
+from tests.waiting import wait_until
 
 DEMO_TOPICS = {topic.name: topic.config for topic in TOPICS}
 PAUSED = {**DEMO_TOPICS, INVOICES.name: {**INVOICES.config, **(INVOICES.paused_config or {})}}
@@ -113,17 +113,10 @@ def demo_beside(patch: pytest.MonkeyPatch, topics: Mapping[str, Mapping[str, str
         demo.stop()
 
 
-def wait_until(condition: Callable[[], bool]) -> bool:
-    end_s = time.monotonic() + 20.0
-    while not condition() and time.monotonic() < end_s:
-        time.sleep(0.002)
-    return condition()
-
-
 def test_a_topic_that_the_user_made_is_neither_written_nor_read_nor_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = {INVOICES.name: {"remote.storage.enable": "true"}, ORDERS.name: {}}
     with demo_beside(monkeypatch, theirs):
-        assert wait_until(lambda: len(RecordingProducer.written) > 20)
+        wait_until("records are written", lambda: len(RecordingProducer.written) > 20)
     assert set(RecordingProducer.written) == {CUSTOMER_PROFILES.name} == RecordingReader.read_topics
     assert ClusterOfTopics.changed == []
 
@@ -143,15 +136,15 @@ def test_a_topic_is_paused_once_also_when_an_earlier_run_ended_before(
 ) -> None:
     with demo_beside(monkeypatch, settings):
         # The topic's traffic goes on past the turn in which the pause is due.
-        assert wait_until(lambda: RecordingProducer.written.count(INVOICES.name) > 5)
-        assert wait_until(lambda: ClusterOfTopics.changed == paused)
+        wait_until("invoices are written", lambda: RecordingProducer.written.count(INVOICES.name) > 5)
+        wait_until("the pause has come", lambda: ClusterOfTopics.changed == paused)
     assert ClusterOfTopics.changed == paused
 
 
 def test_a_setting_that_its_user_changed_does_not_end_the_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = {**DEMO_TOPICS, ORDERS.name: {**ORDERS.config, "retention.bytes": "1", "retention.ms": "5"}}
     with demo_beside(monkeypatch, changed):
-        assert wait_until(lambda: ORDERS.name in RecordingProducer.written)
+        wait_until("orders are written", lambda: ORDERS.name in RecordingProducer.written)
 
 
 def test_a_fatal_error_of_the_producer_is_passed_by_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
