@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from backend.runtime.private_files import write_private
 
 KEY_BYTES: Final = 32
 # A key that is printed at the start, which may scroll by for hours, and one that was asked for.
@@ -41,7 +42,7 @@ class DashboardLogin:
         self._keys.mkdir(mode=0o700, exist_ok=True)
         self._forget_keys(now_s)
         key = secrets.token_urlsafe(KEY_BYTES)
-        _write_private(self._key_file(key), f"{int(now_s) + lifetime_s}\n")
+        write_private(self._key_file(key), f"{int(now_s) + lifetime_s}\n")
         return key
 
     def spend(self, key: str, now_s: float) -> bool:
@@ -101,7 +102,7 @@ class DashboardLogin:
             secret = b""
         if len(secret) >= KEY_BYTES:
             return secret
-        _write_private(self._secret, secrets.token_urlsafe(KEY_BYTES))
+        write_private(self._secret, secrets.token_urlsafe(KEY_BYTES))
         return self._secret.read_bytes()
 
 
@@ -115,16 +116,3 @@ def login_url(address: str, key: str) -> str:
 
 def _signature(secret: bytes, session: str) -> str:
     return hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Writes `path` whole, for its owner alone. Raises OSError."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from backend.runtime.private_files import write_private
+
 FORMAT_VERSION: Final = 1
 
 
@@ -144,13 +146,7 @@ class DataFolder:
             return None
 
     def write_identity(self, identity: ClusterIdentity) -> None:
-        """All or nothing."""
-        temporary = self.identity_file.with_suffix(".tmp")
-        with temporary.open("w") as file:
-            json.dump(asdict(identity), file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.identity_file)
+        write_private(self.identity_file, json.dumps(asdict(identity), indent=2))
 
 
 # Files that a refused first start or a hand-written settings file may leave in a folder that is still new.

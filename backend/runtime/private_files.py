@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 # Rights that no file or folder is made with: every right of the group and of others.
 UMASK: Final = 0o077
 FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
 
 
 def keep_files_private() -> None:
@@ -38,3 +40,24 @@ def close_to_others(path: Path | str) -> str | None:
             " records and tokens, have its owner run `chmod 700` on it."
         )
     return f"Every user of this machine could read {folder}; its mode is 0700 now."
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file for its owner alone, all or nothing, also when the machine stops. Raises OSError."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    # The name is in the folder's own data.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -9,13 +9,13 @@ location with a key in it, ``remote_location_left_out`` has the text that may be
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from backend.runtime.private_files import write_private
 from backend.runtime.redact import redact_url
 
 FILE: Final = Path("run") / "settings.toml"
@@ -36,6 +36,13 @@ OF_ATTACHED: Final = ("attach", "client_properties")
 # Those whose default is none: where the table `runs` has no such line, `up` runs without one.
 OPTIONAL: Final = ("public_url", "remote_location", *OF_ATTACHED)
 _LEFT_OUT: Final = "_left_out"
+
+
+# Without the place of the remote tier a start would look for it in the data folder, and find no record there.
+REPLACE: Final = (
+    "delete it only together with a start that is given the ports and the remote location of before, or the records in"
+    " that store are not found."
+)
 
 
 class KeptSettingsError(Exception):
@@ -106,14 +113,8 @@ def keep(root: Path, in_force: Mapping[str, object], without: Mapping[str, objec
     """Writes the file of a data folder, all or nothing, also when the machine stops. Raises OSError."""
     next_start = values_to_keep(in_force, without)
     running = values_to_keep(in_force, {})
-    path = root / FILE
-    temporary = path.with_suffix(".tmp")
     text = "".join((HEAD, *map(_line, next_start.items()), f"\n[{RUNS}]\n", *map(_line, running.items())))
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_private(root / FILE, text)
 
 
 def _line(item: tuple[str, str | int]) -> str:
@@ -133,18 +134,15 @@ def read_kept(root: Path) -> KeptSettings:
     except (FileNotFoundError, NotADirectoryError):
         return KeptSettings()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise KeptSettingsError(
-            f"{FILE} in the data folder cannot be read: {error}. Correct it, or delete it and set all again."
-        ) from error
+        raise KeptSettingsError(f"{FILE} in the data folder cannot be read: {error}. Correct it; {REPLACE}") from error
     running = content.get(RUNS)
     if running is None or running == {}:
         raise KeptSettingsError(
-            f"{FILE} in the data folder has nothing in table [{RUNS}]: it is not whole. Delete it and set all again."
+            f"{FILE} in the data folder has nothing in table [{RUNS}]: it is not whole. Take it from a backup;"
+            f" {REPLACE}"
         )
     if not isinstance(running, dict):
-        raise KeptSettingsError(
-            f"{FILE} in the data folder has {RUNS}, which is no table: delete that line, or the file to set all again."
-        )
+        raise KeptSettingsError(f"{FILE} in the data folder has {RUNS}, which is no table. Correct it; {REPLACE}")
     return KeptSettings(_values(content), _left_out(content), _values(running), _left_out(running))
 
 

@@ -95,6 +95,8 @@ def _local_url(data: Path) -> str:
         return read_beside_up(data_dir=data).api_url
     except (ValidationError, KeptSettingsError, tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         text = f"The settings of {data} cannot be used, so the API's address is not known: give it with --api."
+        if isinstance(error, KeptSettingsError):  # one sentence, as the others are not
+            text = f"{text} {error}"
         raise ApiError(text, Exit.USAGE) from error
 
 

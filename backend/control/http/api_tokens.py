@@ -8,7 +8,6 @@ the person it names. More are made by `ebbline token add`, which have a name, on
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.wall_clock import now_ms
+from backend.runtime.private_files import write_private
 from backend.store import tables as t
 from backend.store.writes.cluster_rows import upsert
 
@@ -153,12 +153,5 @@ def _file_token(path: Path) -> str:
         path.chmod(0o600)
         return result
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    temporary = path.with_suffix(".tmp")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_private(path, token + "\n")
     return token

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from backend.runtime.private_files import write_private
 from backend.store.connection.database import StoreError
 
 KEPT: Final = 7
@@ -112,10 +113,7 @@ def note_irreplaceable(database: Path, held: IrreplaceableRows) -> None:
     path = folder_of(database) / "held.json"
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        new = path.with_suffix(".new")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(asdict(held), file)
-        new.replace(path)
+        write_private(path, json.dumps(asdict(held)))
 
 
 def read_irreplaceable(database: Path) -> IrreplaceableRows | None:

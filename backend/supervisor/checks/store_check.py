@@ -115,8 +115,8 @@ _UNKNOWN: Final = _Meaning("The store does not answer as it should", "check its 
 def diagnose_store(text: str, location: str) -> StoreDiagnosis:
     """The meaning of a client's error text for the remote tier at `location`."""
     error = parse_error(text)
-    pattern = _ADDRESS.sub("", error.in_full if not error.code else error.reason)
-    meaning = next((meaning for meaning in _MEANINGS if meaning.fits(error.code, pattern)), _UNKNOWN)
+    reason = _ADDRESS.sub("", error.in_full if not error.code else error.reason)
+    meaning = next((meaning for meaning in _MEANINGS if meaning.fits(error.code, reason)), _UNKNOWN)
     if _asks_for_key(error):
         # Without a key in the environment the client asks the cloud's machine for one, which may have it in a moment.
         meaning = _NO_KEY

@@ -223,7 +223,14 @@ def test_a_file_that_was_cut_refuses_a_start_and_commands(
             read(data_dir=folder.root)
         message = capsys.readouterr().err
         assert "run/settings.toml in the data folder has nothing in table [runs]: it is not whole" in message
+        # A start without the place of the remote tier finds no record of it.
+        assert (
+            "delete it only together with a start that is given the ports and the remote location of before" in message
+        )
         assert message.count("\n") == 1
+    (folder.run / "operator.token").write_text("token")
+    with pytest.raises(ApiError, match=r"give it with --api\. run/settings\.toml .* is not whole"):
+        find_api_access(None, None, folder.root)
 
 
 def test_the_file_is_on_the_device_before_it_takes_the_place_of_the_last_one(
@@ -235,13 +242,18 @@ def test_the_file_is_on_the_device_before_it_takes_the_place_of_the_last_one(
     sync = os.fsync
 
     def note(descriptor: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        assert (folder.root / FILE).read_text() == before
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        synced.append(name)
+        # Its name is in the folder, which follows.
+        assert ((folder.root / FILE).read_text() == before) is (name != "run")
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
     keep(folder, api_port=9191)
-    assert synced == ["settings.tmp"]
+    file, parent = synced
+    assert file.startswith("settings.toml.")
+    assert file.endswith(".tmp")
+    assert parent == "run"
     assert Settings(data_dir=folder.root).api_port == 9191
 
 
