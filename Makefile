@@ -33,8 +33,12 @@ checked: $(STAMP)
 test: $(STAMP) ## Every test tier that this machine can run, and lint beside them
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-tests: $(STAMP)
+tests: $(STAMP) | .pytest_cache
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Of a fresh clone one process rewrites the assertions of all tests, instead of every worker for itself.
+.pytest_cache: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -117,6 +117,11 @@ def run(settings: PipelineSettings, stop: threading.Event, *, waits_for_start: b
             stack.callback(engine.dispose)
         java = find_java(settings.spark_dir / "java", os.environ)
         stack.enter_context(only_one(settings.spark_dir))
+        # Before Spark's start, which takes seconds: properties that librdkafka refuses end it here.
+        offsets = TopicOffsets(
+            settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
+        )
+        stack.callback(offsets.close)
         starting = stack.enter_context(_starting_session(settings, java, stop))
         if engine is None:
             if not _start_signalled(stop):
@@ -128,10 +133,6 @@ def run(settings: PipelineSettings, stop: threading.Event, *, waits_for_start: b
             if engine is None:
                 return EXIT_OK
             stack.callback(engine.dispose)
-        offsets = TopicOffsets(
-            settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
-        )
-        stack.callback(offsets.close)
         kind = StagedLedgerSink if settings.on_cluster else LedgerSink
         sink = kind(engine, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop)
         try:

@@ -32,8 +32,9 @@ def browser(*more: str) -> Iterator[Browser]:
     if path is None:
         raise FileNotFoundError(NO_BROWSER)
     with sync_playwright() as playwright:
-        # CI runs as root in a container, where Chromium's own sandbox cannot start and /dev/shm is small.
-        options = ["--no-sandbox", "--disable-dev-shm-usage", *more]
+        # CI runs as root in a container, where Chromium's own sandbox cannot start and /dev/shm is small; a graphics
+        # processor that is not there costs a core to imitate.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer", *more]
         started = playwright.chromium.launch(executable_path=path, args=options)
         try:
             yield started

@@ -27,7 +27,7 @@ NODES: Final = (1, 2, 3)
 WAIT_S: Final = 120.0
 ROUNDS: Final = effort(2, 50)
 # (voters, whether the tier is on)
-CLUSTERS: Final = effort(((1, True), (3, False)), ((1, False), (1, True), (3, False), (3, True)))
+CLUSTERS: Final = effort(((3, True),), ((1, False), (1, True), (3, False), (3, True)))
 LOAD_RECORDS: Final = 300
 # A copy of the disks is some rounds old when it is put back.
 COPY_EACH_ROUNDS: Final = 4

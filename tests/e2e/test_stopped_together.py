@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from backend.data_folder.data_folder import DataFolder
 from backend.supervisor.recovery.metadata_copies import read_copies
 from tests.e2e.up_process import UpProcess
+from tests.effort import effort
 from tests.waiting import wait_until
 
 OPTIONS = ("--no-ui", "--no-pipeline", "--no-demo", "--process-per-broker")
@@ -64,7 +65,7 @@ def replicas_and_isrs(data: Path) -> list[tuple[set[int], set[int]]]:
     ]
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "the supervisor is killed"])
+@pytest.mark.parametrize("how", effort(["Ctrl-C"], ["Ctrl-C", "the supervisor is killed"]))
 def test_each_isr_is_whole_after_the_end_of_all_and_a_lost_disk_costs_nothing(tmp_path: Path, how: str) -> None:
     data = tmp_path / "data"
     up = UpProcess(data, options=OPTIONS)

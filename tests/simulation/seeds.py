@@ -13,7 +13,7 @@ from tests.effort import SOAK, effort
 from tests.simulation.run import Result, simulate
 
 # A seed takes some half a second of one core: 5,000 take about 25 minutes of two.
-SEEDS: Final = effort(80, 5_000, check=4)
+SEEDS: Final = effort(48, 5_000, check=4)
 # As many test files play them, since a file is what one of pytest's workers gets.
 SHARES: Final = 4
 SOAK_TIMEOUT_S: Final = 1_800
