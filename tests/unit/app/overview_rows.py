@@ -149,8 +149,8 @@ def segment(topic: str = "orders", index: int = 0, *, age_ms: int = 10_000, **mo
 
 def topic(name: str = "orders", *, replication: int = 3, **config: str) -> TopicRow:
     """A topic; settings by their name with underscores."""
-    known: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}
-    return TopicRow(name, f"id-{name}", 1, replication, False, True, known, NOW_MS)
+    settings: dict[str, str | None] = {key.replace("_", "."): value for key, value in config.items()}
+    return TopicRow(name, f"id-{name}", 1, replication, False, True, settings, NOW_MS)
 
 
 def ledger(**more: Any) -> LedgerTotals:

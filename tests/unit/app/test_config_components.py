@@ -144,8 +144,8 @@ def test_sizes_stand_beside_their_marks_whatever_they_are(sizes: tuple[int, int]
     ],
 )
 def test_where_nothing_qualifies_the_reason_is_told(values: dict[str, Any], words: str) -> None:
-    found = {"tiered_partitions": 1, "partitions": [], "blocked_partitions": []} | values
-    assert words in bootstrap_picture.why_none(found)
+    bootstrap_estimate = {"tiered_partitions": 1, "partitions": [], "blocked_partitions": []} | values
+    assert words in bootstrap_picture.why_none(bootstrap_estimate)
 
 
 # --- settings ---
@@ -179,7 +179,7 @@ def topic(**config: str) -> TopicRow:
 
 
 @pytest.mark.parametrize(
-    ("found", "sentences"),
+    ("topic_row", "sentences"),
     [
         (topic(), []),
         (topic(local_retention_bytes="-2"), ["local retention follows the total: tiering frees no disk"]),
@@ -199,8 +199,8 @@ def topic(**config: str) -> TopicRow:
         (topic(local_retention_bytes="x"), []),
     ],
 )
-def test_topics_are_held_against_kafka_s_rules(found: TopicRow, sentences: list[str]) -> None:
-    assert [remark.sentence for remark in config_table.remarks(found)] == sentences
+def test_topics_are_held_against_kafka_s_rules(topic_row: TopicRow, sentences: list[str]) -> None:
+    assert [remark.sentence for remark in config_table.remarks(topic_row)] == sentences
 
 
 # --- plans ---

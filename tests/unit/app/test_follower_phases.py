@@ -30,11 +30,11 @@ def change(age_ms: int, phase: str | None, **more: Any) -> PhaseChange:
     return PhaseChange(NOW_MS - age_ms, phase, **(values | more))
 
 
-def spans(found: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int]]:
+def spans(stretches: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int]]:
     """Phases with their ends in minutes before now."""
     return [
         (stretch.phase, (NOW_MS - stretch.start_ms) // MINUTE_MS, (NOW_MS - stretch.end_ms) // MINUTE_MS)
-        for stretch in found
+        for stretch in stretches
     ]
 
 
@@ -55,8 +55,8 @@ def spans(found: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int
 )
 def test_stuck_is_three_failed_attempts(phase: str | None, age_ms: int, attempts: int | None, stuck: bool) -> None:
     evidence = None if attempts is None else {"attempts": attempts}
-    one = follower(phase, age_ms, evidence=evidence)
-    assert (stuck_follower.why_stuck(one.replica, NOW_MS) is not None) is stuck
+    in_phase = follower(phase, age_ms, evidence=evidence)
+    assert (stuck_follower.why_stuck(in_phase.replica, NOW_MS) is not None) is stuck
 
 
 def test_stretches_are_what_the_broker_told_to_the_window() -> None:
@@ -72,11 +72,11 @@ def test_stretches_are_what_the_broker_told_to_the_window() -> None:
 
 def test_repeated_attempts_are_one_stretch_with_their_count() -> None:
     events = [told(6 * MINUTE_MS, "DELAYED", attempts=1), told(4 * MINUTE_MS, "DELAYED", attempts=3)]
-    one = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3})
-    stretches = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
+    delayed = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3})
+    stretches = phase_timeline.stretches(delayed, events, [], SINCE_MS, NOW_MS)
     assert spans(stretches) == [("DELAYED", 6, 0)]
     assert stretches[0].attempts == 3
-    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "stuck · attempt 3"
+    assert phase_timeline.row(delayed, stretches, NOW_MS).outcome == "stuck · attempt 3"
 
 
 def test_the_newest_sample_has_the_last_word() -> None:
@@ -106,23 +106,23 @@ def test_the_way_into_the_isr_is_measured() -> None:
         told(11 * MINUTE_MS, "FETCHING"),
         told(7 * MINUTE_MS, "IN_SYNC"),
     ]
-    one = follower("IN_SYNC", 7 * MINUTE_MS)
-    stretches = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
-    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "in sync after 5 m"
+    in_sync = follower("IN_SYNC", 7 * MINUTE_MS)
+    stretches = phase_timeline.stretches(in_sync, events, [], SINCE_MS, NOW_MS)
+    assert phase_timeline.row(in_sync, stretches, NOW_MS).outcome == "in sync after 5 m"
 
 
 def test_a_follower_that_nothing_is_known_of_is_unknown_and_not_fine() -> None:
-    one = follower(None)
-    stretches = phase_timeline.stretches(one, [], [], SINCE_MS, NOW_MS)
+    unknown = follower(None)
+    stretches = phase_timeline.stretches(unknown, [], [], SINCE_MS, NOW_MS)
     assert [stretch.phase for stretch in stretches] == ["?"]
-    assert phase_timeline.row(one, stretches, NOW_MS).outcome == "? not known"
+    assert phase_timeline.row(unknown, stretches, NOW_MS).outcome == "? not known"
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_the_figure_draws_each_phase_in_its_colour_and_pattern(colours: Palette) -> None:
-    one = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3}, topic="<b>")
+    delayed = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3}, topic="<b>")
     events = [told(9 * MINUTE_MS, "BUILDING_REMOTE_AUX"), told(6 * MINUTE_MS, "DELAYED", attempts=3)]
-    row = phase_timeline.row(one, phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS), NOW_MS)
+    row = phase_timeline.row(delayed, phase_timeline.stretches(delayed, events, [], SINCE_MS, NOW_MS), NOW_MS)
     figure = phase_timeline.figure([row], SINCE_MS, NOW_MS, [(NOW_MS - MINUTE_MS, "plan #9")], colours, None)
     looks = {trace.name: (trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
     assert looks == {"building remote state": (colours.remote, "/"), "stuck": (colours.critical, "x")}
@@ -139,9 +139,9 @@ def test_head_counts_followers_out_of_sync() -> None:
 
 def test_why_shows_rule_evidence_and_the_failed_attempts() -> None:
     evidence = {"attempts": 3, "target_offset": 782, "reason": "index <gone>"}
-    one = follower("DELAYED", 6 * MINUTE_MS, evidence=evidence)
+    delayed = follower("DELAYED", 6 * MINUTE_MS, evidence=evidence)
     attempt = told(MINUTE_MS, "DELAYED", attempts=3, target_offset=782, evidence={"reason": "index <gone>"})
-    html = follower_table.why_html(one, [attempt], lambda at_ms: "08:00", NOW_MS)
+    html = follower_table.why_html(delayed, [attempt], lambda at_ms: "08:00", NOW_MS)
     assert "3 attempts failed one after the other" in html
     assert "It is 200 records behind broker 1" in html
     assert html.count("ndex &lt;gone&gt;") == 2

@@ -100,7 +100,7 @@ def test_values_are_pushed_apart_only_where_they_would_overlap() -> None:
 
 
 def spans(figure: Any, name: str) -> list[tuple[float, float]]:
-    [trace] = [one for one in figure.data if one.name == name]
+    [trace] = [bar for bar in figure.data if bar.name == name]
     return [(round(base, 3), round(base + length, 3)) for base, length in zip(trace.base, trace.x, strict=True)]
 
 

@@ -38,8 +38,8 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
+def contrast(colour: str, other: str) -> float:
+    dark, light = sorted((luminance(colour), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -53,12 +53,12 @@ def test_every_text_and_mark_stands_out_in_both_themes(colours: Palette) -> None
     pairs = [(word, ground, TEXT_MIN) for word in WORDS for ground in GROUNDS]
     pairs += [(word, fill, TEXT_MIN) for word, fill in ON_FILLS]
     pairs += [(mark, "card", MARK_MIN) for mark in MARKS]  # pictures stand on cards only
-    found = {
-        f"{one} on {other}": round(contrast(getattr(colours, one), getattr(colours, other)), 2)
-        for one, other, least in pairs
-        if contrast(getattr(colours, one), getattr(colours, other)) < least
+    too_faint = {
+        f"{foreground} on {background}": round(contrast(getattr(colours, foreground), getattr(colours, background)), 2)
+        for foreground, background, least in pairs
+        if contrast(getattr(colours, foreground), getattr(colours, background)) < least
     }
-    assert found == {}
+    assert too_faint == {}
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=lambda colours: str(colours.name))

@@ -43,14 +43,14 @@ def test_kafkas_own_tree_has_everything_that_its_topic_tells_of() -> None:
 
 
 def test_missing_orphaned_and_cut_objects_are_told_apart() -> None:
-    known, objects = list(ledger().segments()), tree()
-    first, second = known[0], known[1]
+    segments, objects = list(ledger().segments()), tree()
+    first, second = segments[0], segments[1]
     del objects[object_key(first, "index")]
     objects[object_key(second, "log")] -= 1
     stray = f"{ROOT}/orders-9-AQIDBAUGBwgJCgsMDQ4PEA/00000000000000000000-AQIDBAUGBwgJCgsMDQ4PEA.log"
     objects[stray] = 5
     objects[f"{ROOT}/notes.txt"] = 1
-    assert [(problem.problem, problem.key) for problem in compare(known, objects)] == [
+    assert [(problem.problem, problem.key) for problem in compare(segments, objects)] == [
         (ObjectProblem.MISSING, object_key(first, "index")),
         (ObjectProblem.ORPHANED, f"{ROOT}/notes.txt"),
         (ObjectProblem.ORPHANED, stray),
@@ -80,9 +80,9 @@ def test_a_removed_partition_and_unreadable_records() -> None:
 
 def test_segments_come_by_partition_and_offset_and_may_be_chosen() -> None:
     segment_ledger = ledger()
-    found = [(segment.topic_id_partition, segment.start_offset) for segment in segment_ledger.segments()]
-    assert found == sorted(found)
-    assert {tip.topic for tip, _ in found} == {"blocked", "clicks", "orders"}
+    positions = [(segment.topic_id_partition, segment.start_offset) for segment in segment_ledger.segments()]
+    assert positions == sorted(positions)
+    assert {tip.topic for tip, _ in positions} == {"blocked", "clicks", "orders"}
     assert {segment.topic_id_partition.partition for segment in segment_ledger.segments("orders", 1)} == {1}
     result = segment_document(next(segment_ledger.segments("orders", 0)))
     assert (result["topic"], result["partition"], result["start_offset"], result["next_offset"]) == ("orders", 0, 0, 3)

@@ -16,9 +16,9 @@ BASE = Candidate(
 )
 
 
-def saying(*found: Candidate) -> list[FindingRule]:
+def saying(*raised: Candidate) -> list[FindingRule]:
     def rule(_: FindingContext) -> Iterable[Candidate]:
-        return found
+        return raised
 
     return [rule]
 

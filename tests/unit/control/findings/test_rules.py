@@ -37,8 +37,8 @@ METADATA = "__remote_log_metadata"
 def voters(number: int, *, catching_up: int = 0) -> list[QuorumReplicaState]:
     """A quorum; its last voters have lost their copies."""
     return [
-        QuorumReplicaState(one, "voter", 100, NOW_MS, NOW_MS, counted=one <= number - catching_up)
-        for one in range(1, number + 1)
+        QuorumReplicaState(node_id, "voter", 100, NOW_MS, NOW_MS, counted=node_id <= number - catching_up)
+        for node_id in range(1, number + 1)
     ]
 
 
@@ -268,9 +268,9 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 def test_a_rule_speaks_when_it_is_so_and_is_silent_when_it_is_nearly_so(
     slug: str, raises: dict[str, Any], clears: dict[str, Any]
 ) -> None:
-    found = rules(**raises)
-    assert set(found) == {slug}
-    candidate = found[slug]
+    by_slug = rules(**raises)
+    assert set(by_slug) == {slug}
+    candidate = by_slug[slug]
     assert candidate.severity in SEVERITIES
     assert candidate.sentence
     assert not candidate.sentence.endswith(".")
@@ -292,12 +292,12 @@ def test_every_slug_of_the_catalogue_is_raised_by_a_test() -> None:
 
 def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_minutes_failed() -> None:
     unknowing = [partition(pending_reason="leader_does_not_know", earliest_pending_upload_offset=-1)]
-    found = rules(partitions=unknowing)
-    assert set(found) == {"metadata-loading", "metadata-failed"}
-    assert (found["metadata-loading"].severity, found["metadata-loading"].for_ms) == ("notice", 0)
-    assert (found["metadata-failed"].severity, found["metadata-failed"].for_ms) == ("critical", 300_000)
-    assert found["metadata-failed"].replaces == "metadata-loading"
-    assert "-1 for the latest tiered offset" in found["metadata-loading"].why
+    by_slug = rules(partitions=unknowing)
+    assert set(by_slug) == {"metadata-loading", "metadata-failed"}
+    assert (by_slug["metadata-loading"].severity, by_slug["metadata-loading"].for_ms) == ("notice", 0)
+    assert (by_slug["metadata-failed"].severity, by_slug["metadata-failed"].for_ms) == ("critical", 300_000)
+    assert by_slug["metadata-failed"].replaces == "metadata-loading"
+    assert "-1 for the latest tiered offset" in by_slug["metadata-loading"].why
     assert rules(partitions=[partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)]) == {}
 
 
@@ -319,16 +319,16 @@ def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], fl
 
 
 def test_a_replica_whose_broker_says_what_it_waits_for_is_stuck_for_that_reason() -> None:
-    told = {"sentence": "The broker reported it.", "rule": "event", "reason": "No remote segment holds offset 5."}
-    stuck = rules(replicas=[replica(2, **STUCK, evidence=told)], **STILL)["follower-stuck"]
+    evidence = {"sentence": "The broker reported it.", "rule": "event", "reason": "No remote segment holds offset 5."}
+    stuck = rules(replicas=[replica(2, **STUCK, evidence=evidence)], **STILL)["follower-stuck"]
     assert stuck.why.startswith("No remote segment holds offset 5. For ")
 
 
 def test_a_replica_with_data_is_in_no_trap_of_empty_ones() -> None:
     behind = replica(2, **STUCK | {"log_end_offset": 900})
     row = partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)
-    found = rules(partitions=[row], replicas=[behind], flags={2: True}, **STILL)
-    assert found["follower-stuck"].facts["rule"] == "no-progress"
+    by_slug = rules(partitions=[row], replicas=[behind], flags={2: True}, **STILL)
+    assert by_slug["follower-stuck"].facts["rule"] == "no-progress"
 
 
 def test_a_replica_is_stuck_after_half_a_minute_and_one_that_gave_up_at_once() -> None:
@@ -352,9 +352,9 @@ def test_who_reads_from_the_remote_tier_is_a_warning_when_reads_wait_and_else_in
 
 def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute() -> None:
     moving = [partition(adding_replicas=(2,))]
-    found = rules(partitions=moving, replicas=[replica(2, **STUCK)], **STILL)
-    assert set(found) == {"move-stalled", "follower-stuck"}
-    assert (found["move-stalled"].facts["rule"], found["move-stalled"].for_ms) == ("no-progress", 60_000)
+    by_slug = rules(partitions=moving, replicas=[replica(2, **STUCK)], **STILL)
+    assert set(by_slug) == {"move-stalled", "follower-stuck"}
+    assert (by_slug["move-stalled"].facts["rule"], by_slug["move-stalled"].for_ms) == ("no-progress", 60_000)
     assert rules(partitions=moving, replicas=[replica(2, **STUCK)]) == {}
     assert rules(partitions=moving, replicas=[replica(2)], **STILL) == {}
     away = replica(2, in_isr=False, phase=None, error="Broker 2 is not alive.")
@@ -363,9 +363,9 @@ def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute()
 
 def test_a_move_that_was_asked_to_go_back_is_told_to_be_cancelled() -> None:
     both = [partition(adding_replicas=(2,), removing_replicas=(2,))]
-    found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
-    assert (found["move-stalled"].facts["rule"], found["move-stalled"].for_ms) == ("added-and-removed", 30_000)
-    assert "Cancel" in found["move-stalled"].action
+    by_slug = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
+    assert (by_slug["move-stalled"].facts["rule"], by_slug["move-stalled"].for_ms) == ("added-and-removed", 30_000)
+    assert "Cancel" in by_slug["move-stalled"].action
     joined = rules(partitions=both, replicas=[replica(2)])["move-stalled"]
     assert (joined.facts["rule"], joined.sentence) == ("added-and-removed", "Move stalled: orders-0 to broker 2")
 
@@ -403,10 +403,12 @@ def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quoru
     number: int, catching_up: int, severity: str
 ) -> None:
     looked_at = context(quorum_replicas=voters(number, catching_up=catching_up))
-    found = [candidate for candidate in candidates(looked_at).values() if candidate.slug == "voter-catching-up"]
-    assert [candidate.broker_id for candidate in found] == list(range(number - catching_up + 1, number + 1))
-    assert {candidate.severity for candidate in found} == {severity}
-    assert {"no majority" in candidate.why for candidate in found} == {severity == "critical"}
+    voter_candidates = [
+        candidate for candidate in candidates(looked_at).values() if candidate.slug == "voter-catching-up"
+    ]
+    assert [candidate.broker_id for candidate in voter_candidates] == list(range(number - catching_up + 1, number + 1))
+    assert {candidate.severity for candidate in voter_candidates} == {severity}
+    assert {"no majority" in candidate.why for candidate in voter_candidates} == {severity == "critical"}
 
 
 def test_an_observer_is_no_voter_that_catches_up() -> None:
@@ -449,9 +451,11 @@ def test_an_observer_is_no_voter_that_catches_up() -> None:
 def test_a_partition_without_a_leader_names_who_is_waited_for(
     isr: tuple[int, ...], eligible: EligibleReplicas | None, waits_for: list[int], why: str, action: str
 ) -> None:
-    told = {} if eligible is None else {TopicPartition("orders", 0): eligible}
+    eligible_by_partition = {} if eligible is None else {TopicPartition("orders", 0): eligible}
     brokers = [broker(1), broker(2, fenced=True), broker(3, reachable=False)]
-    candidate = rules(partitions=[partition(leader=-1, isr=isr)], brokers=brokers, eligible=told)["offline"]
+    candidate = rules(partitions=[partition(leader=-1, isr=isr)], brokers=brokers, eligible=eligible_by_partition)[
+        "offline"
+    ]
     assert candidate.facts["waits_for"] == waits_for
     assert why in candidate.why
     assert candidate.action.startswith(action)

@@ -85,13 +85,13 @@ def ledger(random: Random) -> LedgerSums:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_life_is_told_the_same_with_and_without_what_was_concluded_before(seed: int) -> None:
     def told(unchanged: RoundCache | None) -> list[SamplingRound]:
-        context, found, random = RoundContext(), [], Random(seed)
+        context, rounds, random = RoundContext(), [], Random(seed)
         for facts in life(seed):
             if random.random() < 0.3:
                 context = replace(context, ledger=ledger(random), flags={b: random.random() < 0.5 for b in BROKERS})
-            found.append(conclude_round(facts, context, unchanged))
-            context = found[-1].next_context(context)
-        return found
+            rounds.append(conclude_round(facts, context, unchanged))
+            context = rounds[-1].next_context(context)
+        return rounds
 
     assert told(RoundCache()) == told(None)
 

@@ -94,7 +94,7 @@ def test_pending_beyond_local_retention_is_told_unless_its_copy_is_hung() -> Non
     assert (alert.slug, alert.severity) == ("copy-slow", "warning")
     assert alert.detail == "200 B not uploaded; local retention is 150 B, so nothing local can go"
     both = problems(facts(topics=limited, open_segments=[segment(age_ms=2 * MINUTE_MS)]))
-    assert [one.slug for one in both] == ["copy-hung"]
+    assert [problem.slug for problem in both] == ["copy-hung"]
 
 
 def test_a_deletion_is_overdue_after_a_minute() -> None:

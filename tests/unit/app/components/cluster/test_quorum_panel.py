@@ -31,7 +31,7 @@ def replica(node_id: int, end: int = 1000, *, role: str = "voter", silent_ms: in
 
 def test_lag_is_in_records_behind_the_leader_and_unknown_when_nothing_was_fetched() -> None:
     result = look(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
-    assert [one["lag_records"] for one in result["replicas"]] == [0, 60, None]
+    assert [row["lag_records"] for row in result["replicas"]] == [0, 60, None]
     html = quorum_panel.table_html(result)
     assert ">60<" in html
     assert "never" in html
@@ -48,9 +48,9 @@ def test_an_unknown_snapshot_says_why() -> None:
     result = look(replica(1), snapshot={"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL})
     assert "snapshot ?" in quorum_panel.pills_html(result, NOW_MS)
     assert "by JMX only" in quorum_panel.note(result)
-    known = look(replica(1), snapshot={"generated_ms": NOW_MS - 120_000, "bytes": 4_200, "cause": None})
-    assert "snapshot 4.2 kB, 2 m old" in quorum_panel.pills_html(known, NOW_MS)
-    assert quorum_panel.note(known) == ""
+    with_snapshot = look(replica(1), snapshot={"generated_ms": NOW_MS - 120_000, "bytes": 4_200, "cause": None})
+    assert "snapshot 4.2 kB, 2 m old" in quorum_panel.pills_html(with_snapshot, NOW_MS)
+    assert quorum_panel.note(with_snapshot) == ""
 
 
 def test_a_leader_without_meters_or_without_a_snapshot_is_told_apart() -> None:

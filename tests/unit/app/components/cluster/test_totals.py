@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 def tiles(history: Sequence[ClusterSample] = (), **more: Any) -> dict[str, Tile]:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "ledger": ledger(),
         "open_segments": [],
         "p99_ms": {},
@@ -28,7 +28,7 @@ def tiles(history: Sequence[ClusterSample] = (), **more: Any) -> dict[str, Tile]
         "range_ms": HOUR_MS,
         "interval_ms": 2_000,
     }
-    return {tile.name: tile for tile in totals.tiles(history, **{**known, **more})}
+    return {tile.name: tile for tile in totals.tiles(history, **{**defaults, **more})}
 
 
 def test_without_a_sample_nothing_is_a_number_that_nobody_told() -> None:
@@ -96,8 +96,8 @@ RANGE_MS = 15 * MINUTE_MS
 
 
 def rates(history: Sequence[ClusterSample], copied: Sequence[CopiedBytes] = (), **more: Any) -> totals.ThroughputRates:
-    known: dict[str, Any] = {"interval_ms": 2_000, "ledger_ms": NOW_MS + HOUR_MS}
-    return totals.rates(history, copied, RANGE_MS, **{**known, **more})
+    defaults: dict[str, Any] = {"interval_ms": 2_000, "ledger_ms": NOW_MS + HOUR_MS}
+    return totals.rates(history, copied, RANGE_MS, **{**defaults, **more})
 
 
 def test_copied_is_what_the_ledger_finished_however_many_small_records_lie_beside_it() -> None:
@@ -130,12 +130,12 @@ def test_produced_is_the_growth_of_the_counter_over_a_minute() -> None:
 
 def test_a_counter_that_falls_or_is_not_known_makes_a_gap_and_no_negative_rate() -> None:
     counted = [100, 700, 50, None, 300, 900]
-    history = [sample(NOW_MS + step * MINUTE_MS, produced_bytes=one) for step, one in enumerate(counted)]
+    history = [sample(NOW_MS + step * MINUTE_MS, produced_bytes=count) for step, count in enumerate(counted)]
     assert rates(history).produced == (None, 10.0, None, None, None, 10.0)
 
 
 def test_a_counter_that_starts_over_within_the_window_never_counts_what_was_before() -> None:
-    history = [sample(NOW_MS + step * 10_000, produced_bytes=one) for step, one in enumerate([10, 20, 0, 1_000])]
+    history = [sample(NOW_MS + step * 10_000, produced_bytes=count) for step, count in enumerate([10, 20, 0, 1_000])]
     assert rates(history).produced == (None, 1.0, None, 100.0)
 
 

@@ -15,9 +15,13 @@ def kept(name: str, hours: int, reason: str = "nobody knows it") -> dict[str, ob
 
 
 def directory(*folders: dict[str, object], count: int | None = None) -> dict[str, object]:
-    found = len(folders) if count is None else count
-    told = {"set_aside_count": found, "set_aside_bytes": found * 1_000_000, "set_aside": list(folders)}
-    return {"path": "/data", "error": None, **told}
+    set_aside_count = len(folders) if count is None else count
+    set_aside = {
+        "set_aside_count": set_aside_count,
+        "set_aside_bytes": set_aside_count * 1_000_000,
+        "set_aside": list(folders),
+    }
+    return {"path": "/data", "error": None, **set_aside}
 
 
 OLD, NEW = f"orders-0.{'ab' * 16}-stray", f"a-b-11.{'cd' * 16}-stray"

@@ -33,7 +33,7 @@ def test_labels_stand_at_the_right_and_never_on_each_other(off_behind: int, apar
     drawn = figure(race(False, (0, 1_000), (4_000, off_behind)), race(True, (0, 1_000), (700, 0)))
     off, on = drawn.layout.annotations
     assert (off.text, on.text) == (f"flag off, {off_behind}", "flag on, 0")
-    assert {(one.xref, one.x, one.xanchor) for one in (off, on)} == {("paper", 1, "left")}
+    assert {(label.xref, label.x, label.xanchor) for label in (off, on)} == {("paper", 1, "left")}
     assert (off.yshift == bootstrap_race.LABEL_PX) is apart
     assert on.yshift is None
 

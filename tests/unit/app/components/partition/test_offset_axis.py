@@ -46,9 +46,9 @@ def test_ticks_are_short_unless_the_step_is_fine(value: int, step: int, words: s
     assert tick_text(value, step) == words
 
 
-def _interval(one: Placed) -> tuple[float, float]:
-    at, width = one.percent / 100 * PLOT_PX, max(len(one.marker.name), len(one.marker.value)) * CHAR_PX
-    return (at - width, at) if one.left else (at, at + width)
+def _interval(label: Placed) -> tuple[float, float]:
+    at, width = label.percent / 100 * PLOT_PX, max(len(label.marker.name), len(label.marker.value)) * CHAR_PX
+    return (at - width, at) if label.left else (at, at + width)
 
 
 def test_neighbours_stand_at_both_sides_of_their_line() -> None:
@@ -67,7 +67,7 @@ def test_labels_near_the_end_stand_at_the_left() -> None:
 @given(st.lists(st.integers(8_000_000, 9_400_000), min_size=1, max_size=5))
 def test_labels_never_cover_one_another(offsets: list[int]) -> None:
     placed = place([OffsetMarker("Some offset", "9 000 000", offset) for offset in sorted(offsets)], AXIS)
-    for one, other in combinations(placed, 2):
-        if one.level == other.level:
-            (a, b), (c, d) = _interval(one), _interval(other)
+    for label, other in combinations(placed, 2):
+        if label.level == other.level:
+            (a, b), (c, d) = _interval(label), _interval(other)
             assert b <= c or d <= a

@@ -17,7 +17,7 @@ READS = [GroupOffset("backfill", "orders", 0, 100, moved=True), GroupOffset("<b>
 def test_who_is_below_the_local_log_is_told_the_most_to_read_first() -> None:
     result = reads_summary([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
     readers = remote_readers.of({"readers": {**result, "cause": None}}, "orders", 0)
-    assert [(one.group, one.offsets_left, one.moved) for one in readers.rows] == [
+    assert [(reader.group, reader.offsets_left, reader.moved) for reader in readers.rows] == [
         ("backfill", 400, True),
         ("<b>late", 100, False),
     ]

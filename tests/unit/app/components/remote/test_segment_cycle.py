@@ -81,7 +81,7 @@ def test_boxes_say_what_is_hung_and_overdue() -> None:
 def test_gaps_lie_between_copies_that_hold_the_log(
     ranges: list[tuple[int, int]], log_start: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert segment_cycle.gaps([judged(*one) for one in ranges], log_start) == expected
+    assert segment_cycle.gaps([judged(*offsets) for offsets in ranges], log_start) == expected
 
 
 def test_a_segment_outside_the_lineage_holds_nothing() -> None:
@@ -100,13 +100,13 @@ def test_open_copies_are_hung_dangling_or_usual() -> None:
         started(40 * MINUTE_MS, segment_id="lost", topic="other"),
     ]
     copies = open_copies.judge(rows, [partition_row()], {("orders", 7): MINUTE_MS}, NOW_MS)
-    assert [(one.segment.segment_id, one.kind) for one in copies] == [
+    assert [(copy.segment.segment_id, copy.kind) for copy in copies] == [
         ("lost", open_copies.DANGLING),
         ("gone", open_copies.DANGLING),
         ("hung", open_copies.HUNG),
         ("s0", open_copies.NORMAL),
     ]
-    assert [one.why for one in copies[:2]] == ["its partition is gone", "broker 1 leads now"]
+    assert [copy.why for copy in copies[:2]] == ["its partition is gone", "broker 1 leads now"]
     assert copies[2].ratio == 20
     assert copies[0].ratio is None
 

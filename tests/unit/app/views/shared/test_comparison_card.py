@@ -43,5 +43,5 @@ def test_a_sample_tells_only_of_the_time_shortly_after_it() -> None:
 
 
 def test_the_same_instant_twice_gives_one_table() -> None:
-    one = Instant(FIRST_MS, RemoteTotalsThen(1, 10, 0, 9), point(FIRST_MS, 20))
-    assert instant_comparison.table_html(one, one, "a", "b").count("same") == 7
+    instant = Instant(FIRST_MS, RemoteTotalsThen(1, 10, 0, 9), point(FIRST_MS, 20))
+    assert instant_comparison.table_html(instant, instant, "a", "b").count("same") == 7

@@ -11,22 +11,22 @@ from backend.control.observer.sampling.cluster_facts import EpochPoint
 Entries = tuple[tuple[int, int], ...]
 
 
-def answer(cache: Entries, log_end: int, asked: int) -> tuple[int, int]:
+def answer(cache: Entries, log_end: int, epoch: int) -> tuple[int, int]:
     """Returns the response of a leader with this cache (semantics of LeaderEpochFileCache.endOffsetFor)."""
-    if not cache or asked == -1 or asked > cache[-1][0]:
+    if not cache or epoch == -1 or epoch > cache[-1][0]:
         return -1, -1
-    if asked == cache[-1][0]:
-        return asked, log_end
-    higher = [entry for entry in cache if entry[0] > asked]
-    lower = [entry for entry in cache if entry[0] <= asked]
-    return (lower[-1][0] if lower else asked), higher[0][1]
+    if epoch == cache[-1][0]:
+        return epoch, log_end
+    higher = [entry for entry in cache if entry[0] > epoch]
+    lower = [entry for entry in cache if entry[0] <= epoch]
+    return (lower[-1][0] if lower else epoch), higher[0][1]
 
 
 def walk(
-    cache: Entries, log_end: int, *, leader_epoch: int, log_start: int = 0, known: Entries = ()
+    cache: Entries, log_end: int, *, leader_epoch: int, log_start: int = 0, earlier: Entries = ()
 ) -> tuple[Entries, int]:
     """The chain that is found, and with how many questions."""
-    state = _Walk(ChainRequest(leader_epoch, log_start, log_end, known), [], leader_epoch)
+    state = _Walk(ChainRequest(leader_epoch, log_start, log_end, earlier), [], leader_epoch)
     for questions in range(1, 1000):
         if state.record_epoch_end(*answer(cache, log_end, state.ask)):
             return state.chain(complete=True).entries, questions
@@ -46,33 +46,33 @@ def walk(
     ],
 )
 def test_the_leaders_cache_is_found_as_it_is(cache: Entries, log_end: int, log_start: int) -> None:
-    found, _ = walk(cache, log_end, leader_epoch=cache[-1][0], log_start=log_start)
-    assert found == from_log_start(cache, log_start)
+    chain, _ = walk(cache, log_end, leader_epoch=cache[-1][0], log_start=log_start)
+    assert chain == from_log_start(cache, log_start)
 
 
 def test_a_leader_whose_own_epoch_has_no_entry_yet_is_asked_below_it() -> None:
-    found, _ = walk(((0, 0), (2, 5)), 11, leader_epoch=4)
-    assert found == ((0, 0), (2, 5))
+    chain, _ = walk(((0, 0), (2, 5)), 11, leader_epoch=4)
+    assert chain == ((0, 0), (2, 5))
 
 
 def test_an_empty_cache_ends_the_walk() -> None:
-    found, questions = walk((), 0, leader_epoch=3)
-    assert found == ()
+    chain, questions = walk((), 0, leader_epoch=3)
+    assert chain == ()
     assert questions <= 5
 
 
 def test_what_was_known_before_is_not_asked_again() -> None:
     cache = tuple((epoch, epoch * 10) for epoch in range(50))
-    found, questions = walk(cache, 500, leader_epoch=49, known=cache[:-1])
-    assert found == cache
+    chain, questions = walk(cache, 500, leader_epoch=49, earlier=cache[:-1])
+    assert chain == cache
     assert questions == 3
 
 
 def test_a_chain_that_was_replaced_below_is_asked_until_it_agrees() -> None:
     before = ((0, 0), (1, 10), (2, 20))
     cache = ((0, 0), (1, 10), (3, 15), (4, 30))
-    found, _ = walk(cache, 40, leader_epoch=4, known=before)
-    assert found == cache
+    chain, _ = walk(cache, 40, leader_epoch=4, earlier=before)
+    assert chain == cache
 
 
 def test_a_log_start_that_moved_on_cuts_the_chain() -> None:

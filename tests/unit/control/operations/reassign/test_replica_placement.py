@@ -12,13 +12,13 @@ from backend.tiering.ids import TopicPartition
 
 
 def layout(lists: list[tuple[int, ...]], racks: dict[int, str] | None = None, brokers: int = 4) -> ReplicaLayout:
-    replicas = {TopicPartition("t", number): found for number, found in enumerate(lists)}
+    replicas = {TopicPartition("t", number): broker_ids for number, broker_ids in enumerate(lists)}
     places = [BrokerRack(b, (racks or {}).get(b)) for b in range(1, brokers + 1)]
     return ReplicaLayout.of(replicas, places)
 
 
-def lists(found: dict[TopicPartition, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    return [found[tp] for tp in sorted(found, key=lambda tp: tp.partition)]
+def lists(replicas: dict[TopicPartition, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return [replicas[tp] for tp in sorted(replicas, key=lambda tp: tp.partition)]
 
 
 def test_a_broker_joins_at_the_end_and_only_where_it_is_not() -> None:
@@ -43,8 +43,8 @@ def test_a_move_keeps_the_place_in_the_list() -> None:
 def test_more_replicas_go_to_the_least_loaded_brokers_and_fewer_leave_from_the_end() -> None:
     now = layout([(1, 2), (1, 2), (1, 3)])
     more = lists(replica_placement.replication_factor(now, now.replicas, 3))
-    assert all(len(set(found)) == 3 for found in more)
-    load = Counter(b for found in more for b in found)
+    assert all(len(set(broker_ids)) == 3 for broker_ids in more)
+    load = Counter(b for broker_ids in more for b in broker_ids)
     assert max(load.values()) - min(load.values()) <= 1
     assert lists(replica_placement.replication_factor(now, now.replicas, 1)) == [(1,), (1,), (1,)]
     with pytest.raises(PlacementImpossible, match="No broker is left"):
