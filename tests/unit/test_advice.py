@@ -40,10 +40,10 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_message_advises_to_remove_a_copy() -> None:
-    found = [
+    advice = [
         f"{path.relative_to(BACKEND)}: {text}"
         for path in sorted((BACKEND / "engine").rglob("*.py"))
         for text in texts(source_tree(path))
         if ADVICE.search(text) and not any(allowed in text for allowed in ALLOWED)
     ]
-    assert found == []
+    assert advice == []

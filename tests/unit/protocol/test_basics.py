@@ -19,8 +19,8 @@ def test_error_codes_have_kafkas_numbers_names_and_retries() -> None:
     assert {(code.value, code.name.lower(), code.retriable) for code in ErrorCode} == {
         (int(code), code.name, code.retriable) for code in KioErrorCode
     }
-    known: list[Any] = [c for c in vars(kafka_python_errors).values() if hasattr(c, "retriable")]
-    numbers = {c.errno: c.retriable for c in known if isinstance(getattr(c, "errno", None), int)}
+    error_classes: list[Any] = [c for c in vars(kafka_python_errors).values() if hasattr(c, "retriable")]
+    numbers = {c.errno: c.retriable for c in error_classes if isinstance(getattr(c, "errno", None), int)}
     shared = [code for code in ErrorCode if code.value in numbers and code.value > 0]
     assert len(shared) > 100
     differ = {code.name for code in shared if numbers[code.value] != code.retriable}

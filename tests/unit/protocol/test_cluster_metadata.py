@@ -15,10 +15,10 @@ def test_every_record_of_a_real_snapshot_is_read_and_written_back_byte_for_byte(
         buffer = path.read_bytes()
         for position, header in iter_batches(buffer):
             for record in iter_records(buffer, position) if not header.is_control else ():
-                found, version = cluster_metadata.decode(record.value)
-                assert isinstance(found, m.Message)
-                assert cluster_metadata.encode(found, version) == record.value
-                types[found.NAME] = types.get(found.NAME, 0) + 1
+                message, version = cluster_metadata.decode(record.value)
+                assert isinstance(message, m.Message)
+                assert cluster_metadata.encode(message, version) == record.value
+                types[message.NAME] = types.get(message.NAME, 0) + 1
     assert types["TopicRecord"] > 3
     assert types["PartitionRecord"] > 5
     assert types["RegisterBrokerRecord"] == 3
@@ -29,8 +29,8 @@ def test_a_type_or_version_that_is_not_known_is_handed_back() -> None:
         cluster_metadata.UnknownRecord(127, 0, b"\xaa\xbb"),
         0,
     )
-    found, version = cluster_metadata.decode(memoryview(bytes.fromhex("01 02 63 aabb")))
-    assert found == cluster_metadata.UnknownRecord(2, 99, b"\xaa\xbb")
+    record, version = cluster_metadata.decode(memoryview(bytes.fromhex("01 02 63 aabb")))
+    assert record == cluster_metadata.UnknownRecord(2, 99, b"\xaa\xbb")
     assert version == 99
 
 

@@ -30,10 +30,10 @@ def test_tagged_fields_are_written_only_when_they_differ_from_their_default() ->
     tagged = codec.encode(response, 17)
     assert len(tagged) == length + len(bytes.fromhex("01 09 00000003 ffffffff 00"))
     assert bytes.fromhex("01 01 09 00000003 ffffffff 00") in tagged
-    found, _ = codec.decode(m.FetchResponse, 17, tagged)
-    assert found == response
-    assert found.responses[0].partitions[0].current_leader.leader_id == 3
-    assert found.responses[0].partitions[0].diverging_epoch == Partitions.DivergingEpoch()
+    decoded, _ = codec.decode(m.FetchResponse, 17, tagged)
+    assert decoded == response
+    assert decoded.responses[0].partitions[0].current_leader.leader_id == 3
+    assert decoded.responses[0].partitions[0].diverging_epoch == Partitions.DivergingEpoch()
 
 
 def test_tagged_structs_of_two_messages_are_never_shared() -> None:
@@ -89,8 +89,8 @@ def test_an_array_above_the_limit_is_refused_before_anything_is_read() -> None:
 def test_a_response_may_tell_of_more_than_a_request_may_ask() -> None:
     topics = m.MetadataResponse.Topics
     response = m.MetadataResponse(topics=[topics(name=None, partitions=[topics.Partitions()] * 150_000)])
-    found, _ = codec.decode(m.MetadataResponse, 12, codec.encode(response, 12))
-    assert len(found.topics[0].partitions) == 150_000
+    decoded, _ = codec.decode(m.MetadataResponse, 12, codec.encode(response, 12))
+    assert len(decoded.topics[0].partitions) == 150_000
 
 
 def test_a_known_tagged_field_must_have_the_size_it_claims() -> None:
@@ -130,9 +130,9 @@ def test_any_negative_length_is_null_where_null_may_stand(length: str) -> None:
 
 def test_fields_a_version_does_not_have_are_left_out_and_come_back_as_defaults() -> None:
     request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name="a", topic_id=bytes(range(16)))])
-    found, _ = codec.decode(m.MetadataRequest, 9, codec.encode(request, 9))
-    assert found.topics is not None
-    assert found.topics[0] == m.MetadataRequest.Topics(name="a")
+    decoded, _ = codec.decode(m.MetadataRequest, 9, codec.encode(request, 9))
+    assert decoded.topics is not None
+    assert decoded.topics[0] == m.MetadataRequest.Topics(name="a")
 
 
 def test_records_may_be_given_in_pieces_and_come_back_as_one() -> None:
@@ -140,8 +140,8 @@ def test_records_may_be_given_in_pieces_and_come_back_as_one() -> None:
     for pieces in cases:
         response = m.FetchResponse(responses=[m.FetchResponse.Responses(partitions=[Partitions(records=list(pieces))])])
         for version in (4, 11, 12, 18):
-            found, _ = codec.decode(m.FetchResponse, version, codec.encode(response, version))
-            assert found.responses[0].partitions[0].records == b"".join(pieces)
+            decoded, _ = codec.decode(m.FetchResponse, version, codec.encode(response, version))
+            assert decoded.responses[0].partitions[0].records == b"".join(pieces)
 
 
 def test_a_value_that_does_not_fit_its_field_is_an_encode_error() -> None:

@@ -146,8 +146,8 @@ def test_large_records_travel_without_being_copied() -> None:
     assert any(chunk is records for chunk in chunks)
     assert int.from_bytes(bytes(chunks[0])[:4], "big") == sum(map(len, chunks)) - 4
     frame = bytearray(b"".join(map(bytes, chunks))[4:])
-    _, found = frames.decode_response(m.FetchResponse, 17, frame)
-    view = found.responses[0].partitions[0].records
+    _, decoded = frames.decode_response(m.FetchResponse, 17, frame)
+    view = decoded.responses[0].partitions[0].records
     assert isinstance(view, memoryview)
     view[0] = 0x55
     assert frame.count(0x55) == 1, "the records are a part of the frame itself, which a leader patches in place"

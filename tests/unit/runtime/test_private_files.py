@@ -16,9 +16,9 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o7777
 
 
-@pytest.mark.parametrize("found", [0o755, 0o775, 0o777, 0o701])
-def test_a_folder_that_every_user_could_enter_is_closed_and_that_is_said(tmp_path: Path, found: int) -> None:
-    tmp_path.chmod(found)
+@pytest.mark.parametrize("permissions", [0o755, 0o775, 0o777, 0o701])
+def test_a_folder_that_every_user_could_enter_is_closed_and_that_is_said(tmp_path: Path, permissions: int) -> None:
+    tmp_path.chmod(permissions)
     line = close_to_others(tmp_path)
     assert line is not None
     assert str(tmp_path) in line
@@ -26,11 +26,11 @@ def test_a_folder_that_every_user_could_enter_is_closed_and_that_is_said(tmp_pat
     assert close_to_others(tmp_path) is None
 
 
-@pytest.mark.parametrize("found", [0o700, 0o750, 0o2770, 0o1777])
-def test_what_a_person_shared_with_a_group_or_everybody_stays(tmp_path: Path, found: int) -> None:
-    tmp_path.chmod(found)
+@pytest.mark.parametrize("permissions", [0o700, 0o750, 0o2770, 0o1777])
+def test_what_a_person_shared_with_a_group_or_everybody_stays(tmp_path: Path, permissions: int) -> None:
+    tmp_path.chmod(permissions)
     assert close_to_others(tmp_path) is None
-    assert mode(tmp_path) == found
+    assert mode(tmp_path) == permissions
 
 
 def test_a_folder_that_is_not_there_or_not_ours_is_told_or_left(tmp_path: Path) -> None:

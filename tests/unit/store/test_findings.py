@@ -44,8 +44,8 @@ def row(object_: str, **more: Any) -> dict[str, Any]:
     return values | more
 
 
-def objects(found: list[queries.Finding]) -> list[str]:
-    return [finding.object for finding in found]
+def objects(findings: list[queries.Finding]) -> list[str]:
+    return [finding.object for finding in findings]
 
 
 def test_a_finding_is_opened_kept_and_closed(connection: Connection) -> None:

@@ -80,7 +80,7 @@ def test_each_partition_s_segments_are_found_by_their_start_offset(engine: Engin
     )
     with reading(engine) as connection:
         local_segments(connection, CLUSTER)
-        ((statement, given),) = [one for one in requested if "FROM segment" in one[0]]
+        ((statement, given),) = [query for query in requested if "FROM segment" in query[0]]
         plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, given).all()
     steps = [str(line[3]) for line in plan if " segment" in str(line[3]) or " before" in str(line[3])]
     assert len(steps) == 2

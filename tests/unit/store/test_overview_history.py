@@ -71,10 +71,10 @@ def test_history_keeps_old_sparse_samples_beside_new_dense_ones(connection: Conn
     old, new = range(0, 60_000, 10_000), range(60_000, 70_001, 10)
     for at_ms in (*old, *new):
         store_sample(connection, at_ms)
-    found = [row.sampled_ms for row in overview.history(connection, "c1", 0, points=71)]
-    assert found[:6] == list(old)
-    assert found[-1] == 70_000
-    assert 10 <= len(found) - 6 <= 12
+    times_ms = [row.sampled_ms for row in overview.history(connection, "c1", 0, points=71)]
+    assert times_ms[:6] == list(old)
+    assert times_ms[-1] == 70_000
+    assert 10 <= len(times_ms) - 6 <= 12
 
 
 def test_a_short_history_is_not_thinned_in_a_wide_range(connection: Connection) -> None:

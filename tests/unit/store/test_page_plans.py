@@ -174,7 +174,7 @@ def _reads_of(tree: ast.AST) -> set[tuple[str, str]]:
     """The functions of `backend.store.queries` that a module names, each with its own module."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
     modules = {a.asname or a.name: a.name for node in imports if node.module == PACKAGE for a in node.names}
-    found = {
+    reads = {
         (str(node.module).rpartition(".")[2], alias.name)
         for node in imports
         if str(node.module).startswith(f"{PACKAGE}.")
@@ -182,8 +182,8 @@ def _reads_of(tree: ast.AST) -> set[tuple[str, str]]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            found.add((modules[node.value.id], node.attr))
-    return {(module, name) for module, name in found if isfunction(getattr(sys.modules[f"{PACKAGE}.{module}"], name))}
+            reads.add((modules[node.value.id], node.attr))
+    return {(module, name) for module, name in reads if isfunction(getattr(sys.modules[f"{PACKAGE}.{module}"], name))}
 
 
 def _walks_the_cluster(line: str) -> bool:

@@ -23,7 +23,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     upgrade(url)
     made = create_engine(url)
     event = {"cluster_id": CLUSTER, "kind": 1, "topic": "orders", "topic_id": "t", "state": 1, "broker_id": 1}
-    told = [(7, 30), (7, 10), (7, 20), (8, 40)]
+    positions = [(7, 30), (7, 10), (7, 20), (8, 40)]
     with writing(made) as connection:
         connection.execute(
             t.segment_event.insert(),
@@ -38,7 +38,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
                     "record_timestamp_ms": offset,
                     "legal": True,
                 }
-                for partition, offset in told
+                for partition, offset in positions
             ],
         )
     yield made

@@ -21,10 +21,10 @@ def test_what_can_be_stored_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("text", STRANGE)
 def test_what_cannot_is_stored_as_what_reads_alike(text: str) -> None:
     for stored in (storable(text), storable_key(text), *json.loads(storable_json([text, {text: text}]))[1].items()):
-        for one in stored if isinstance(stored, tuple) else [stored]:
-            assert "\0" not in one
-            one.encode()
-            assert storable(one) == one
+        for part in stored if isinstance(stored, tuple) else [stored]:
+            assert "\0" not in part
+            part.encode()
+            assert storable(part) == part
     key = storable_key(text)
     assert len(key) <= KEY_CHARS_MAX
     # As often as it comes through: from the observer to a finding to its row.

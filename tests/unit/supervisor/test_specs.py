@@ -57,9 +57,9 @@ def test_brokers_are_not_restarted_because_the_database_is_away(tmp_path: Path, 
     assert not backend.ready()
 
 
-@pytest.mark.parametrize(("allowed", "told"), [(False, "false"), (True, "true")])
+@pytest.mark.parametrize(("allowed", "environment_value"), [(False, "false"), (True, "true")])
 def test_an_attached_cluster_has_no_brokers_of_ours_and_is_read_only_unless_told(
-    tmp_path: Path, allowed: bool, told: str
+    tmp_path: Path, allowed: bool, environment_value: str
 ) -> None:
     file = tmp_path / "client.properties"
     settings = Settings(
@@ -75,7 +75,7 @@ def test_an_attached_cluster_has_no_brokers_of_ours_and_is_read_only_unless_told
     for spec in specs:
         assert spec.environment["EBBLINE_BOOTSTRAP_SERVERS"] == "kafka:9092"
         assert spec.environment["EBBLINE_CLUSTER_KIND"] == "attached"
-        assert spec.environment["EBBLINE_ALLOW_CHANGES"] == told
+        assert spec.environment["EBBLINE_ALLOW_CHANGES"] == environment_value
         assert spec.environment["EBBLINE_CLIENT_PROPERTIES"] == str(file)
 
 

@@ -116,8 +116,8 @@ def test_aiokafka_reads_our_batches_and_we_read_its(codec: Compression) -> None:
     ours = bytes(build_batch(RECORDS, compression=codec))
     theirs = AiokafkaBatch(ours)
     assert theirs.validate_crc()
-    found = [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
-    assert found == [tuple(record) for record in iter_records(ours)]
+    records = [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
+    assert records == [tuple(record) for record in iter_records(ours)]
     builder = AiokafkaBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
     for index, record in enumerate(RECORDS):
         builder.append(index, record.timestamp_ms, record.key, record.value, list(record.headers))
@@ -132,8 +132,8 @@ def test_kafka_python_reads_our_batches_and_we_read_its(codec: Compression) -> N
     ours = bytes(build_batch(RECORDS, compression=codec))
     theirs = KafkaPythonBatch(ours)
     assert theirs.validate_crc()
-    found = [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
-    assert found == [tuple(record) for record in iter_records(ours)]
+    records = [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
+    assert records == [tuple(record) for record in iter_records(ours)]
     builder = KafkaPythonBuilder(2, codec, False, -1, -1, -1, 1 << 20)
     for index, record in enumerate(RECORDS):
         builder.append(index, record.timestamp_ms, record.key, record.value, list(record.headers))

@@ -80,24 +80,24 @@ def test_every_record_of_a_real_kafka_is_read_and_written_back_byte_for_byte() -
     rows = metadata_rows()
     assert len(rows) > 60
     for row in rows:
-        value, told = bytes.fromhex(row["value"]), row["decoded"]
+        value, decoded = bytes.fromhex(row["value"]), row["decoded"]
         event = decode(value)
         assert encode(event) == value
         assert decode_by_table(value) == event
         assert not isinstance(event, SegmentSnapshot)
-        partition = (told.get("RemoteLogSegmentId") or told)["TopicIdPartition"]
+        partition = (decoded.get("RemoteLogSegmentId") or decoded)["TopicIdPartition"]
         expected = TopicIdPartition(partition["Name"], uuid_bytes(partition["Id"]), partition["Partition"])
         assert event.topic_id_partition == expected
-        assert event.broker_id == told["BrokerId"]
-        assert event.event_timestamp_ms == told["EventTimestampMs"]
-        assert event.state.name == told["stateName"]
+        assert event.broker_id == decoded["BrokerId"]
+        assert event.event_timestamp_ms == decoded["EventTimestampMs"]
+        assert event.state.name == decoded["stateName"]
         if isinstance(event, SegmentMetadata):
-            assert (event.start_offset, event.end_offset) == (told["StartOffset"], told["EndOffset"])
+            assert (event.start_offset, event.end_offset) == (decoded["StartOffset"], decoded["EndOffset"])
             assert event.segment_leader_epochs == tuple(
-                (entry["LeaderEpoch"], entry["Offset"]) for entry in told["SegmentLeaderEpochs"]
+                (entry["LeaderEpoch"], entry["Offset"]) for entry in decoded["SegmentLeaderEpochs"]
             )
-            assert event.segment_size_bytes == told["SegmentSizeInBytes"]
-            assert event.txn_index_empty == told.get("TxnIndexEmpty", False)
+            assert event.segment_size_bytes == decoded["SegmentSizeInBytes"]
+            assert event.txn_index_empty == decoded.get("TxnIndexEmpty", False)
         assert metadata_partition(expected.topic_id, expected.partition, 5) == row["partition"]
 
 

@@ -37,8 +37,8 @@ def add_plan(database: Path) -> None:
 
 def plans(database: Path) -> int:
     with closing(sqlite3.connect(database)) as connection:
-        found: int = connection.execute("SELECT count(*) FROM operation").fetchone()[0]
-        return found
+        count: int = connection.execute("SELECT count(*) FROM operation").fetchone()[0]
+        return count
 
 
 def test_the_newest_seven_are_kept_for_the_owner_alone(database: Path) -> None:

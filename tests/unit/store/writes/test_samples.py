@@ -38,7 +38,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def ages(engine: Engine) -> dict[int, int]:
     current = t.partition_current
     with reading(engine) as connection:
-        return {found.partition: found.sampled_ms for found in connection.execute(select(current))}
+        return {stored.partition: stored.sampled_ms for stored in connection.execute(select(current))}
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def history(engine: Engine) -> list[tuple[int, int, int | None]]:
     table = t.partition_sample
     columns = (table.c.partition, table.c.sampled_ms, table.c.log_end_offset)
     with reading(engine) as connection:
-        return [tuple(found) for found in connection.execute(select(*columns).order_by(table.c.sampled_ms, *columns))]
+        return [tuple(stored) for stored in connection.execute(select(*columns).order_by(table.c.sampled_ms, *columns))]
 
 
 def test_the_history_gets_what_changed_and_everything_once_a_minute(engine: Engine) -> None:

@@ -26,9 +26,9 @@ def child(folder: Path, program: str, *, waits_for_start: bool = False) -> Child
     return Child(spec, folder / "logs")
 
 
-def wait_for_end(one: Child) -> None:
-    assert one.process is not None
-    one.process.wait(30)
+def wait_for_end(pipeline: Child) -> None:
+    assert pipeline.process is not None
+    pipeline.process.wait(30)
 
 
 def test_pauses_between_restarts_double_up_to_half_a_minute() -> None:
@@ -37,56 +37,56 @@ def test_pauses_between_restarts_double_up_to_half_a_minute() -> None:
 
 
 def test_a_crash_loop_is_slowed_down_and_a_healthy_time_forgives(tmp_path: Path) -> None:
-    one = child(tmp_path, "")
-    one.started_at_s = 100.0
-    assert [one.note_exit(101.0) for _ in range(3)] == [1.0, 2.0, 4.0]
-    assert one.next_start_at_s == 105.0
-    assert one.note_exit(100.0 + HEALTHY_AFTER_S) == 1.0
+    pipeline = child(tmp_path, "")
+    pipeline.started_at_s = 100.0
+    assert [pipeline.note_exit(101.0) for _ in range(3)] == [1.0, 2.0, 4.0]
+    assert pipeline.next_start_at_s == 105.0
+    assert pipeline.note_exit(100.0 + HEALTHY_AFTER_S) == 1.0
 
 
 @pytest.mark.outside
 def test_an_end_is_told_with_its_code_and_last_line(tmp_path: Path) -> None:
-    one = child(tmp_path, "import sys; print('no such topic'); sys.exit(3)")
-    one.start(time.monotonic())
-    wait_for_end(one)
-    one.stop()
-    assert one.how_it_ended() == "ended with code 3 (no such topic)"
+    pipeline = child(tmp_path, "import sys; print('no such topic'); sys.exit(3)")
+    pipeline.start(time.monotonic())
+    wait_for_end(pipeline)
+    pipeline.stop()
+    assert pipeline.how_it_ended() == "ended with code 3 (no such topic)"
     assert (tmp_path / "logs" / "pipeline.log").read_text() == "no such topic\n"
 
 
 @pytest.mark.outside
 def test_what_a_terminal_would_obey_is_neither_told_nor_logged(tmp_path: Path) -> None:
-    one = child(tmp_path, r"import sys; print('it says \x1b]0;pwned\x07\x9b2J\u202e\tand more'); sys.exit(3)")
-    one.start(time.monotonic())
-    wait_for_end(one)
-    one.stop()
-    assert one.how_it_ended().isprintable()
+    pipeline = child(tmp_path, r"import sys; print('it says \x1b]0;pwned\x07\x9b2J\u202e\tand more'); sys.exit(3)")
+    pipeline.start(time.monotonic())
+    wait_for_end(pipeline)
+    pipeline.stop()
+    assert pipeline.how_it_ended().isprintable()
     assert (tmp_path / "logs" / "pipeline.log").read_text().rstrip("\n").isprintable()
 
 
 @pytest.mark.outside
 def test_a_kill_is_told_as_what_it_is(tmp_path: Path) -> None:
-    one = child(tmp_path, "import time; time.sleep(60)")
-    one.start(time.monotonic())
-    assert one.process is not None
-    one.process.send_signal(signal.SIGKILL)
-    wait_for_end(one)
-    assert one.how_it_ended() == "was killed by signal 9"
-    one.stop()
+    pipeline = child(tmp_path, "import time; time.sleep(60)")
+    pipeline.start(time.monotonic())
+    assert pipeline.process is not None
+    pipeline.process.send_signal(signal.SIGKILL)
+    wait_for_end(pipeline)
+    assert pipeline.how_it_ended() == "was killed by signal 9"
+    pipeline.stop()
 
 
 @pytest.mark.outside
 def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
-    one = child(
+    pipeline = child(
         tmp_path,
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
     )
-    object.__setattr__(one.spec, "stop_timeout_s", 0.2)
-    one.start(time.monotonic())
-    while one.last_line != "deaf":
+    object.__setattr__(pipeline.spec, "stop_timeout_s", 0.2)
+    pipeline.start(time.monotonic())
+    while pipeline.last_line != "deaf":
         time.sleep(0.01)
-    one.stop()
-    assert one.exit_code == -signal.SIGKILL
+    pipeline.stop()
+    assert pipeline.exit_code == -signal.SIGKILL
     assert not (tmp_path / "run" / "pipeline.pid").exists()
 
 
@@ -94,13 +94,13 @@ def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> N
 def test_a_child_starts_and_stops_although_its_folder_is_gone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = child(tmp_path, "import time; print('here', flush=True); time.sleep(60)")
+    pipeline = child(tmp_path, "import time; print('here', flush=True); time.sleep(60)")
     (tmp_path / "run").rmdir()
     (tmp_path / "logs").rmdir()
-    one.start(time.monotonic())
-    while one.last_line != "here":
+    pipeline.start(time.monotonic())
+    while pipeline.last_line != "here":
         time.sleep(0.01)
-    one.stop()
+    pipeline.stop()
     assert capsys.readouterr().err == ""
 
 
@@ -118,27 +118,27 @@ WAITS = "import sys; line = sys.stdin.readline(); print('told' if line else 'alo
 
 @pytest.mark.outside
 def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
-    one = child(tmp_path, WAITS, waits_for_start=True)
-    one.start(time.monotonic())
-    assert one.process is not None
+    pipeline = child(tmp_path, WAITS, waits_for_start=True)
+    pipeline.start(time.monotonic())
+    assert pipeline.process is not None
     with pytest.raises(subprocess.TimeoutExpired):
-        one.process.wait(0.5)
-    one.release()
-    one.release()  # a second time says nothing more
-    wait_for_end(one)
-    one.stop()
-    assert one.last_line == "told"
+        pipeline.process.wait(0.5)
+    pipeline.release()
+    pipeline.release()  # a second time says nothing more
+    wait_for_end(pipeline)
+    pipeline.stop()
+    assert pipeline.last_line == "told"
 
 
 @pytest.mark.outside
 def test_telling_a_child_that_has_ended_or_never_began_is_no_error(tmp_path: Path) -> None:
-    one = child(tmp_path, "", waits_for_start=True)
-    one.release()
-    one.start(time.monotonic())
-    wait_for_end(one)
-    one.release()
-    one.stop()
-    assert one.exit_code == 0
+    pipeline = child(tmp_path, "", waits_for_start=True)
+    pipeline.release()
+    pipeline.start(time.monotonic())
+    wait_for_end(pipeline)
+    pipeline.release()
+    pipeline.stop()
+    assert pipeline.exit_code == 0
 
 
 def test_a_child_may_take_longer_to_start_than_the_nodes_in_it() -> None:
@@ -166,9 +166,9 @@ def test_whom_a_node_waits_for_is_found_in_its_log() -> None:
 @pytest.mark.outside
 def test_a_child_keeps_what_it_says_it_waits_for(tmp_path: Path) -> None:
     line = written("Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it.")
-    one = child(tmp_path, f"print({line!r}); print('and goes on')")
-    one.start(time.monotonic())
-    wait_for_end(one)
-    one.stop()
-    assert one.waits == "Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it."
-    assert one.last_line == "and goes on"
+    pipeline = child(tmp_path, f"print({line!r}); print('and goes on')")
+    pipeline.start(time.monotonic())
+    wait_for_end(pipeline)
+    pipeline.stop()
+    assert pipeline.waits == "Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it."
+    assert pipeline.last_line == "and goes on"

@@ -45,7 +45,7 @@ def image_with_orders(leader_epoch: int = 3) -> MetadataImage:
         replicas=(1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=leader_epoch, partition_epoch=5
     )
     topic = TopicImage("orders", TOPIC_ID, Map({0: partition}))
-    brokers = Map({one: BrokerRegistration(one, 40 + one, bytes(16), ()) for one in (1, 2, 3)})
+    brokers = Map({broker_id: BrokerRegistration(broker_id, 40 + broker_id, bytes(16), ()) for broker_id in (1, 2, 3)})
     return replace(
         EMPTY_IMAGE,
         brokers=brokers,
@@ -198,13 +198,13 @@ def test_all_voters_get_the_same_log_under_ids_of_their_own_and_what_was_there_i
     assert [path.parent.parent.name for path in kept] == ["2", "3"]
     assert (kept[0] / "quorum-state").read_bytes() == b"garbage"
     copies = read_copies(folder, identity())
-    assert {(one.end, one.lost) for one in copies} == {(copies[0].end, None)}
+    assert {(log_copy.end, log_copy.lost) for log_copy in copies} == {(copies[0].end, None)}
     assert copies[0].end > LogEnd(5, 4)
-    logs = {(one.path / "00000000000000000000.log").read_bytes() for one in copies}
+    logs = {(log_copy.path / "00000000000000000000.log").read_bytes() for log_copy in copies}
     assert len(logs) == 1
-    states = [decode_quorum_state((one.path / "quorum-state").read_bytes()) for one in copies]
-    assert {(one.standing, one.leader_epoch, one.voted_id) for one in states} == {(VoterStanding.MEMBER, 5, -1)}
-    assert len({one.directory_id for one in states}) == 3
+    states = [decode_quorum_state((log_copy.path / "quorum-state").read_bytes()) for log_copy in copies]
+    assert {(state.standing, state.leader_epoch, state.voted_id) for state in states} == {(VoterStanding.MEMBER, 5, -1)}
+    assert len({state.directory_id for state in states}) == 3
     assert not list(tmp_path.rglob(STAGE))
     assert recovery_interrupted(folder) is None
 
