@@ -144,7 +144,7 @@ def test_topics_are_described_page_by_page() -> None:
     cursor = None
     for _ in range(10):
         answer = node.answer(request(topics=[], response_partition_limit=2, cursor=cursor), 0)
-        page = [(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions]
+        page = [(topic.name, row.partition_index) for topic in answer.topics for row in topic.partitions]
         assert len(page) <= 2
         seen += page
         if answer.next_cursor is None:
@@ -162,12 +162,12 @@ def test_topics_are_described_page_by_page() -> None:
 
 def describe(node: AdminNode, kind: int, name: str, *keys: str, version: int = 4, **flags: bool) -> Any:
     request = m.DescribeConfigsRequest
-    asked = request(
+    describe_request = request(
         resources=[request.Resources(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)],
         include_synonyms=flags.get("synonyms", True),
         include_documentation=flags.get("documentation", False),
     )
-    return node.answer(asked, version).results[0]
+    return node.answer(describe_request, version).results[0]
 
 
 def test_a_brokers_setting_lists_where_it_comes_from_strongest_first() -> None:
@@ -228,18 +228,21 @@ def test_a_groups_settings_come_from_the_group_or_from_its_broker() -> None:
     ]
     assert (default.value, default.config_source) == ("45000", 5)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in default.synonyms] == [behind]
-    (told,) = describe(node, 32, "g", session, documentation=True).configs
-    assert told.documentation == "The timeout to detect client failures when using the consumer group protocol."
+    (documented,) = describe(node, 32, "g", session, documentation=True).configs
+    assert documented.documentation == "The timeout to detect client failures when using the consumer group protocol."
     assert describe(node, 32, "").error_message == "Group name must not be empty"
 
 
 def test_a_subscription_to_clients_metrics_shows_what_was_set_and_the_defaults() -> None:
     node = AdminNode(with_config(image_with(registered(1)), 16, "m", **{"interval.ms": "100"}))
-    rows = [(one.name, one.value, one.config_source, len(one.synonyms)) for one in describe(node, 16, "m").configs]
+    rows = [
+        (config.name, config.value, config.config_source, len(config.synonyms))
+        for config in describe(node, 16, "m").configs
+    ]
     assert rows == [("interval.ms", "100", 7, 1), ("match", "", 5, 0), ("metrics", "", 5, 0)]
     assert describe(node, 16, "").error_message == "Client metrics subscription name must not be empty"
     listed = node.answer(m.ListConfigResourcesRequest(), 0).config_resources
-    assert [(one.resource_type, one.resource_name) for one in listed] == [(16, "m")]
+    assert [(resource.resource_type, resource.resource_name) for resource in listed] == [(16, "m")]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "1"), (16, "m"), (32, "g")])
@@ -300,11 +303,11 @@ REASSIGN = m.AlterPartitionReassignmentsRequest()
 @pytest.mark.parametrize(
     ("request_", "version", "codes"),
     [
-        (CREATE, 7, lambda answer: [one.error_code for one in answer.topics]),
-        (DELETE, 1, lambda answer: [one.error_code for one in answer.responses]),
-        (DELETE, 6, lambda answer: [one.error_code for one in answer.responses]),
-        (GROW, 3, lambda answer: [one.error_code for one in answer.results]),
-        (alter_flag("1"), 1, lambda answer: [one.error_code for one in answer.responses]),
+        (CREATE, 7, lambda answer: [topic.error_code for topic in answer.topics]),
+        (DELETE, 1, lambda answer: [response.error_code for response in answer.responses]),
+        (DELETE, 6, lambda answer: [response.error_code for response in answer.responses]),
+        (GROW, 3, lambda answer: [result.error_code for result in answer.results]),
+        (alter_flag("1"), 1, lambda answer: [response.error_code for response in answer.responses]),
         (ELECT, 0, lambda answer: [answer.replica_election_results[0].partition_result[0].error_code]),
         (REASSIGN, 1, lambda answer: [answer.error_code]),
     ],

@@ -77,7 +77,7 @@ def test_addresses_do_not_go_with_users() -> None:
 def test_resources_with_configs_are_listed_by_kind() -> None:
     node = AdminNode(image_with(registered(1), registered(2, fenced=True)))
     listed = node.answer(m.ListConfigResourcesRequest(), 1).config_resources
-    assert [(one.resource_type, one.resource_name) for one in listed] == [(8, "1"), (4, "1")]
+    assert [(resource.resource_type, resource.resource_name) for resource in listed] == [(8, "1"), (4, "1")]
     assert node.answer(m.ListConfigResourcesRequest(), 0).config_resources == []
     refused = node.answer(m.ListConfigResourcesRequest(resource_types=[99]), 1)
     assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION

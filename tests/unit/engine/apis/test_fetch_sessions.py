@@ -53,10 +53,14 @@ class Server:
         self.random = SystemRandom(7)
 
     def ask(
-        self, asked: m.FetchRequest, found: dict[int, FetchData] | None = None, *, follower: bool = False
+        self,
+        fetch_request: m.FetchRequest,
+        partition_data: dict[int, FetchData] | None = None,
+        *,
+        follower: bool = False,
     ) -> tuple[int, dict[int, FetchData]]:
-        context = self.context(asked)
-        data = [(found or {}).get(entry.index, FetchData(high_watermark=5)) for entry in context.entries]
+        context = self.context(fetch_request)
+        data = [(partition_data or {}).get(entry.index, FetchData(high_watermark=5)) for entry in context.entries]
         session_id, pairs = self.sessions.response(
             context,
             data,
@@ -68,8 +72,8 @@ class Server:
         )
         return session_id, {entry.index: row for entry, row in pairs}
 
-    def context(self, asked: m.FetchRequest, version: int = VERSION) -> FetchContext:
-        return self.sessions.context(asked, version, now_ms=self.now_ms)
+    def context(self, fetch_request: m.FetchRequest, version: int = VERSION) -> FetchContext:
+        return self.sessions.context(fetch_request, version, now_ms=self.now_ms)
 
 
 def offsets(context: FetchContext) -> dict[int, int]:
@@ -121,7 +125,7 @@ def test_partitions_with_records_go_to_the_end_of_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "version", "code"),
+    ("fetch_request", "version", "code"),
     [
         (request(999, 1), VERSION, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         (request(0, 5), VERSION, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
@@ -131,14 +135,14 @@ def test_partitions_with_records_go_to_the_end_of_the_line() -> None:
     ids=["unknown id", "epoch without id", "wrong epoch", "ids forgotten"],
 )
 def test_a_session_that_is_not_what_the_client_thinks_is_refused(
-    asked: m.FetchRequest, version: int, code: ErrorCode
+    fetch_request: m.FetchRequest, version: int, code: ErrorCode
 ) -> None:
     server = Server()
     session_id, _ = server.ask(request(0, 0, {0: 1}))
-    if asked.session_id == -1:
-        asked.session_id = session_id
+    if fetch_request.session_id == -1:
+        fetch_request.session_id = session_id
     with pytest.raises(KafkaError) as caught:
-        server.context(asked, version)
+        server.context(fetch_request, version)
     assert caught.value.code is code
 
 
@@ -240,7 +244,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
         turn: FetchRequestData[int] = client.next_request(
             everything, [index for index in range(6) if index not in expected]
         )
-        asked = request(
+        fetch_request = request(
             turn.session_id,
             turn.epoch,
             {index: fetch_target.fetch_offset for index, fetch_target in turn.changed.items()},
@@ -250,7 +254,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
             client.reset()  # the answer got lost
             continue
         try:
-            context = server.context(asked)
+            context = server.context(fetch_request)
         except KafkaError as error:
             client.answered(turn, error.code, 0)
             continue

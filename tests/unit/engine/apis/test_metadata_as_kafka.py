@@ -73,7 +73,7 @@ def as_sent(message: Message, version: int) -> Any:
         if hasattr(made, name):
             getattr(made, name).sort(key=repr)
     for topic in getattr(made, "topics", ()):
-        topic.partitions.sort(key=lambda one: one.partition_index)
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
     return made
 
 

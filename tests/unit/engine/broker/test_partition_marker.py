@@ -47,7 +47,7 @@ async def delete(node: ControllerNode, name: str) -> bytes:
 
 def marked(topic: MemoryMetadataTopic) -> list[tuple[bytes, int]]:
     """(topic id, partition) of every mark, each where the partitioner looks for it."""
-    found = []
+    marks = []
     for target, values in enumerate(topic.log.partitions):
         for value in values:
             assert value is not None
@@ -56,8 +56,8 @@ def marked(topic: MemoryMetadataTopic) -> list[tuple[bytes, int]]:
             assert event.state is PartitionDeleteState.DELETE_PARTITION_MARKED
             tip = event.topic_id_partition
             assert target == metadata_partition(tip.topic_id, tip.partition, PARTITIONS)
-            found.append((tip.topic_id, tip.partition))
-    return sorted(found)
+            marks.append((tip.topic_id, tip.partition))
+    return sorted(marks)
 
 
 def waiting(node: ControllerNode) -> int:
@@ -150,9 +150,9 @@ def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
             await until(lambda: sum(len(values) for values in topic.log.partitions) > before)
             await until(lambda: not waiting(node))
             published = [decode(values[-1]) for values in topic.log.partitions if values]
-            marks = [one for one in published if getattr(one, "state", None) is PartitionDeleteState(0)]
+            marks = [event for event in published if getattr(event, "state", None) is PartitionDeleteState(0)]
             assert [
-                (one.topic_id_partition.topic_id, one.state) for one in marks if isinstance(one, PartitionDelete)
+                (mark.topic_id_partition.topic_id, mark.state) for mark in marks if isinstance(mark, PartitionDelete)
             ] == [(ids["gone"], PartitionDeleteState.DELETE_PARTITION_MARKED)]
             assert sum(len(values) for values in topic.log.partitions) == before + 1
             await tasks.cancel(running)

@@ -211,7 +211,7 @@ def test_topic_rows_match_what_kafka_shows_for_a_tiered_topic() -> None:
 
 
 def test_a_topics_value_alone_is_the_one_that_is_found_with_its_synonyms() -> None:
-    found = []
+    values = []
     nothing: dict[str, str] = {}
     for setting in TOPIC_SETTINGS.values():
         for given in (nothing, *({name: "7"} for name, _ in setting.synonyms)):
@@ -220,8 +220,8 @@ def test_a_topics_value_alone_is_the_one_that_is_found_with_its_synonyms() -> No
                 for topic in (nothing, {setting.name: "9"}):
                     resolved = resolve_topic(setting, topic=topic, broker_settings=BROKER_SETTINGS, **where)
                     assert topic_values(topic, **where)[setting.name] == resolved.value, (setting.name, where)
-                    found.append(resolved.value)
-    assert {"7", "9"} < set(found)
+                    values.append(resolved.value)
+    assert {"7", "9"} < set(values)
 
 
 def test_topic_values_cover_every_setting() -> None:

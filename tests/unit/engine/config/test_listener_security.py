@@ -148,7 +148,7 @@ def test_settings_do_not_print_their_secrets() -> None:
         inter_broker_security(config()),
         parse_jaas("x", PLAIN_JAAS),
     ]
-    assert [one for one in shown if SECRET in repr(one)] == []
+    assert [settings for settings in shown if SECRET in repr(settings)] == []
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_a_full_queue_refuses(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path) as (node, _):
             nothing = [node.controller.submit("nothing", lambda image: ControllerResult((), None)) for _ in range(10)]
-            waiting = [asyncio.ensure_future(one) for one in nothing]
+            waiting = [asyncio.ensure_future(submission) for submission in nothing]
             many = [
                 asyncio.ensure_future(node.controller.submit("nothing", lambda image: ControllerResult((), None)))
                 for _ in range(QUEUED_COMMANDS_MAX)
@@ -164,7 +164,7 @@ def test_a_full_queue_refuses(tmp_path: Path) -> None:
             outcomes = await asyncio.gather(*waiting, *many, return_exceptions=True)
             refused = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
             assert len(refused) == 10
-            assert {one.code for one in refused} == {ErrorCode.REQUEST_TIMED_OUT}
+            assert {error.code for error in refused} == {ErrorCode.REQUEST_TIMED_OUT}
 
     run(play)
 
@@ -375,7 +375,7 @@ def test_a_failing_publisher_does_not_stop_the_others(tmp_path: Path) -> None:
             await half.start()
             await until(lambda: half.cache.applied_offset == node.controller.image.offset)
             assert seen[0][0] == -1
-            assert [one for _, one in seen[:-1]] == [one for one, _ in seen[1:]]
+            assert [new_offset for _, new_offset in seen[:-1]] == [old_offset for old_offset, _ in seen[1:]]
             await half.stop()
 
     run(play)

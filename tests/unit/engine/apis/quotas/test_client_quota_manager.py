@@ -38,7 +38,9 @@ PRECEDENCE = [
 
 @pytest.mark.parametrize("at", range(len(PRECEDENCE)))
 def test_the_most_specific_limit_counts(at: int) -> None:
-    limits: LimitByEntity = {one: float(index) for index, (one, _) in enumerate(PRECEDENCE) if index >= at}
+    limits: LimitByEntity = {
+        quota_entity: float(index) for index, (quota_entity, _) in enumerate(PRECEDENCE) if index >= at
+    }
     assert limit_for(limits, "u", "c") == SharedLimit(float(at), *PRECEDENCE[at][1])
 
 

@@ -71,8 +71,8 @@ def test_trying_a_level_changes_nothing(node: AdminNode) -> None:
 def test_what_is_no_logger_or_level_is_refused_in_kafkas_words(
     node: AdminNode, name: str, operation: int, value: str | None, code: ErrorCode, words: str
 ) -> None:
-    found, message = alter(node, name, operation, value)
-    assert found == code
+    error_code, message = alter(node, name, operation, value)
+    assert error_code == code
     assert message is not None
     assert message.startswith(words)
 

@@ -94,7 +94,7 @@ def test_one_refused_value_leaves_the_entity_as_it_was_and_others_go_on() -> Non
 
 def test_an_entity_counts_once_in_a_request() -> None:
     play = Play()
-    one = entry(("user", "a"), producer_byte_rate=10.0)
+    first = entry(("user", "a"), producer_byte_rate=10.0)
     again = entry(("user", "a"), consumer_byte_rate=5.0)
-    assert [code for code, _ in alter(play, one, again)] == [0, ErrorCode.INVALID_REQUEST]
+    assert [code for code, _ in alter(play, first, again)] == [0, ErrorCode.INVALID_REQUEST]
     assert dict(play.image.client_quotas[("user", "a"),]) == {"producer_byte_rate": 10.0}

@@ -66,19 +66,19 @@ class Start(Play):
         self.heartbeat(1)
         partition = self.partition("t")
         assert partition.leader == broker
-        asked = m.AlterPartitionRequest
-        member = asked.Topics.Partitions.NewIsrWithEpochs
-        isr = [member(broker_id=one, broker_epoch=self.image.brokers[one].epoch) for one in (1, 2, 3)]
-        changed = asked.Topics.Partitions(
+        request_type = m.AlterPartitionRequest
+        member = request_type.Topics.Partitions.NewIsrWithEpochs
+        isr = [member(broker_id=broker_id, broker_epoch=self.image.brokers[broker_id].epoch) for broker_id in (1, 2, 3)]
+        changed = request_type.Topics.Partitions(
             partition_index=0,
             leader_epoch=partition.leader_epoch,
             new_isr_with_epochs=isr,
             partition_epoch=partition.partition_epoch,
         )
-        request = asked(
+        request = request_type(
             broker_id=broker,
             broker_epoch=self.image.brokers[broker].epoch,
-            topics=[asked.Topics(topic_id=topic_id, partitions=[changed])],
+            topics=[request_type.Topics(topic_id=topic_id, partitions=[changed])],
         )
         self.do(partial(alter_partition, request=request, config=self.config, version=3))
         assert set(self.partition("t").isr) == {1, 2, 3}

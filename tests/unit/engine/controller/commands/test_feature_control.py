@@ -54,7 +54,7 @@ def test_trying_an_update_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("feature_update", "words"),
     [
         (("group.version", 2, UPGRADE), "Broker 1 only supports versions 0-1"),
         (("share.version", 1, UPGRADE), "Broker 1 does not support this feature."),
@@ -66,10 +66,10 @@ def test_trying_an_update_changes_nothing() -> None:
     ],
 )
 def test_other_levels_are_refused_in_kafkas_words_and_nothing_is_written(
-    asked: tuple[str, int, int], words: str
+    feature_update: tuple[str, int, int], words: str
 ) -> None:
     play = play_with(SupportedFeature("group.version", 0, 1), SupportedFeature("transaction.version", 0, 2))
-    code, message = update(play, ("transaction.version", 2, UPGRADE), asked)
+    code, message = update(play, ("transaction.version", 2, UPGRADE), feature_update)
     assert code == ErrorCode.INVALID_UPDATE_VERSION
     assert message is not None
     assert words in message

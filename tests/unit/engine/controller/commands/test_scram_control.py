@@ -140,10 +140,12 @@ def test_credentials_are_described_by_mechanism_and_iterations() -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_acl_requests_are_told_that_there_is_no_authorizer(version: int) -> None:
     node = AdminNode(Play().image)
-    told = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    found = node.answer(m.DescribeAclsRequest(), version)
-    assert (found.error_code, found.error_message) == (told[0], "No Authorizer is configured on the broker")
+    refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    described = node.answer(m.DescribeAclsRequest(), version)
+    assert (described.error_code, described.error_message) == (refusal[0], "No Authorizer is configured on the broker")
     made = node.answer(m.CreateAclsRequest(creations=[m.CreateAclsRequest.Creations()] * 2), version)
-    assert [(result.error_code, result.error_message) for result in made.results] == [told, told]
+    assert [(result.error_code, result.error_message) for result in made.results] == [refusal, refusal]
     gone = node.answer(m.DeleteAclsRequest(filters=[m.DeleteAclsRequest.Filters()]), version)
-    assert [(filter_result.error_code, filter_result.error_message) for filter_result in gone.filter_results] == [told]
+    assert [(filter_result.error_code, filter_result.error_message) for filter_result in gone.filter_results] == [
+        refusal
+    ]

@@ -58,7 +58,7 @@ def test_validate_only_answers_but_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "words"),
+    ("bad_topic", "code", "words"),
     [
         (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "the empty string is not allowed"),
         (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
@@ -78,13 +78,13 @@ def test_validate_only_answers_but_writes_nothing() -> None:
         (topic("t", 1, 1, remote_storage_enable="true"), ErrorCode.INVALID_CONFIG, "Tiered Storage functionality"),
     ],
 )
-def test_what_is_wrong_with_a_topic_is_its_own_error(asked: Topic, code: ErrorCode, words: str) -> None:
+def test_what_is_wrong_with_a_topic_is_its_own_error(bad_topic: Topic, code: ErrorCode, words: str) -> None:
     play = Play().start_brokers(1, 2, 3)
     play.create("there", [[1]])
     play.create("a.b", [[1]])
     good = topic("good")
-    first, second = play.create_topics(asked, good).topics
-    assert (first.error_code, first.name) == (code, asked.name)
+    first, second = play.create_topics(bad_topic, good).topics
+    assert (first.error_code, first.name) == (code, bad_topic.name)
     assert words in (first.error_message or "")
     assert (second.name, second.error_code) == ("good", 0)
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_topic_is_its_own_error(asked: Topic, code: ErrorCo
 def test_a_topic_named_twice_is_created_by_neither() -> None:
     play = Play().start_brokers(1)
     response = play.create_topics(topic("a", 1, 1), topic("a", 2, 1), topic("b", 1, 1))
-    assert {one.name: one.error_code for one in response.topics} == {"a": ErrorCode.INVALID_REQUEST, "b": 0}
+    assert {result.name: result.error_code for result in response.topics} == {"a": ErrorCode.INVALID_REQUEST, "b": 0}
 
 
 def test_manual_assignments_are_taken_as_they_are() -> None:
@@ -166,13 +166,13 @@ def test_replicas_of_a_partition_are_on_different_racks() -> None:
 
 def delete(play: Play, version: int = 6, *names: str, ids: tuple[bytes, ...] = ()) -> dict[str | None, int]:
     request = m.DeleteTopicsRequest
-    asked = request(
+    delete_request = request(
         topics=[request.Topics(name=name) for name in names]
         + [request.Topics(name=None, topic_id=topic_id) for topic_id in ids],
         topic_names=list(names),
     )
-    response = play.do(partial(delete_topics, request=asked, config=play.config, version=version))
-    return {one.name: one.error_code for one in response.responses}
+    response = play.do(partial(delete_topics, request=delete_request, config=play.config, version=version))
+    return {result.name: result.error_code for result in response.responses}
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
@@ -209,8 +209,8 @@ def test_deletion_can_be_forbidden() -> None:
 def grow(play: Play, count: int, assignments: list[list[int]] | None = None, **fields: bool) -> tuple[int, str | None]:
     request = m.CreatePartitionsRequest
     given = None if assignments is None else [request.Topics.Assignments(broker_ids=ids) for ids in assignments]
-    asked = request(topics=[request.Topics(name="orders", count=count, assignments=given)], **fields)
-    response = play.do(partial(create_partitions, request=asked, choose=lambda stop: 0))
+    create_request = request(topics=[request.Topics(name="orders", count=count, assignments=given)], **fields)
+    response = play.do(partial(create_partitions, request=create_request, choose=lambda stop: 0))
     return response.results[0].error_code, response.results[0].error_message
 
 
@@ -257,7 +257,7 @@ def assigned(count: int, broker: int = 1) -> list[Topic]:
 # Each answered so by an Apache Kafka 4.3.1.
 @pytest.mark.parametrize("validate_only", [True, False])
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("topics", "words"),
     [
         (placed(10_001), TOO_MANY_PARTITIONS),
         (placed(8_388_607), TOO_MANY_PARTITIONS),
@@ -276,10 +276,10 @@ def assigned(count: int, broker: int = 1) -> list[Topic]:
          TOO_MANY_RECORDS),
     ],
 )  # fmt: skip
-def test_a_request_for_too_much_is_refused_as_kafka_does(asked: list[Topic], words: str, validate_only: bool) -> None:
+def test_a_request_for_too_much_is_refused_as_kafka_does(topics: list[Topic], words: str, validate_only: bool) -> None:
     play = Play().start_brokers(1)
     with pytest.raises(KafkaError) as refused:
-        play.create_topics(*asked, validate_only=validate_only)
+        play.create_topics(*topics, validate_only=validate_only)
     assert (refused.value.code, refused.value.message) == (ErrorCode.POLICY_VIOLATION, words)
 
 
@@ -288,19 +288,19 @@ def test_a_request_for_as_much_as_kafka_takes_is_carried_out() -> None:
     assert play.create_topics(*placed(9_999), validate_only=True).topics[0].error_code == 0
     twice = [topic("c", 8_000, 1), topic("c", 8_000, 1)]
     answer = play.create_topics(*placed(5_000, 4_998), *twice, validate_only=True)
-    assert [(one.name, one.error_code) for one in answer.topics] == [("t0", 0), ("t1", 0), ("c", 42)]
+    assert [(result.name, result.error_code) for result in answer.topics] == [("t0", 0), ("t1", 0), ("c", 42)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("topics", "code"),
     [(placed(10_000), 38), (assigned(10_000, broker=9), 39)],
     ids=["replicas", "broker"],
 )
-def test_what_is_wrong_with_one_topic_is_told_before_the_number_of_records(asked: list[Topic], code: int) -> None:
+def test_what_is_wrong_with_one_topic_is_told_before_the_number_of_records(topics: list[Topic], code: int) -> None:
     play = Play().start_brokers(1)
-    if not asked[0].assignments:
-        asked[0].replication_factor = 5
-    assert play.create_topics(*asked, validate_only=True).topics[0].error_code == code
+    if not topics[0].assignments:
+        topics[0].replication_factor = 5
+    assert play.create_topics(*topics, validate_only=True).topics[0].error_code == code
 
 
 @pytest.mark.parametrize("validate_only", [True, False])

@@ -85,14 +85,14 @@ def test_a_snapshot_is_written_by_bytes_and_the_next_start_needs_only_what_follo
         assert image.configs == before.configs
         assert image.features == before.features
         # Its age and size are known although this run has written none.
-        found = again.controller.snapshotter
+        snapshotter = again.controller.snapshotter
         latest = again.controller.log.snapshots.latest
         assert latest is not None
-        assert found.latest_generated_bytes == (folder_of(tmp_path) / latest.file_name).stat().st_size
-        assert found.latest_generated_ms is not None
+        assert snapshotter.latest_generated_bytes == (folder_of(tmp_path) / latest.file_name).stat().st_size
+        assert snapshotter.latest_generated_ms is not None
         assert written.latest_generated_ms is not None
         # The stop may have come while the last one was being written.
-        assert abs(written.latest_generated_ms - found.latest_generated_ms) < 30_000
+        assert abs(written.latest_generated_ms - snapshotter.latest_generated_ms) < 30_000
         await again.stop()
 
     run(play)

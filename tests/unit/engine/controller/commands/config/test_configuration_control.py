@@ -245,8 +245,8 @@ def test_a_compacted_topic_cannot_be_tiered_later_either(policy: str) -> None:
 def test_broker_settings_that_cannot_be_changed_so(
     name: str, change: tuple[str, int, str | None], code: ErrorCode, words: str
 ) -> None:
-    found, message = alter(tiered_play(), BROKER, name, change)
-    assert found == code
+    error_code, message = alter(tiered_play(), BROKER, name, change)
+    assert error_code == code
     assert words in message
 
 

@@ -69,8 +69,8 @@ class Cluster(Play):
         request = m.ElectLeadersRequest(
             election_type=kind, topic_partitions=[m.ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])]
         )
-        known = {(self.image.topic_ids["t"], 0): log_ends or {}}
-        answer = self.do(partial(elect_leaders, request=request, config=self.config, log_ends=known))
+        log_ends_by_partition = {(self.image.topic_ids["t"], 0): log_ends or {}}
+        answer = self.do(partial(elect_leaders, request=request, config=self.config, log_ends=log_ends_by_partition))
         return answer.replica_election_results[0].partition_result[0].error_code
 
     def set(self, kind: int, resource: str, value: str | None) -> tuple[int, str | None]:
@@ -362,16 +362,17 @@ def test_a_log_that_cannot_be_used_stays_in_the_elr_until_another_leads() -> Non
 
 
 def tell_directory(cluster: Cluster, broker: int, directory: bytes) -> int:
-    asked = m.AssignReplicasToDirsRequest.Directories
+    directories = m.AssignReplicasToDirsRequest.Directories
     request = m.AssignReplicasToDirsRequest(
         broker_id=broker,
         broker_epoch=cluster.image.brokers[broker].epoch,
         directories=[
-            asked(
+            directories(
                 id=directory,
                 topics=[
-                    asked.Topics(
-                        topic_id=cluster.image.topic_ids["t"], partitions=[asked.Topics.Partitions(partition_index=0)]
+                    directories.Topics(
+                        topic_id=cluster.image.topic_ids["t"],
+                        partitions=[directories.Topics.Partitions(partition_index=0)],
                     )
                 ],
             )
@@ -496,9 +497,9 @@ def test_after_the_limit_min_isr_answers_are_enough() -> None:
         cluster.heartbeat(broker)
     assert cluster.state() == (-1, (), (), (4, 2, 3))
     partition = cluster.partition("t")
-    known = {2: (5, 80), 3: (5, 70)}
-    assert judge(cluster.image, partition, known, 2, expired=False) == RecoveryVerdict(-1, True, (4,))
-    assert judge(cluster.image, partition, known, 2, expired=True) == RecoveryVerdict(2, True, ())
+    log_ends = {2: (5, 80), 3: (5, 70)}
+    assert judge(cluster.image, partition, log_ends, 2, expired=False) == RecoveryVerdict(-1, True, (4,))
+    assert judge(cluster.image, partition, log_ends, 2, expired=True) == RecoveryVerdict(2, True, ())
 
 
 def test_a_new_disk_is_not_waited_for_and_does_not_lead() -> None:

@@ -47,7 +47,7 @@ def change_isr(
     """AlterPartition of the leader, right in all that is not given."""
     partition = play.partition("orders")
     leader = partition.leader if leader is None else leader
-    known = {broker.id: broker.epoch for broker in play.image.brokers.values()} | dict(epochs)
+    broker_epochs = {broker.id: broker.epoch for broker in play.image.brokers.values()} | dict(epochs)
     requested = Asked(
         partition_index=fields.get("partition_index", 0),
         leader_epoch=fields.get("leader_epoch", partition.leader_epoch),
@@ -56,7 +56,7 @@ def change_isr(
     )
     if version >= 3:
         requested.new_isr_with_epochs = [
-            Asked.NewIsrWithEpochs(broker_id=broker, broker_epoch=known.get(broker, -1)) for broker in isr
+            Asked.NewIsrWithEpochs(broker_id=broker, broker_epoch=broker_epochs.get(broker, -1)) for broker in isr
         ]
     else:
         requested.new_isr = isr
@@ -386,6 +386,6 @@ def test_only_partitions_asked_for_are_listed() -> None:
     play = three([1, 2])
     reassign(play, [1, 2, 3])
     request = m.ListPartitionReassignmentsRequest
-    for topic, indexes, found in (("orders", [0], 1), ("orders", [1], 0), ("nope", [0], 0)):
-        asked = request(topics=[request.Topics(name=topic, partition_indexes=indexes)])
-        assert len(list_partition_reassignments(play.image, asked).topics) == found
+    for topic, indexes, count in (("orders", [0], 1), ("orders", [1], 0), ("nope", [0], 0)):
+        list_request = request(topics=[request.Topics(name=topic, partition_indexes=indexes)])
+        assert len(list_partition_reassignments(play.image, list_request).topics) == count

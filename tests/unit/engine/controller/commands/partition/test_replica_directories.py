@@ -27,15 +27,15 @@ def assign(
     play: Play, broker: int, directory: bytes, indexes: Sequence[int] = (0,), *, topic_id: bytes | None = None
 ) -> list[int]:
     """The error codes of a broker's AssignReplicasToDirs."""
-    one = m.AssignReplicasToDirsRequest.Directories
-    topic = one.Topics(
+    directories = m.AssignReplicasToDirsRequest.Directories
+    topic = directories.Topics(
         topic_id=topic_id or play.image.topic_ids["orders"],
-        partitions=[one.Topics.Partitions(partition_index=index) for index in indexes],
+        partitions=[directories.Topics.Partitions(partition_index=index) for index in indexes],
     )
     request = m.AssignReplicasToDirsRequest(
         broker_id=broker,
         broker_epoch=play.image.brokers[broker].epoch,
-        directories=[one(id=directory, topics=[topic])],
+        directories=[directories(id=directory, topics=[topic])],
     )
     response = play.do(partial(assign_replicas_to_dirs, request=request, config=play.config))
     return [row.error_code for row in response.directories[0].topics[0].partitions]
