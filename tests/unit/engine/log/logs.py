@@ -66,7 +66,7 @@ def replicate(log: UnifiedLog) -> None:
 def values(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes | None]]:
     """(offset, value) of all local records."""
     offset = log.local_log_start_offset if start is None else start
-    found: list[tuple[int, bytes | None]] = []
+    records: list[tuple[int, bytes | None]] = []
     while offset < log.log_end_offset:
         info = log.reader.read(offset, 300, up_to_offset=log.log_end_offset, min_one_message=True)
         if not info.records:
@@ -74,9 +74,9 @@ def values(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes |
         for position, header in iter_batches(info.records):
             for record in iter_records(info.records, position):
                 if record.offset >= offset:
-                    found.append((record.offset, record.value))
+                    records.append((record.offset, record.value))
             offset = header.next_offset
-    return found
+    return records
 
 
 def files(folder: Path) -> dict[str, bytes]:

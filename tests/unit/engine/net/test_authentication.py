@@ -52,14 +52,14 @@ def asked(length: int) -> m.HeartbeatRequest:
 async def sasl_node(**changes: str) -> AsyncIterator[Node]:
     properties = SETTINGS | {name.replace("_", "."): value for name, value in changes.items()}
     async with node(*sasl.APIS, Api(12, 0, 4, who), protocol="SASL_PLAINTEXT", properties=properties) as made:
-        known = {
+        credentials = {
             (MECHANISM_TYPES[mechanism], "alice"): credential(
                 mechanism, salted_password(mechanism, "alice-secret", b"salt", 4096), b"salt", 4096
             )
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         }
         metadata: Any = made.services.metadata
-        metadata.image = replace(metadata.image, scram=Map(known))
+        metadata.image = replace(metadata.image, scram=Map(credentials))
         yield made
 
 

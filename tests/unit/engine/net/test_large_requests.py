@@ -44,8 +44,8 @@ def test_a_large_request_is_answered_whole_and_in_its_turn() -> None:
             for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
                 client.send(asked(count, f"{correlation_id}-"), 5, correlation_id)
             for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
-                told, answer = await client.answer(m.DescribeGroupsResponse, 5)
-                assert told == correlation_id
+                answered_id, answer = await client.answer(m.DescribeGroupsResponse, 5)
+                assert answered_id == correlation_id
                 assert [group.group_id for group in answer.groups] == asked(count, f"{correlation_id}-").groups
 
     run(play())
@@ -136,8 +136,8 @@ def test_an_answer_that_is_larger_than_clients_read_is_an_error() -> None:
             for correlation_id, name in enumerate(("large", "small")):
                 client.send(m.DescribeGroupsRequest(groups=[name]), 5, correlation_id)
             for correlation_id, code in enumerate((ErrorCode.INVALID_REQUEST, ErrorCode.NONE)):
-                told, answer = await client.answer(m.DescribeGroupsResponse, 5)
-                assert (told, [group.error_code for group in answer.groups]) == (correlation_id, [code])
+                answered_id, answer = await client.answer(m.DescribeGroupsResponse, 5)
+                assert (answered_id, [group.error_code for group in answer.groups]) == (correlation_id, [code])
 
     run(play())
 

@@ -127,8 +127,8 @@ def test_who_has_to_prove_who_they_are_does_so_before_a_fetch_is_seen(network: N
                 for _ in range(2):
                     await refused(ErrorCode.NETWORK_EXCEPTION, stranger.send(m.FetchRequest(), 18, timeout_ms=5000))
             assert seen == []
-            known = PeerSecurity(sasl=SaslClientSettings("PLAIN", "alice", "alice-secret"))
-            async with peer(served.port, network, known) as client:
+            security = PeerSecurity(sasl=SaslClientSettings("PLAIN", "alice", "alice-secret"))
+            async with peer(served.port, network, security) as client:
                 for number in (1, 2, 3):
                     request = m.FetchRequest(session_epoch=number)
                     answer: Any = await client.send(request, 18, timeout_ms=5000)
@@ -257,7 +257,7 @@ def test_a_request_that_was_never_sent_ends_in_its_time_and_leaves_the_connectio
         async with answering(by_number, network) as client:
             await client.send(numbered(0), 4, timeout_ms=60_000)
             sending = (client.send(numbered(500), 4, timeout_ms=60_000) for _ in range(IN_FLIGHT_MAX))
-            others = [asyncio.create_task(one) for one in sending]
+            others = [asyncio.create_task(coroutine) for coroutine in sending]
             await asyncio.sleep(0)
             await timed_out(client.send(numbered(0), 4, timeout_ms=100))
             answers = await asyncio.gather(*others)

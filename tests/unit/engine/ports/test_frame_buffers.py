@@ -113,8 +113,8 @@ def test_connections_that_announce_large_frames_do_not_shut_others_out(
         server.start()
         with ExitStack() as held:
             for _ in range(520):
-                one = held.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-                one.sendall(struct.pack(">i", 95_000_000) + bytes(sent))
+                client = held.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                client.sendall(struct.pack(">i", 95_000_000) + bytes(sent))
                 await asyncio.sleep(0)
             while len(made) < 520:
                 await asyncio.sleep(0.01)
@@ -134,6 +134,6 @@ def test_connections_that_announce_large_frames_do_not_shut_others_out(
 
     made, held_bytes = asyncio.run(play())
     assert made[-1].frames == [8 * MIB] * 3
-    dropped = [end for one in made[:-1] for end in one.ends if isinstance(end, NoRoom)]
+    dropped = [end for kept in made[:-1] for end in kept.ends if isinstance(end, NoRoom)]
     assert held_bytes <= 16 * MIB
     assert bool(dropped) == (sent > 5)

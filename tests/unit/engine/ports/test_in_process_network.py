@@ -121,8 +121,8 @@ def test_an_end_that_is_closed_while_it_reads_reads_no_more() -> None:
 
 def test_who_is_refused_or_met_by_an_error_hears_of_the_end_and_of_nothing_else() -> None:
     async def play(network: InProcessNetwork, accepted: list[Recorder]) -> None:
-        told: list[str] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
 
         def refuse(connection: Connection) -> Recorder:
             accepted.append(Recorder(connection))
@@ -144,7 +144,7 @@ def test_who_is_refused_or_met_by_an_error_hears_of_the_end_and_of_nothing_else(
             assert await callers[0].closed is None
             assert len(accepted) == number
             assert accepted[-1].connection.closed
-        assert told == ["the node's own trouble"]
+        assert reported == ["the node's own trouble"]
         server.close()
 
     with_network(play)
@@ -207,8 +207,8 @@ def test_a_frame_above_the_limit_ends_both_ends() -> None:
 
 def test_a_handler_that_raises_is_logged_and_gets_the_next_frame() -> None:
     async def play(client: Recorder, server: Recorder) -> None:
-        told: list[str] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
 
         def fail_once(frame: bytearray) -> None:
             Recorder.on_frame(server, frame)
@@ -219,7 +219,7 @@ def test_a_handler_that_raises_is_logged_and_gets_the_next_frame() -> None:
         client.connection.send(framed(b"1"))
         client.connection.send(framed(b"2"))
         assert await server.have(2) == [b"1", b"2"]
-        assert told == ["the first frame"]
+        assert reported == ["the first frame"]
 
     run(play, network=between_neighbours())
 

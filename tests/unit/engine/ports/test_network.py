@@ -95,8 +95,8 @@ def framed(body: bytes) -> list[bytes]:
 def test_a_frame_of_any_size_arrives_whole_between_others(size: int, network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         body = bytes(index % 251 for index in range(1000)) * (size // 1000 + 1)
-        for one in (b"first", body[:size], b"last"):
-            client.connection.send(framed(one))
+        for frame in (b"first", body[:size], b"last"):
+            client.connection.send(framed(frame))
         assert await server.have(3) == [b"first", body[:size], b"last"]
 
     run(play, network=network())
@@ -104,8 +104,8 @@ def test_a_frame_of_any_size_arrives_whole_between_others(size: int, network: Ca
 
 def test_a_frame_may_arrive_byte_by_byte() -> None:
     async def play(client: Recorder, server: Recorder) -> None:
-        for one in b"".join(framed(b"abc")):
-            client.connection.send([bytes([one])])
+        for byte in b"".join(framed(b"abc")):
+            client.connection.send([bytes([byte])])
             await asyncio.sleep(0.001)
         assert await server.have(1) == [b"abc"]
 

@@ -42,7 +42,7 @@ def test_each_reads_what_the_other_wrote(tmp_path: Path, key: str) -> None:
 def test_a_range_past_the_end_is_empty(tmp_path: Path) -> None:
     store = open_object_store(str(tmp_path))
     store.put("key", b"abc")
-    assert [store.get_range("key", *one) for one in ((3, 5), (9, 1), (1, 0))] == [b"", b"", b""]
+    assert [store.get_range("key", *extent) for extent in ((3, 5), (9, 1), (1, 0))] == [b"", b"", b""]
 
 
 @pytest.mark.parametrize("key", ["../out", "a/../../out", "/out", "a//b", "a/."])

@@ -165,8 +165,8 @@ def test_a_prompt_future_tells_of_an_exception_and_of_a_cancellation_later() -> 
         heard: list[tasks.Future[int]] = []
         failed: tasks.EagerFuture[int] = tasks.eager_future()
         cancelled: tasks.EagerFuture[int] = tasks.eager_future()
-        for one in (failed, cancelled):
-            one.add_callback(heard.append)
+        for future in (failed, cancelled):
+            future.add_callback(heard.append)
         failed.set_exception(RuntimeError("no"))
         cancelled.cancel()
         assert heard == []

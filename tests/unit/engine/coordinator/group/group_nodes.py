@@ -101,9 +101,9 @@ class GroupNodes(Nodes):
         self.create(OFFSETS_TOPIC, *[list(replicas)] * PARTITIONS, cleanup_policy="compact")
 
     def node(self, node: int) -> GroupNode:
-        found = self.nodes[node]
-        assert isinstance(found, GroupNode)
-        return found
+        group_node = self.nodes[node]
+        assert isinstance(group_node, GroupNode)
+        return group_node
 
     def leader_of(self, group: str) -> GroupNode:
         """The broker that coordinates a group as metadata has it."""
@@ -183,7 +183,7 @@ class Client:
 
     async def sync(self, **assignments: bytes) -> int:
         """The leader sends what each member gets; others nothing."""
-        one = m.SyncGroupRequest.Assignments
+        assignment = m.SyncGroupRequest.Assignments
         given = {member.member_id: b"for " + member.member_id.encode() for member in self.last.members}
         request = m.SyncGroupRequest(
             group_id=self.group,
@@ -192,7 +192,7 @@ class Client:
             group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name="range",
-            assignments=[one(member_id=name, assignment=value) for name, value in (given | assignments).items()],
+            assignments=[assignment(member_id=name, assignment=value) for name, value in (given | assignments).items()],
         )
         answer = await self.ask(request, 5)
         self.assignment = bytes(answer.assignment)
@@ -248,14 +248,14 @@ def commit_request(
     metadata: str = "",
 ) -> m.OffsetCommitRequest:
     """A commit of one partition."""
-    asked = m.OffsetCommitRequest.Topics
-    one = asked.Partitions(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
+    topics = m.OffsetCommitRequest.Topics
+    requested = topics.Partitions(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
     return m.OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=instance_id,
-        topics=[asked(name=topic, partitions=[one])],
+        topics=[topics(name=topic, partitions=[requested])],
     )
 
 

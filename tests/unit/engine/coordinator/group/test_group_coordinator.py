@@ -219,7 +219,7 @@ def test_static_members_are_removed_by_name(tmp_path: Path) -> None:
         ]
         answer = await client.ask(m.LeaveGroupRequest(group_id="g", members=members), 3)
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        assert [one.error_code for one in answer.members] == [0, unknown, unknown]
+        assert [response.error_code for response in answer.members] == [0, unknown, unknown]
         assert (await client.described()).group_state == "Empty"
 
     run(tmp_path, play)
@@ -291,11 +291,11 @@ def test_every_version_of_offset_commit_and_fetch_agrees(tmp_path: Path, version
     async def play(nodes: GroupNodes) -> None:
         topic_id = nodes.create("orders", [1], [1])
         leader = nodes.leader_of("simple")
-        asked = m.OffsetCommitRequest.Topics
-        partitions = [asked.Partitions(partition_index=1, committed_offset=7, committed_leader_epoch=3,
-                                       committed_metadata="note")]  # fmt: skip
-        topic = asked(name="orders" if version < 10 else "", topic_id=topic_id if version >= 10 else bytes(16),
-                      partitions=partitions)  # fmt: skip
+        commit_topics = m.OffsetCommitRequest.Topics
+        partitions = [commit_topics.Partitions(partition_index=1, committed_offset=7, committed_leader_epoch=3,
+                                               committed_metadata="note")]  # fmt: skip
+        topic = commit_topics(name="orders" if version < 10 else "", topic_id=topic_id if version >= 10 else bytes(16),
+                              partitions=partitions)  # fmt: skip
         request = m.OffsetCommitRequest(
             group_id="simple", topics=[topic], generation_id_or_member_epoch=-1, member_id=""
         )
@@ -307,8 +307,8 @@ def test_every_version_of_offset_commit_and_fetch_agrees(tmp_path: Path, version
                 if everything and reading < 2:
                     continue
                 rows = await fetched(nodes, "simple", topic_id, reading, everything)
-                known = {1: (7, epoch if reading >= 5 else -1, "note", 0)}
-                assert rows == (known if everything else {0: (-1, -1, "", 0), **known}), reading
+                expected = {1: (7, epoch if reading >= 5 else -1, "note", 0)}
+                assert rows == (expected if everything else {0: (-1, -1, "", 0), **expected}), reading
 
     async def fetched(
         nodes: GroupNodes, group_id: str, topic_id: bytes, version: int, everything: bool
@@ -316,10 +316,12 @@ def test_every_version_of_offset_commit_and_fetch_agrees(tmp_path: Path, version
         group, topic = m.OffsetFetchRequest.Groups, m.OffsetFetchRequest.Topics
         by_id = version >= 10
         if version >= 8:
-            one = group.Topics(name="" if by_id else "orders", topic_id=topic_id if by_id else bytes(16),
-                               partition_indexes=[0, 1])  # fmt: skip
-            asked = group(group_id=group_id, topics=None if everything else [one], member_epoch=-1)
-            answer = await nodes.leader_of(group_id).ask(m.OffsetFetchRequest(groups=[asked]), version)
+            requested_topic = group.Topics(name="" if by_id else "orders", topic_id=topic_id if by_id else bytes(16),
+                                           partition_indexes=[0, 1])  # fmt: skip
+            requested_group = group(
+                group_id=group_id, topics=None if everything else [requested_topic], member_epoch=-1
+            )
+            answer = await nodes.leader_of(group_id).ask(m.OffsetFetchRequest(groups=[requested_group]), version)
             topics = answer.groups[0].topics
         else:
             topics_asked = None if everything else [topic(name="orders", partition_indexes=[0, 1])]
@@ -491,7 +493,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted(tmp_path: Path) -> None:
             topics=[topic(name=name, partitions=[topic.Partitions(partition_index=0)]) for name in topics],
         )
         answer = await nodes.node(1).ask(request, 0)
-        assert {one.name: one.partitions[0].error_code for one in answer.topics} == {
+        assert {row.name: row.partitions[0].error_code for row in answer.topics} == {
             "orders": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "clicks": 0, "none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }  # fmt: skip
         assert (await client.committed("orders"), await client.committed("clicks")) == (2, -1)

@@ -110,22 +110,22 @@ def test_partitions_are_added_together_or_not_at_all(tmp_path: Path) -> None:
         nodes.create(T, [1])
         client = Client(nodes, "x")
         await client.init()
-        asked = m.AddPartitionsToTxnRequest.Transactions
+        transaction = m.AddPartitionsToTxnRequest.Transactions
         request = m.AddPartitionsToTxnRequest(
             transactions=[
-                asked(
+                transaction(
                     transactional_id=name,
                     producer_id=client.me.producer_id,
                     producer_epoch=client.me.epoch,
-                    topics=[asked.Topics(name=T, partitions=partitions)],
+                    topics=[transaction.Topics(name=T, partitions=partitions)],
                 )
                 for name, partitions in (("x", [0, 7]), ("unknown", [0]), ("", [0]), ("x", [0]))
             ]
         )
         answer = await nodes.node(1).ask(request, 5)
         codes = [
-            [row.partition_error_code for row in one.topic_results[0].results_by_partition]
-            for one in answer.results_by_transaction
+            [row.partition_error_code for row in result.topic_results[0].results_by_partition]
+            for result in answer.results_by_transaction
         ]
         # The second and third go to the leader of all three partitions.
         assert codes == [
@@ -304,9 +304,9 @@ def test_an_id_that_nobody_uses_is_forgotten_for_good(tmp_path: Path) -> None:
 
 async def offsets(nodes: TransactionNodes, group: str, *, stable: bool) -> tuple[int, int]:
     """(committed offset, error code) of the group in T-0."""
-    asked = m.OffsetFetchRequest.Groups
+    groups = m.OffsetFetchRequest.Groups
     request = m.OffsetFetchRequest(
-        groups=[asked(group_id=group, topics=[asked.Topics(name=T, partition_indexes=[0])])], require_stable=stable
+        groups=[groups(group_id=group, topics=[groups.Topics(name=T, partition_indexes=[0])])], require_stable=stable
     )
     answer = await nodes.leader_of(group).ask(request, 9)
     row = answer.groups[0].topics[0].partitions[0]
@@ -420,9 +420,9 @@ def test_administrators_see_transactions_and_producers(tmp_path: Path) -> None:
         assert strange.unknown_state_filters == ["Sleeping"]
         request = m.DescribeProducersRequest.Topics(name=T, partition_indexes=[0, 9])
         producers = await nodes.node(1).ask(m.DescribeProducersRequest(topics=[request]), 0)
-        known, missing = producers.topics[0].partitions
+        existing, missing = producers.topics[0].partitions
         assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        [active] = known.active_producers
+        [active] = existing.active_producers
         assert (active.producer_id, active.current_txn_start_offset, active.last_sequence) == (
             client.me.producer_id, 0, 0
         )  # fmt: skip

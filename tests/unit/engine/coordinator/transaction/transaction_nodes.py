@@ -94,9 +94,9 @@ class TransactionNodes(GroupNodes):
         self.create(TRANSACTIONS_TOPIC, *[replicas] * PARTITIONS, cleanup_policy="compact")
 
     def node(self, node: int) -> TransactionNode:
-        found = self.nodes[node]
-        assert isinstance(found, TransactionNode)
-        return found
+        transaction_node = self.nodes[node]
+        assert isinstance(transaction_node, TransactionNode)
+        return transaction_node
 
     def coordinator_of(self, transactional_id: str) -> TransactionNode:
         partition = self.play.image.partition(TRANSACTIONS_TOPIC, coordinator_partition(transactional_id, PARTITIONS))

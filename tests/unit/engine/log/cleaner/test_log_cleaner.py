@@ -84,16 +84,16 @@ def end(log: UnifiedLog, producer_id: int, *, commit: bool, epoch: int = 0) -> N
 
 def batches(log: UnifiedLog) -> list[tuple[BatchHeader, list[Record]]]:
     """Everything in the log."""
-    found: list[tuple[BatchHeader, list[Record]]] = []
+    read_batches: list[tuple[BatchHeader, list[Record]]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         info = log.reader.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
         if not info.records:
             break
         for position, header in iter_batches(info.records):
-            found.append((header, list(iter_records(info.records, position))))
+            read_batches.append((header, list(iter_records(info.records, position))))
             offset = header.next_offset
-    return found
+    return read_batches
 
 
 def content(log: UnifiedLog) -> list[tuple[int, str, str | None]]:

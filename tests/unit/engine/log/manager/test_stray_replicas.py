@@ -51,12 +51,12 @@ def test_a_stray_of_kafkas_own_is_listed_with_the_time_of_its_files(tmp_path: Pa
     folder = tmp_path / ("clicks-3." + "0" * 32 + "-stray")
     folder.mkdir()
     (folder / f"{0:020d}.log").write_bytes(b"12345")
-    [found] = set_aside_in(OsDisk(), str(tmp_path))
-    assert (found.size_bytes, found.reason) == (5, REASON_UNKNOWN)
-    assert found.since_ms > 0
+    [stray] = set_aside_in(OsDisk(), str(tmp_path))
+    assert (stray.size_bytes, stray.reason) == (5, REASON_UNKNOWN)
+    assert stray.since_ms > 0
     (folder / "set-aside.json").write_text('{"setAsideMs": "x"}')
-    [found] = set_aside_in(OsDisk(), str(tmp_path))
-    assert found.reason == REASON_UNKNOWN
+    [stray] = set_aside_in(OsDisk(), str(tmp_path))
+    assert stray.reason == REASON_UNKNOWN
 
 
 @pytest.mark.parametrize("has_others", [True, False])

@@ -180,11 +180,11 @@ def test_aborted_transactions_are_listed_with_the_stable_offset_of_their_time(tm
     end_txn(log, commit=False, producer=8)
     end_txn(log, commit=False)
     replicate(log)
-    found = [
+    aborted = [
         (t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset)
         for t in log.reader.aborted_transactions(0, 4)
     ]
-    assert found == [(8, 1, 2, 0), (7, 0, 3, 4)]
+    assert aborted == [(8, 1, 2, 0), (7, 0, 3, 4)]
     assert [t.producer_id for t in log.reader.aborted_transactions(3, 4)] == [7]
 
 

@@ -23,10 +23,10 @@ def batch(sequence: int, epoch: int = 0) -> BatchHeader:
 
 
 def refused(
-    found: PendingVerifications, header: BatchHeader, verification: VerificationStateEntry, *, knows_producer: bool
+    pending: PendingVerifications, header: BatchHeader, verification: VerificationStateEntry, *, knows_producer: bool
 ) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        found.check(header, verification, knows_producer=knows_producer)
+        pending.check(header, verification, knows_producer=knows_producer)
     return error.value.code
 
 

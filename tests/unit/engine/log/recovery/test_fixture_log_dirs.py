@@ -122,11 +122,11 @@ def test_aborted_transactions_equal_those_that_kafka_answered(tmp_path: Path) ->
 
 def _read_committed() -> list[tuple[int, set[tuple[int, int]]]]:
     document = json.loads((FIXTURES / "read-committed.json").read_text())
-    found = []
+    fetches = []
     for row in document["fetches"]:
         aborted = {(txn["producer_id"], txn["first_offset"]) for txn in row["aborted"]}
-        found.append((row["offset"], aborted))
-    return found
+        fetches.append((row["offset"], aborted))
+    return fetches
 
 
 def test_identity_and_marker_files_are_understood() -> None:

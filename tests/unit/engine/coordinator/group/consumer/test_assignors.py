@@ -28,7 +28,7 @@ def again(members: Mapping[str, MemberSpec], assigned: TargetAssignment) -> dict
 
 
 def complete(assigned: TargetAssignment, counts: Mapping[bytes, int]) -> bool:
-    given = sorted(one for share in assigned.values() for one in share)
+    given = sorted(partition for share in assigned.values() for partition in share)
     return given == sorted((topic, index) for topic, count in counts.items() for index in range(count))
 
 

@@ -488,9 +488,9 @@ def test_classic_requests_of_others_are_refused_in_a_consumer_group(tmp_path: Pa
         await settle(member)
         old = classic_client(nodes, "g", "orders", session_ms=60_000)
         assert await old.join() == 0
-        old.member_id, known = "m1", old.member_id
+        old.member_id, own_member_id = "m1", old.member_id
         assert await old.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-        old.member_id = known
+        old.member_id = own_member_id
         old.generation += 7
         assert await old.heartbeat() == ErrorCode.ILLEGAL_GENERATION
         assert await old.sync() == ErrorCode.ILLEGAL_GENERATION
