@@ -238,8 +238,8 @@ def test_a_voter_that_has_forgotten_neither_votes_nor_stands_until_it_is_noted()
 
 def test_a_vote_is_given_only_to_who_means_this_directory() -> None:
     state = replace(started(), directory_id=D2)
-    for known, code in ((NO_DIRECTORY, 0), (D2, 0), (NEW, ErrorCode.INVALID_VOTER_KEY)):
-        requested = ReceivedVote(2, 4, END, False, known)
+    for directory_id, code in ((NO_DIRECTORY, 0), (D2, 0), (NEW, ErrorCode.INVALID_VOTER_KEY)):
+        requested = ReceivedVote(2, 4, END, False, directory_id)
         assert q.handle_vote(state, requested, END, Now(10))[1:] == (code, not code)
 
 
@@ -269,8 +269,8 @@ def test_right_after_its_start_a_voter_waits_for_one_that_may_have_more() -> Non
     assert granted.role is RaftRole.PROSPECTIVE, "2 has not answered"
     assert answered(granted, 2, False, True)[0].role is RaftRole.PROSPECTIVE, "2 has more"
     assert answered(granted, 2, True, True)[0].role is RaftRole.CANDIDATE
-    told = {"epoch": 3, "pre_vote": True, "granted": False, "log_end": END, "abstains": True}
-    assert q.vote_answered(granted, 2, now=Now(501), **told)[0].role is RaftRole.CANDIDATE  # type: ignore[arg-type]  # by name
+    abstention = {"epoch": 3, "pre_vote": True, "granted": False, "log_end": END, "abstains": True}
+    assert q.vote_answered(granted, 2, now=Now(501), **abstention)[0].role is RaftRole.CANDIDATE  # type: ignore[arg-type]  # by name
     late, _ = q.tick(granted, END, Now(9_500))
     assert q.vote_answered(
         late, 3, epoch=3, pre_vote=True, granted=True, log_end=END, now=Now(9_501)

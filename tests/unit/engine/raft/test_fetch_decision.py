@@ -24,11 +24,11 @@ EPOCH_STARTS = {1: 0, 2: 30, 4: 60}
 
 
 def end_offset_for_epoch(epoch: int) -> tuple[int, int]:
-    known = [one for one in EPOCH_STARTS if one <= epoch]
-    if not known or epoch > max(EPOCH_STARTS):
+    epochs = [earlier for earlier in EPOCH_STARTS if earlier <= epoch]
+    if not epochs or epoch > max(EPOCH_STARTS):
         return -1, -1
-    found = max(known)
-    return found, min((start for one, start in EPOCH_STARTS.items() if one > found), default=VIEW.end_offset)
+    nearest = max(epochs)
+    return nearest, min((start for later, start in EPOCH_STARTS.items() if later > nearest), default=VIEW.end_offset)
 
 
 def asked(**fields: int) -> m.FetchRequest.Topics.Partitions:

@@ -50,12 +50,12 @@ def scraped(metrics: BrokerMetrics) -> dict[str, list[tuple[dict[str, str], floa
     text = generate_latest(registry).decode()
     types = [line for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types)), "a name has one family"
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name.startswith("kafka_server_plugins_"):
-                found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    return found
+                samples.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return samples
 
 
 def test_both_plug_ins_of_a_broker_show_theirs_with_setting_and_class(

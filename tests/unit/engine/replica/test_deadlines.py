@@ -29,14 +29,14 @@ def test_deadlines_expire_in_order_and_never_early() -> None:
         log: list[str] = []
         start_ms = clock.monotonic_ms()
         waiting = {delay: Waiting(log, str(delay), clock) for delay in (40, 5, 20, 0)}
-        for delay, one in waiting.items():
-            deadlines.add(one, delay)
+        for delay, operation in waiting.items():
+            deadlines.add(operation, delay)
         while len(log) < 4:
             await asyncio.sleep(0.005)
         assert log == ["0", "5", "20", "40"]
-        for delay, one in waiting.items():
-            assert one.expired_ms is not None
-            assert one.expired_ms - start_ms >= delay
+        for delay, operation in waiting.items():
+            assert operation.expired_ms is not None
+            assert operation.expired_ms - start_ms >= delay
         assert len(deadlines) == 0
 
     run_virtual(run())
@@ -46,11 +46,11 @@ def test_a_removed_deadline_never_expires() -> None:
     async def run() -> None:
         deadlines = Deadlines(clock_here())
         log: list[str] = []
-        one, other = Waiting(log, "one", clock_here()), Waiting(log, "other", clock_here())
-        due = deadlines.add(one, 5)
+        removed, other = Waiting(log, "one", clock_here()), Waiting(log, "other", clock_here())
+        due = deadlines.add(removed, 5)
         deadlines.add(other, 5)
-        deadlines.remove(one, due)
-        deadlines.remove(one, due)
+        deadlines.remove(removed, due)
+        deadlines.remove(removed, due)
         while not log:
             await asyncio.sleep(0.005)
         assert log == ["other"]
@@ -74,12 +74,12 @@ def test_nobody_is_woken_for_requests_that_were_answered(monkeypatch: pytest.Mon
         monkeypatch.setattr(tasks, "call_later", call_later)
         log: list[str] = []
         for _ in range(1_000):
-            one = Waiting(log, "answered", clock_here())
-            due = deadlines.add(one, 100)
+            answered = Waiting(log, "answered", clock_here())
+            due = deadlines.add(answered, 100)
             clock.now_ms += 1
             if clock.now_ms >= armed[-1]:
                 deadlines._fire()
-            deadlines.remove(one, due)
+            deadlines.remove(answered, due)
         assert len(armed) <= 1_000 / 100 + 2
         deadlines.add(Waiting(log, "late", clock_here()), 100)
         while not log:

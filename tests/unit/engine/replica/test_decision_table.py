@@ -65,8 +65,8 @@ class Leader:
 
     def _pending(self, *, kafka: bool) -> LeaderOffset:
         if not self.knows or self.tiered == 0:
-            known = self.local_start == self.log_start
-            return LeaderOffset(self.log_start, self._epoch(self.log_start)) if known else LeaderOffset(-1, -1)
+            all_local = self.local_start == self.log_start
+            return LeaderOffset(self.log_start, self._epoch(self.log_start)) if all_local else LeaderOffset(-1, -1)
         pending = max(self.tiered, self.log_start)
         if kafka and pending == self.end:
             return LeaderOffset(-1, -1)

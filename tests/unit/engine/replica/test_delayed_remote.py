@@ -46,10 +46,10 @@ class Stage:
         assert [row.partition_index for row in rows] == list(range(len(offsets)))
         return [(row.error_code, values(row.records, offset)) for row, offset in zip(rows, offsets, strict=True)]
 
-    async def times(self, *wanted: int, timeout_ms: int = 0, version: int = 10) -> list[tuple[int, int]]:
+    async def times(self, *since_start_ms: int, timeout_ms: int = 0, version: int = 10) -> list[tuple[int, int]]:
         """One ListOffsets for partitions 0, 1, …; (error, offset) of each."""
         topics = m.ListOffsetsRequest.Topics
-        parts = [topics.Partitions(partition_index=i, timestamp=START_MS + at) for i, at in enumerate(wanted)]
+        parts = [topics.Partitions(partition_index=i, timestamp=START_MS + at) for i, at in enumerate(since_start_ms)]
         request = m.ListOffsetsRequest(
             replica_id=-1, timeout_ms=timeout_ms, topics=[topics(name="orders", partitions=parts)]
         )
@@ -64,13 +64,13 @@ class Stage:
         reading = pulled.read()
         if isinstance(reading, int | float):
             return reading
-        return sum(value for found, value in reading if dict(found) == labels)
+        return sum(value for sample_labels, value in reading if dict(sample_labels) == labels)
 
     @property
     def waiting(self) -> tuple[float, float]:
         """Fetches and look-ups in the purgatory."""
         name = "kafka_server_delayedoperationpurgatory_purgatorysize"
-        return tuple(self.metric(name, delayedoperation=one) for one in ("RemoteFetch", "RemoteListOffsets"))  # type: ignore[return-value]  # two
+        return tuple(self.metric(name, delayedoperation=kind) for kind in ("RemoteFetch", "RemoteListOffsets"))  # type: ignore[return-value]  # two
 
     async def blocked(self, count: int) -> None:
         await self.nodes.until(f"{count} reads hang in the store", lambda: self.store.blocked >= count)
@@ -78,8 +78,8 @@ class Stage:
 
 def values(records: Any, offset: int) -> list[Any]:
     data = bytes(records or b"")
-    found = [record for position, _ in iter_batches(data) for record in iter_records(data, position)]
-    return [record.value for record in found if record.offset >= offset]
+    decoded = [record for position, _ in iter_batches(data) for record in iter_records(data, position)]
+    return [record.value for record in decoded if record.offset >= offset]
 
 
 def played(
@@ -272,12 +272,12 @@ def test_a_follower_serves_old_offsets_from_its_own_cache(tmp_path: Path) -> Non
 
 def test_the_metrics_of_waiting_requests_have_the_names_of_kafkas_mbeans(tmp_path: Path) -> None:
     mbeans = json.loads((FIXTURES / "mbeans.json").read_text())["all_kafka_mbean_names"]
-    of_the_tier = [one for one in mbeans if "Delayed" in one and "Remote" in one]
+    of_the_tier = [name for name in mbeans if "Delayed" in name and "Remote" in name]
     assert len(of_the_tier) == 6
 
     async def scene(stage: Stage) -> None:
         metrics = stage.nodes[1].metrics
-        scraped_metrics = {one.name: one for one in (*metrics.gauges, *metrics.counters)}
+        scraped_metrics = {metric.name: metric for metric in (*metrics.gauges, *metrics.counters)}
         for mbean in of_the_tier:
             tags = dict(pair.split("=") for pair in mbean.partition(":")[2].split(","))
             reading = scraped_metrics[
@@ -385,7 +385,7 @@ def test_an_expired_search_leaves_the_queue_and_stops_after_the_call_it_was_at(t
         assert (remote.reader_queue_size, remote.reader_idle_fraction) == (0, 0.0)
         stage.store.unblock()
         await stage.nodes.until("the reader is idle", lambda: remote.reader_idle_fraction == 1.0)
-        logs = [one for one in remote.storage.history if one.type.value == "FETCH_SEGMENT"]  # type: ignore[attr-defined]  # the built-in one
+        logs = [event for event in remote.storage.history if event.type.value == "FETCH_SEGMENT"]  # type: ignore[attr-defined]  # the built-in one
         assert logs == [], "the search had come as far as the indexes"
 
     played(tmp_path, scene, partitions=3, remote_log_reader_threads="1")

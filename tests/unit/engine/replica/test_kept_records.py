@@ -91,13 +91,13 @@ def test_followers_of_a_leader_that_lost_records_keep_theirs_and_say_so(tmp_path
             await followers_stop(nodes)
             for node in (2, 3):
                 assert nodes[node].values("orders") == FIVE
-                told, *_ = [
+                failure, *_ = [
                     seen
                     for kind, seen in nodes[node].events.seen
                     if kind == "phase" and seen["phase"] == FollowerPhase.FAILED
                 ]
-                assert told["evidence"]["rule"] == KEEPS_ACKNOWLEDGED
-                assert "below its high watermark 5" in told["evidence"]["reason"]
+                assert failure["evidence"]["rule"] == KEEPS_ACKNOWLEDGED
+                assert "below its high watermark 5" in failure["evidence"]["reason"]
             # Another leader epoch of the same leader changes nothing.
             nodes.apply(lambda image: elected(image, unclean=False))
             await asyncio.sleep(0.2)

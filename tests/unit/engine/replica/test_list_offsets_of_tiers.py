@@ -96,12 +96,12 @@ async def session(nodes: Nodes) -> list[Any]:
             seen.append(
                 (at, ask(m.ListOffsetsRequest(replica_id=-1, topics=[topics(name=TOPIC, partitions=[part])]), 11))
             )
-        wanted = m.FetchRequest.Topics
+        fetch_topic = m.FetchRequest.Topics
         for replica in (-1, 5):
             for offset in range(-1, 10):
                 request = m.FetchRequest(
                     replica_id=replica, max_wait_ms=0, min_bytes=0, max_bytes=1000, session_epoch=-1,
-                    topics=[wanted(topic=TOPIC, partitions=[wanted.Partitions(
+                    topics=[fetch_topic(topic=TOPIC, partitions=[fetch_topic.Partitions(
                         partition=0, fetch_offset=offset, partition_max_bytes=100, current_leader_epoch=-1,
                         last_fetched_epoch=-1, log_start_offset=-1)])],
                 )  # fmt: skip
@@ -116,8 +116,8 @@ async def session(nodes: Nodes) -> list[Any]:
         assert (await nodes.produce_raw(1, TOPIC, records)).error_code == 0
     look()
     topics = m.DeleteRecordsRequest.Topics
-    wanted = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=3)])
-    await nodes[1].ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=5000), 2)
+    requested = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=3)])
+    await nodes[1].ask(m.DeleteRecordsRequest(topics=[requested], timeout_ms=5000), 2)
     await nodes.retain()
     look()
     return seen
@@ -151,11 +151,11 @@ def test_a_restarted_replica_answers_as_kafkas_until_it_has_looked_at_the_tier_a
             await nodes.restart(1)
 
             async def answers() -> list[list[Any]]:
-                found = []
+                answered = []
                 for timestamp in (-1, -2, -4, -5, -6):
                     row = await nodes.list_offset(1, topic, timestamp, replica_id=-2)
-                    found.append([str(timestamp), row.error_code, row.offset, row.leader_epoch])
-                return found
+                    answered.append([str(timestamp), row.error_code, row.offset, row.leader_epoch])
+                return answered
 
             assert await answers() == at_once
             nodes[1].metadata_topic.down = False
@@ -172,12 +172,13 @@ def test_without_the_tier_nothing_is_different_for_a_topic_that_does_not_use_it(
             async with Nodes(tmp_path / str(tiered), 1, tiered=tiered) as nodes:
                 assert (nodes[1].remote is not None) == tiered
                 sessions.append(await session(nodes))
-                found = {path.name for path in (tmp_path / str(tiered) / "1").iterdir()}
-                assert ("remote-log-index-cache" in found) == tiered
+                names = {path.name for path in (tmp_path / str(tiered) / "1").iterdir()}
+                assert ("remote-log-index-cache" in names) == tiered
         without, beside = sessions
         assert without == beside
         errors = {
-            answer.responses[0].partitions[0].error_code for _, _, answer in (one for one in without if len(one) == 3)
+            answer.responses[0].partitions[0].error_code
+            for _, _, answer in (entry for entry in without if len(entry) == 3)
         }
         assert errors == {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 

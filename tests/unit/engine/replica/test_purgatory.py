@@ -115,7 +115,7 @@ def test_a_partition_that_fails_to_answer_holds_up_no_other(
             for index in (0, 1):
                 leader.begin(produce_of(topic_id, b"value", index=index), 13)
             await asyncio.sleep(0)
-            assert [one.done() for one in reading] == [False, True]
+            assert [future.done() for future in reading] == [False, True]
             assert "orders-0 could not answer the requests that wait for it" in caplog.text
 
     play(run)

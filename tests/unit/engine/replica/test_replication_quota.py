@@ -37,7 +37,7 @@ def image(rate: str | None, **replicas: str) -> MetadataImage:
 def test_only_named_replicas_wait_and_only_beyond_the_rate() -> None:
     quota = ReplicationQuota("leader", 1, Windows())
     quota.update(image("1000", orders="0:1", clicks="*", other="0:2"))
-    assert [quota.is_throttled(*one) for one in (("orders", 0), ("orders", 1), ("clicks", 7), ("other", 0))] == [
+    assert [quota.is_throttled(*tp) for tp in (("orders", 0), ("orders", 1), ("clicks", 7), ("other", 0))] == [
         True, False, True, False,
     ]  # fmt: skip
     quota.record(1000, NOW_MS)

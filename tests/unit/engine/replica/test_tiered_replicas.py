@@ -167,8 +167,8 @@ def test_kafkas_way_keeps_a_replica_out_while_everything_is_tiered(tmp_path: Pat
 
 
 def attempts(nodes: Nodes, node: int, topic: str = "orders") -> int:
-    found = [seen["attempts"] for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == topic]
-    return max(found, default=0)
+    counts = [seen["attempts"] for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == topic]
+    return max(counts, default=0)
 
 
 async def delete_before(nodes: Nodes, offset: int) -> None:
@@ -236,7 +236,7 @@ async def produce(nodes: Nodes, first: int, end: int, *, roll_at: int) -> None:
 
 def fetched_at(nodes: Nodes, node: int) -> list[tuple[int, ErrorCode]]:
     """(offset, error) of each Fetch of a follower with a new position; filled while the cluster runs."""
-    found: list[tuple[int, ErrorCode]] = []
+    fetches: list[tuple[int, ErrorCode]] = []
 
     def listen(sender: int, _: int, request: Message, answer: Message) -> None:
         if sender != node or not isinstance(request, m.FetchRequest) or not isinstance(answer, m.FetchResponse):
@@ -244,11 +244,11 @@ def fetched_at(nodes: Nodes, node: int) -> list[tuple[int, ErrorCode]]:
         requested = [part.fetch_offset for topic in request.topics for part in topic.partitions]
         error_codes = [ErrorCode(part.error_code) for topic in answer.responses for part in topic.partitions]
         for row in zip(requested, error_codes, strict=False):
-            if row not in found:
-                found.append(row)
+            if row not in fetches:
+                fetches.append(row)
 
     nodes.listen = listen
-    return found
+    return fetches
 
 
 def test_a_follower_with_records_behind_the_leaders_local_start_goes_on_there(tmp_path: Path) -> None:

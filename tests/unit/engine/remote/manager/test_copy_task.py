@@ -48,7 +48,7 @@ def test_the_golden_log_gives_kafkas_remote_folder(tmp_path: Path) -> None:
             assert (first.txn_index_empty, second.txn_index_empty) == (True, True)
             assert log.highest_remote_offset == 5
             folder = tmp_path / "remote" / "kafka-tiered-storage" / "orders-0-AQIDBAUGBwgJCgsMDQ4PEA"
-            found = {path.name: path.read_bytes() for path in folder.iterdir()}
+            files = {path.name: path.read_bytes() for path in folder.iterdir()}
 
             def names(segment: SegmentMetadata) -> str:
                 return f"{segment.start_offset:020d}-{uuid_text(segment.segment_id)}"
@@ -58,7 +58,7 @@ def test_the_golden_log_gives_kafkas_remote_folder(tmp_path: Path) -> None:
                 assert isinstance(value, str)
                 return bytes.fromhex(value)
 
-            assert found == {
+            assert files == {
                 f"{names(first)}.log": golden("00000000000000000000.log"),
                 f"{names(first)}.index": golden("00000000000000000000.index"),
                 f"{names(first)}.timeindex": golden("00000000000000000000.timeindex"),

@@ -96,8 +96,8 @@ def test_a_run_looks_at_what_goes_and_at_one_more_segment(expired: int, looked_a
     assert (len(result.segments), len(taken)) == (expired, looked_at)
 
 
-def numbers(found: Expired) -> list[int]:
-    return [metadata.segment_id[0] for metadata in found.segments]
+def numbers(expired: Expired) -> list[int]:
+    return [metadata.segment_id[0] for metadata in expired.segments]
 
 
 TEN: Final = [segment(number, 100 * number, 100 * number + 99) for number in range(10)]
@@ -182,10 +182,10 @@ def test_segments_outside_the_leaders_history_stay_out_of_sums_and_do_not_end_th
 
 
 def test_segments_of_epochs_that_nobody_remembers_go_once_they_are_below_log_start() -> None:
-    known = [segment(0, 0, 99, ((1, 0),)), segment(1, 0, 99, ((1, 0), (2, 50))), segment(2, 100, 199, ((3, 100),))]
-    expired = decide(known, epochs=((3, 100),), log_start=100)
+    segments = [segment(0, 0, 99, ((1, 0),)), segment(1, 0, 99, ((1, 0), (2, 50))), segment(2, 100, 199, ((3, 100),))]
+    expired = decide(segments, epochs=((3, 100),), log_start=100)
     assert numbers(expired) == [0, 1]
-    assert numbers(decide(known, epochs=((2, 50), (3, 100)), log_start=0)) == []
+    assert numbers(decide(segments, epochs=((2, 50), (3, 100)), log_start=0)) == []
 
 
 @pytest.mark.parametrize("chain", [((5, 0),), ((5, 700),)], ids=["empty log", "shorter chain"])
@@ -236,7 +236,7 @@ def test_kafkas_example_of_size_retention_and_its_shares(tmp_path: Path) -> None
         async with tier_broker(tmp_path) as broker:
             await CopyTask(View(log), broker.tier).run()
             log.delete_old_segments(NOW_MS)
-            assert [one.base_offset for one in log.segments] == [4]
+            assert [log_segment.base_offset for log_segment in log.segments] == [4]
             await ExpirationTask(View(log), broker.tier).run()
             assert [start for _, start, _ in broker.history(EventType.DELETE_SEGMENT)] == [0, 1]
             assert log.log_start_offset == 2

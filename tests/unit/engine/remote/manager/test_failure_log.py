@@ -27,5 +27,5 @@ def test_no_more_subjects_are_remembered_than_the_limit(caplog: pytest.LogCaptur
     log = FailureLog(HandClock())
     for number in (*range(SUBJECTS_MAX + 1), 1, 0):
         log.warn(f"Remote read of orders-{number}", "at offset 0", OSError("503"))
-    told = [record.getMessage().split()[3] for record in caplog.records]
-    assert told[-2:] == [f"orders-{SUBJECTS_MAX}", "orders-0"]
+    subjects = [record.getMessage().split()[3] for record in caplog.records]
+    assert subjects[-2:] == [f"orders-{SUBJECTS_MAX}", "orders-0"]

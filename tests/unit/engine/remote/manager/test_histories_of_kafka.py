@@ -29,12 +29,12 @@ LATEST, LATEST_TIERED, EARLIEST_LOCAL = "-1", "-5", "-4"
 
 
 def events(rows: Sequence[Any]) -> list[SegmentMetadata | SegmentUpdate]:
-    found = []
+    decoded = []
     for row in sorted(rows, key=lambda row: row["offset"]):
         event = decode(bytes.fromhex(row["value"]))
         assert isinstance(event, SegmentMetadata | SegmentUpdate)
-        found.append(event)
-    return found
+        decoded.append(event)
+    return decoded
 
 
 def cache_of(history: Sequence[SegmentMetadata | SegmentUpdate], overlap: Overlap) -> RemoteLogMetadataCache:
@@ -59,11 +59,11 @@ def replicas(overlap: Overlap) -> Iterator[tuple[Any, LeaderEpochCache, RemoteLo
 def test_after_unclean_elections_as_much_counts_as_copied_as_in_kafka(overlap: Overlap) -> None:
     seen = []
     for replica, epochs, cache in replicas(overlap):
-        told = replica["list_offsets_replica_-2"]
-        ends = partial(epochs.end_offset_for, log_end_offset=told[LATEST][2])
+        listed_offsets = replica["list_offsets_replica_-2"]
+        ends = partial(epochs.end_offset_for, log_end_offset=listed_offsets[LATEST][2])
         offset_and_epoch = find_highest_remote(epochs.entries, cache.highest_offset, ends)
-        assert offset_and_epoch.offset == told[LATEST_TIERED][2]
-        assert epochs.epoch_for_offset(offset_and_epoch.offset) == told[LATEST_TIERED][3]
+        assert offset_and_epoch.offset == listed_offsets[LATEST_TIERED][2]
+        assert epochs.epoch_for_offset(offset_and_epoch.offset) == listed_offsets[LATEST_TIERED][3]
         seen.append(offset_and_epoch.offset)
     # A deposed leader's 4 counts no more once the first one is back.
     assert seen == [3, 4, 3, 6, 6, 6, 6, 6]

@@ -96,17 +96,17 @@ def mark(broker: Broker) -> None:
 def told(broker: Broker) -> list[tuple[str, int]]:
     """(state, offset of the segment or -1) of every record, in order."""
     starts: dict[bytes, int] = {}
-    found = []
+    states = []
     for value in broker.topic.log.partitions[target_of(broker)]:
         assert value is not None
         event = decode(value)
         if isinstance(event, SegmentMetadata):
             starts[event.segment_id] = event.start_offset
         if isinstance(event, SegmentMetadata | SegmentUpdate):
-            found.append((event.state.name, starts[event.segment_id]))
+            states.append((event.state.name, starts[event.segment_id]))
         elif isinstance(event, PartitionDelete):
-            found.append((event.state.name, -1))
-    return found
+            states.append((event.state.name, -1))
+    return states
 
 
 def remote_files(folder: Path) -> list[str]:
@@ -249,7 +249,7 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize("forged", FORGED, ids=lambda one: f"{one.topic[:9]}-{one.partition}")
+@pytest.mark.parametrize("forged", FORGED, ids=lambda tip: f"{tip.topic[:9]}-{tip.partition}")
 def test_a_forged_partition_is_passed_over_and_those_behind_it_are_removed(
     tmp_path: Path, forged: TopicIdPartition
 ) -> None:

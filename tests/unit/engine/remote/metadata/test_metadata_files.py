@@ -77,9 +77,9 @@ class Site:
     async def answers(self, *hosted: TopicIdPartition, **more: object) -> list[list[SegmentMetadata]]:
         """Returns the metadata of a broker that starts now and closes again; `read`: how many records it read."""
         manager = await self.open(*hosted, **more)  # type: ignore[arg-type]  # passed on
-        found = [sorted(manager.segments(partition)) for partition in hosted]
+        segments = [sorted(manager.segments(partition)) for partition in hosted]
         await manager.close()
-        return found
+        return segments
 
     async def fill(self, manager: TopicBasedRemoteLogMetadataManager, partition: TopicIdPartition) -> None:
         """Many segments of which most are deleted again: the history is longer than what is left of it."""
@@ -115,7 +115,7 @@ async def filled(site: Site) -> list[list[SegmentMetadata]]:
     assert highest == [10 * SEGMENTS - 1] * 2
     await manager.close()
     expected = await site.answers(A, B, files=False)
-    assert [len(found) for found in expected] == [5, 5]
+    assert [len(segments) for segments in expected] == [5, 5]
     assert site.read == 2 * (4 * SEGMENTS - 10)
     return expected
 
@@ -320,6 +320,6 @@ def test_a_folder_that_cannot_be_written_costs_a_longer_restart_and_nothing_else
         manager = await site.open(A)
         await manager.add_segment(started(1, A))
         await manager.close()
-        assert [len(found) for found in await site.answers(A)] == [1]
+        assert [len(segments) for segments in await site.answers(A)] == [1]
 
     play(tmp_path, scene)

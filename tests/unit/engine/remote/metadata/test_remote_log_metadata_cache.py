@@ -94,12 +94,12 @@ def test_only_what_the_table_allows_is_applied(old: SegmentState | None, new: Se
     for state in paths[old]:
         cache.apply(started(1, 0, 9) if state is STARTED else update(1, state))
     # A deleted segment is forgotten: its id is as good as new.
-    known = None if old is DELETE_FINISHED else old
+    current = None if old is DELETE_FINISHED else old
     outcome = cache.apply(started(1, 0, 9) if new is STARTED else update(1, new))
-    if known is None and new is not STARTED:
+    if current is None and new is not STARTED:
         assert outcome is ApplyOutcome.UNKNOWN_SEGMENT
     else:
-        assert outcome is (ApplyOutcome.APPLIED if is_legal(known, new) else ApplyOutcome.ILLEGAL)
+        assert outcome is (ApplyOutcome.APPLIED if is_legal(current, new) else ApplyOutcome.ILLEGAL)
 
 
 def test_a_new_segment_must_start_as_started_and_no_update_goes_back() -> None:
@@ -251,8 +251,8 @@ def test_records_of_a_real_kafka_give_the_segments_of_its_remote_tree(name: str,
         cache = caches.setdefault(partition, RemoteLogMetadataCache(partition, overlap))
         assert cache.apply(event) is ApplyOutcome.APPLIED
         final[event.segment_id] = state
-    known = {segment.segment_id: segment.state.name for cache in caches.values() for segment in cache.segments()}
-    assert known == {key: state for key, state in final.items() if state != "DELETE_SEGMENT_FINISHED"}
+    states = {segment.segment_id: segment.state.name for cache in caches.values() for segment in cache.segments()}
+    assert states == {key: state for key, state in final.items() if state != "DELETE_SEGMENT_FINISHED"}
     if name == "metadata-records.jsonl":
         stored = {path.stem.split("-", 1)[1] for path in (FIXTURES / "remote").rglob("*.log")}
-        assert {uuid_text(key) for key in known} == stored
+        assert {uuid_text(key) for key in states} == stored

@@ -284,16 +284,16 @@ def test_reading_goes_on_after_failures_and_after_retention_took_its_place() -> 
 
 def test_a_partition_that_leaves_while_the_topic_is_asked_leaves_the_reader_alive() -> None:
     async def scene(managers: Managers) -> None:
-        asked, go_on = tasks.Event(), tasks.Event()
+        requested, go_on = tasks.Event(), tasks.Event()
 
         class Slow(MemoryMetadataTopic):
             async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
-                asked.set()
+                requested.set()
                 await go_on.wait()
                 return await super().offsets(partitions)
 
         manager = managers.open(A, topic=Slow(managers.log))
-        await asked.wait()
+        await requested.wait()
         manager.on_stop_partitions([A])
         go_on.set()
         await tasks.sleep_ms(0)
@@ -425,11 +425,11 @@ def test_records_of_a_real_kafka_give_its_final_states() -> None:
             hosted[str(event)] = event
         five = replace(SETTINGS, topic=MetadataTopicSettings(partitions=5))
         manager = managers.open(*hosted.values(), settings=five)
-        found: dict[str, str] = {}
+        states: dict[str, str] = {}
         for partition in hosted.values():
             assert await manager.wait_ready(partition, 3000)
-            found |= {uuid_text(segment.segment_id): segment.state.name for segment in manager.segments(partition)}
-        assert found == {key: state for key, state in expected.items() if state != "DELETE_SEGMENT_FINISHED"}
+            states |= {uuid_text(segment.segment_id): segment.state.name for segment in manager.segments(partition)}
+        assert states == {key: state for key, state in expected.items() if state != "DELETE_SEGMENT_FINISHED"}
         assert manager.records_skipped == 0
 
     play(scene)

@@ -184,14 +184,14 @@ def test_the_history_is_bounded(tmp_path: Path) -> None:
 
 
 def finished_segments() -> list[SegmentMetadata]:
-    known: dict[bytes, SegmentMetadata] = {}
+    by_id: dict[bytes, SegmentMetadata] = {}
     for line in (FIXTURES / "metadata-records.jsonl").read_text().splitlines():
         event = decode(bytes.fromhex(json.loads(line)["value"]))
         if isinstance(event, SegmentMetadata):
-            known[event.segment_id] = event
+            by_id[event.segment_id] = event
         else:
-            known[event.segment_id] = known[event.segment_id].updated(event)  # type: ignore[union-attr,arg-type]
-    return [metadata for metadata in known.values() if metadata.state.name == "COPY_SEGMENT_FINISHED"]
+            by_id[event.segment_id] = by_id[event.segment_id].updated(event)  # type: ignore[union-attr,arg-type]
+    return [metadata for metadata in by_id.values() if metadata.state.name == "COPY_SEGMENT_FINISHED"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ class Day:
     async def read(self, offset: int) -> int:
         """Timestamp of the record, which a read of the remote tier begins with. KafkaError."""
         remote_read = await self.broker.manager.read(self.log, offset, 1, min_one_message=True, read_committed=False)
-        [record] = [one for one in iter_records(memoryview(remote_read.records)) if one.offset == offset]
+        [record] = [
+            candidate for candidate in iter_records(memoryview(remote_read.records)) if candidate.offset == offset
+        ]
         return record.timestamp
 
     async def check_every_record(self) -> None:
@@ -168,9 +170,9 @@ def test_six_hours_without_the_store_lose_nothing_and_are_caught_up(
         ]
         assert len(dangling) == tries
         named = {uuid_text(metadata.segment_id) for metadata in dangling}
-        told = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
-        assert len(told) == tries
-        assert all(any(name in line for name in named) for line in told[:20])
+        messages = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
+        assert len(messages) == tries
+        assert all(any(name in line for name in named) for line in messages[:20])
         began_ms = day.broker.tier.ports.clock.monotonic_ms()
         with pytest.raises(KafkaError) as refused:
             await day.read(0)
