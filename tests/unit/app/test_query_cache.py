@@ -9,11 +9,11 @@ from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache
 
 
 def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old() -> None:
-    query_cache, questions = QueryCache(), []
+    query_cache, calls = QueryCache(), []
 
     def ask() -> int:
-        questions.append(1)
-        return len(questions)
+        calls.append(1)
+        return len(calls)
 
     assert [query_cache.get("q", 7, 0, ask), query_cache.get("q", 7, AGE_MS_MAX, ask)] == [1, 1]
     assert query_cache.get("q", 8, AGE_MS_MAX, ask) == 2

@@ -151,11 +151,11 @@ def test_a_restarted_replica_answers_as_kafkas_until_it_has_looked_at_the_tier_a
             await nodes.restart(1)
 
             async def answers() -> list[list[Any]]:
-                answered = []
+                listed_offsets = []
                 for timestamp in (-1, -2, -4, -5, -6):
                     row = await nodes.list_offset(1, topic, timestamp, replica_id=-2)
-                    answered.append([str(timestamp), row.error_code, row.offset, row.leader_epoch])
-                return answered
+                    listed_offsets.append([str(timestamp), row.error_code, row.offset, row.leader_epoch])
+                return listed_offsets
 
             assert await answers() == at_once
             nodes[1].metadata_topic.down = False
