@@ -45,7 +45,7 @@ class Session:
         await self.group(admin)
         await self.transactions()
         listed = await admin.list_consumer_groups()
-        self.tell("groups", sorted(one for one in listed if one[0].startswith("aio-")))
+        self.tell("groups", sorted(group for group in listed if group[0].startswith("aio-")))
         await admin.close()
 
     async def records(self) -> None:
@@ -83,12 +83,12 @@ class Session:
         await consumer.stop()
 
     async def read(self, consumer: Any, count: int) -> list[Any]:
-        found: list[Any] = []
+        received: list[Any] = []
         async with asyncio.timeout(WAIT_S):
-            while len(found) < count:
+            while len(received) < count:
                 for records in (await consumer.getmany(timeout_ms=1000)).values():
-                    found += records
-        return found
+                    received += records
+        return received
 
     async def group(self, admin: Any) -> None:
         def member() -> Any:
@@ -97,20 +97,20 @@ class Session:
                 enable_auto_commit=False, heartbeat_interval_ms=500,
             )  # fmt: skip
 
-        one = member()
-        await one.start()
-        self.tell("read by one", len(await self.read(one, 24)))
-        await one.commit()
-        self.tell("committed", [await one.committed(TopicPartition("aio-a", index)) for index in range(3)])
-        two = member()
-        await two.start()
+        first = member()
+        await first.start()
+        self.tell("read by one", len(await self.read(first, 24)))
+        await first.commit()
+        self.tell("committed", [await first.committed(TopicPartition("aio-a", index)) for index in range(3)])
+        second = member()
+        await second.start()
         async with asyncio.timeout(WAIT_S):
-            while not (len(one.assignment()) in (1, 2) and len(one.assignment()) + len(two.assignment()) == 3):
-                await one.getmany(timeout_ms=200)
-                await two.getmany(timeout_ms=200)
-        self.tell("shared", sorted(len(each.assignment()) for each in (one, two)))
-        await two.stop()
-        await one.stop()
+            while not (len(first.assignment()) in (1, 2) and len(first.assignment()) + len(second.assignment()) == 3):
+                await first.getmany(timeout_ms=200)
+                await second.getmany(timeout_ms=200)
+        self.tell("shared", sorted(len(each.assignment()) for each in (first, second)))
+        await second.stop()
+        await first.stop()
         offsets = await admin.list_consumer_group_offsets("aio-group")
         self.tell("offsets", sorted((key, value.offset) for key, value in offsets.items()))
 

@@ -114,9 +114,11 @@ class Session:
         """All brokers have heard of the topic and its leaders."""
 
         def known() -> bool:
-            found = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
-            in_sync = all(one.leader > 0 and len(one.isrs) == len(one.replicas) for one in found.values())
-            return len(found) == partitions and in_sync
+            by_id = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+            in_sync = all(
+                partition.leader > 0 and len(partition.isrs) == len(partition.replicas) for partition in by_id.values()
+            )
+            return len(by_id) == partitions and in_sync
 
         wait_until(f"{topic} has leaders", known)
 
@@ -174,8 +176,8 @@ class Session:
         self.told_errors("a key for a compacted topic", "cf-b", b"x", 0)
         for isolation in ("read_committed", "read_uncommitted"):
             for index in range(3):
-                found = list(self.read("cf-a", index, 0, isolation=isolation))
-                self.tell(f"records of cf-a-{index} {isolation}", found)
+                records = list(self.read("cf-a", index, 0, isolation=isolation))
+                self.tell(f"records of cf-a-{index} {isolation}", records)
         self.tell("from the middle", list(self.read("cf-a", 0, 5))[:3])
         consumer = Consumer(self.servers | {"group.id": "cf-range", "auto.offset.reset": "error"})
         consumer.assign([TopicPartition("cf-a", 0, 10_000)])
@@ -227,10 +229,12 @@ class Session:
         for protocol in ("classic", "consumer"):
             self.group(f"cf-{protocol}", protocol)
         listed = self.admin.list_consumer_groups().result(WAIT_S)
-        mine = [one for one in listed.valid if one.group_id.startswith("cf-")]
+        mine = [group for group in listed.valid if group.group_id.startswith("cf-")]
         self.tell(
             "groups",
-            sorted((one.group_id, one.state.name, one.type.name, one.is_simple_consumer_group) for one in mine),
+            sorted(
+                (group.group_id, group.state.name, group.type.name, group.is_simple_consumer_group) for group in mine
+            ),
         )
         self.tell("groups with errors", [error.name() for error in listed.errors])
         self.each("describe group", self.admin.describe_consumer_groups(["cf-no-group"]), _group)
@@ -293,8 +297,8 @@ class Session:
         producer.produce("cf-tx", "fenced", partition=0)
         self.ask("a fenced producer commits", producer.commit_transaction)
         for isolation in ("read_committed", "read_uncommitted"):
-            found = [(offset, value) for offset, _, value, *_ in self.read("cf-tx", 0, 0, isolation=isolation)]
-            self.tell(f"transactions {isolation}", found)
+            records = [(offset, value) for offset, _, value, *_ in self.read("cf-tx", 0, 0, isolation=isolation)]
+            self.tell(f"transactions {isolation}", records)
         requested = {TopicPartition("cf-tx", 0): OFFSETS.latest()}
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
             self.each(f"end {level.name}", self.admin.list_offsets(requested, isolation_level=level), _listed)
@@ -352,12 +356,12 @@ def _name(key: Any) -> str:
     return key.name if isinstance(key, ConfigResource) else str(key)
 
 
-def _topic(found: Any) -> object:
-    rows = [(p.id, p.leader.id, [r.id for r in p.replicas], sorted(r.id for r in p.isr)) for p in found.partitions]
+def _topic(topic: Any) -> object:
+    rows = [(p.id, p.leader.id, [r.id for r in p.replicas], sorted(r.id for r in p.isr)) for p in topic.partitions]
     # The controller is free to choose the replicas' places.
     return (
-        found.name,
-        found.is_internal,
+        topic.name,
+        topic.is_internal,
         [(row[0], len(row[2]), row[1] == row[2][0], row[3] == sorted(row[2])) for row in rows],
     )
 
@@ -379,27 +383,27 @@ def _offsets(rows: Iterable[TopicPartition]) -> object:
     )
 
 
-def _group_offsets(found: Any) -> object:
-    return found.group_id, _offsets(found.topic_partitions or [])
+def _group_offsets(group: Any) -> object:
+    return group.group_id, _offsets(group.topic_partitions or [])
 
 
-def _group(found: Any) -> object:
+def _group(group: Any) -> object:
     members = [
         (member.client_id, member.host, member.group_instance_id, _offsets(member.assignment.topic_partitions))
-        for member in found.members
+        for member in group.members
     ]
     return (
-        found.group_id,
-        found.state.name,
-        found.type.name,
-        found.partition_assignor,
-        found.is_simple_consumer_group,
+        group.group_id,
+        group.state.name,
+        group.type.name,
+        group.partition_assignor,
+        group.is_simple_consumer_group,
         members,
     )
 
 
-def _listed(found: Any) -> object:
-    return found.offset, found.timestamp, found.leader_epoch
+def _listed(offset_info: Any) -> object:
+    return offset_info.offset, offset_info.timestamp, offset_info.leader_epoch
 
 
 def _first_error(consumer: Any) -> str:

@@ -45,18 +45,18 @@ class Session:
     def verifiable(self) -> None:
         words = ["--topic", TOPIC, "--max-messages", str(RECORDS), "--repeating-keys", "5", "--acks", "-1"]
         sent = self._events("kafka-verifiable-producer", *words)
-        self.tell("verifiable producer", dict(Counter(one["name"] for one in sent)))
-        acknowledged = [one for one in sent if one["name"] == "producer_send_success"]
-        self.tell("acknowledged", sorted((one["partition"], one["offset"], one["key"]) for one in acknowledged))
+        self.tell("verifiable producer", dict(Counter(event["name"] for event in sent)))
+        acknowledged = [event for event in sent if event["name"] == "producer_send_success"]
+        self.tell("acknowledged", sorted((event["partition"], event["offset"], event["key"]) for event in acknowledged))
         words = ["--topic", TOPIC, "--group-id", GROUP, "--max-messages", str(RECORDS), "--reset-policy", "earliest"]
         for protocol in ("classic", "consumer"):
             seen = self._events("kafka-verifiable-consumer", *words, "--group-protocol", protocol)
-            self.tell(f"verifiable consumer {protocol}", sorted({one["name"] for one in seen}))
-            self.tell(f"read {protocol}", sum(one["count"] for one in seen if one["name"] == "records_consumed"))
-            self.tell(f"assigned {protocol}", [sorted(part["partition"] for part in one["partitions"])
-                      for one in seen if one["name"] == "partitions_assigned"])  # fmt: skip
-            commits = [one for one in seen if one["name"] == "offsets_committed" and one["offsets"]]
-            self.tell(f"committed {protocol}", all(one["success"] for one in commits))
+            self.tell(f"verifiable consumer {protocol}", sorted({event["name"] for event in seen}))
+            self.tell(f"read {protocol}", sum(event["count"] for event in seen if event["name"] == "records_consumed"))
+            self.tell(f"assigned {protocol}", [sorted(part["partition"] for part in event["partitions"])
+                      for event in seen if event["name"] == "partitions_assigned"])  # fmt: skip
+            commits = [event for event in seen if event["name"] == "offsets_committed" and event["offsets"]]
+            self.tell(f"committed {protocol}", all(event["success"] for event in commits))
             group = ["--group", GROUP]
             rows = [line.split()[:6] for line in self._lines("kafka-consumer-groups", "--describe", *group)]
             self.tell(f"group {protocol}", sorted(rows[1:]))
@@ -134,5 +134,5 @@ class Session:
         )
 
 
-def _sorted(found: re.Match[str]) -> str:
-    return "Isr: " + ",".join(sorted(found[1].split(",")))
+def _sorted(match: re.Match[str]) -> str:
+    return "Isr: " + ",".join(sorted(match[1].split(",")))

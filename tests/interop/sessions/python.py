@@ -57,8 +57,8 @@ class Session(PythonSession):
         self.ask("settings", lambda: self.admin.describe_configs([resource]))
 
     def _ready(self) -> bool:
-        (found,) = self.admin.describe_topics(["py-a"])
-        partitions = found["partitions"]
+        (topic,) = self.admin.describe_topics(["py-a"])
+        partitions = topic["partitions"]
         return len(partitions) == 3 and all(len(partition["isr_nodes"]) == 3 for partition in partitions)
 
     def records(self) -> None:
@@ -68,7 +68,7 @@ class Session(PythonSession):
                 producer.send("py-a", f"{codec}-{n}".encode() * 9, b"k%d" % n, [("h", b"\x00\xff")], n % 3, T0_MS + n)
                 for n in range(12)
             ]
-            rows = [(one.partition, one.offset) for one in (future.get(WAIT_S) for future in sent)]
+            rows = [(metadata.partition, metadata.offset) for metadata in (future.get(WAIT_S) for future in sent)]
             self.tell(f"written {codec}", rows)
             producer.close()
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, max_request_size=5_000_000)
@@ -80,10 +80,10 @@ class Session(PythonSession):
         partitions = [TopicPartition("py-a", index) for index in range(3)]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
-        found = [
+        records = [
             (r.partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value[:8], r.headers) for r in consumer
         ]
-        self.tell("records", sorted(found))
+        self.tell("records", sorted(records))
         self.ask("beginning", lambda: _by_partition(consumer.beginning_offsets(partitions)))
         self.ask("end", lambda: _by_partition(consumer.end_offsets(partitions)))
         for at in (T0_MS, T0_MS + 7, T0_MS + 1000):
@@ -130,20 +130,20 @@ def _made(answer: Any) -> object:
     return [(topic["name"], topic["num_partitions"], topic["replication_factor"]) for topic in answer["topics"]]
 
 
-def _topics(found: list[dict[str, Any]]) -> object:
+def _topics(topics: list[dict[str, Any]]) -> object:
     return [
         (
             topic["name"],
             topic["error_code"],
             [(p["partition_index"], len(p["replica_nodes"])) for p in topic["partitions"]],
         )
-        for topic in found
+        for topic in topics
     ]
 
 
-def _by_partition(found: Any) -> object:
-    return sorted((str(key), value) for key, value in found.items())
+def _by_partition(by_partition: Any) -> object:
+    return sorted((str(key), value) for key, value in by_partition.items())
 
 
-def _group_offsets(found: Any) -> object:
-    return {group: _by_partition(offsets) for group, offsets in found.items()}
+def _group_offsets(by_group: Any) -> object:
+    return {group: _by_partition(offsets) for group, offsets in by_group.items()}

@@ -56,8 +56,8 @@ class Session(PythonSession):
         wait_until("the topic is in sync", lambda: self._in_sync() == [3, 3])
 
     def _in_sync(self) -> list[int]:
-        (found,) = self.admin.describe_topics([TOPIC])
-        return [len(partition["isr_nodes"]) for partition in found["partitions"]]
+        (topic,) = self.admin.describe_topics([TOPIC])
+        return [len(partition["isr_nodes"]) for partition in topic["partitions"]]
 
     # Transactions
 
@@ -109,16 +109,16 @@ class Session(PythonSession):
         )
         consumer.assign([FIRST])
         end = consumer.end_offsets([FIRST])[FIRST]
-        found: list[tuple[int, bytes]] = []
+        received: list[tuple[int, bytes]] = []
 
         def at_end() -> bool:
             for records in consumer.poll(100).values():
-                found.extend((record.offset, record.value) for record in records)
+                received.extend((record.offset, record.value) for record in records)
             return bool(consumer.position(FIRST) >= end)
 
         wait_until(f"everything {isolation} is read", at_end)
         consumer.close()
-        return found
+        return received
 
     # Groups
 
@@ -126,8 +126,8 @@ class Session(PythonSession):
         self.ask("describe groups", lambda: self.admin.describe_groups([GROUP]), _states)
         unknown_group = partial(_loaded, lambda: self.admin.describe_groups(["pa-no"]))
         self.ask("describe unknown group", unknown_group, _states)
-        listed = [one for one in self.admin.list_groups(types_filter=["classic"]) if one["group_id"] == GROUP]
-        self.tell("list groups", [{key: one[key] for key in sorted(one) if key != "broker_id"} for one in listed])
+        listed = [group for group in self.admin.list_groups(types_filter=["classic"]) if group["group_id"] == GROUP]
+        self.tell("list groups", [{key: group[key] for key in sorted(group) if key != "broker_id"} for group in listed])
         for offsets in ({FIRST: 1}, {TopicPartition("pa-no", 0): 1}):
             moved = {key: OffsetAndMetadata(value, "moved", -1) for key, value in offsets.items()}
             self.ask(f"move to {offsets}", partial(self.admin.alter_group_offsets, GROUP, moved), _codes)
@@ -149,8 +149,11 @@ class Session(PythonSession):
                      partial(self.admin.alter_partition_reassignments, {partition: target}))  # fmt: skip
         wait_until("the replica has moved", lambda: not self.admin.list_partition_reassignments())
         everybody_knows(self.bootstrap)
-        (found,) = self.admin.describe_topics([TOPIC])
-        rows = [(one["partition_index"], one["replica_nodes"], sorted(one["isr_nodes"])) for one in found["partitions"]]
+        (topic,) = self.admin.describe_topics([TOPIC])
+        rows = [
+            (partition_state["partition_index"], partition_state["replica_nodes"], sorted(partition_state["isr_nodes"]))
+            for partition_state in topic["partitions"]
+        ]
         self.tell("moved", sorted(rows))
         self.ask("cancel", lambda: self.admin.alter_partition_reassignments({FIRST: None}))
         for partition in (0, 0, 7):
@@ -186,7 +189,7 @@ class Session(PythonSession):
             self.ask(f"delete {mechanism.name}", partial(self.admin.alter_user_scram_credentials, [gone]))
         right = ACL("User:x", "*", ACLOperation.READ, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, "x"))
         self.ask("new acl", lambda: self.admin.create_acls([right]),
-                 lambda told: sorted((key, len(rows)) for key, rows in told.items()))  # fmt: skip
+                 lambda by_outcome: sorted((key, len(rows)) for key, rows in by_outcome.items()))  # fmt: skip
 
 
 def _loaded(question: Callable[[], Any]) -> Any:
@@ -198,41 +201,42 @@ def _loaded(question: Callable[[], Any]) -> Any:
             time.sleep(0.05)
 
 
-def _described(found: Any) -> object:
-    return [(key, one.state.name, one.transaction_timeout_ms, one.producer_epoch >= 0, sorted(one.topic_partitions))
-            for key, one in found.items()]  # fmt: skip
+def _described(transactions: Any) -> object:
+    return [(key, transaction.state.name, transaction.transaction_timeout_ms, transaction.producer_epoch >= 0,
+             sorted(transaction.topic_partitions))
+            for key, transaction in transactions.items()]  # fmt: skip
 
 
-def _listed(found: Any) -> object:
-    return sorted((one.transactional_id, one.state.name) for rows in found.values() for one in rows
-                  if one.transactional_id == ID)  # fmt: skip
+def _listed(by_broker: Any) -> object:
+    return sorted((transaction.transactional_id, transaction.state.name) for rows in by_broker.values()
+                  for transaction in rows if transaction.transactional_id == ID)  # fmt: skip
 
 
-def _producers(found: Any) -> object:
+def _producers(by_partition: Any) -> object:
     return [(producer.producer_epoch, producer.last_sequence, producer.current_transaction_start_offset)
-            for state in found.values() for producer in state.active_producers]  # fmt: skip
+            for state in by_partition.values() for producer in state.active_producers]  # fmt: skip
 
 
-def _states(found: Any) -> object:
-    return [(key, one["group_state"], one["protocol_type"], one["members"]) for key, one in found.items()]
+def _states(groups: Any) -> object:
+    return [(key, group["group_state"], group["protocol_type"], group["members"]) for key, group in groups.items()]
 
 
-def _offsets(found: Any) -> object:
-    return {group: sorted((str(key), value) for key, value in offsets.items()) for group, offsets in found.items()}
+def _offsets(by_group: Any) -> object:
+    return {group: sorted((str(key), value) for key, value in offsets.items()) for group, offsets in by_group.items()}
 
 
-def _codes(found: Any) -> object:
-    return sorted((str(key), code.__name__) for key, code in found.items())
+def _codes(codes: Any) -> object:
+    return sorted((str(key), code.__name__) for key, code in codes.items())
 
 
-def _elected(found: Any) -> object:
-    return [(one.partition_id, one.error_code) for topic in found.replica_election_results
-            for one in topic.partition_result]  # fmt: skip
+def _elected(response: Any) -> object:
+    return [(partition.partition_id, partition.error_code) for topic in response.replica_election_results
+            for partition in topic.partition_result]  # fmt: skip
 
 
-def _log_dirs(found: Any) -> list[tuple[Any, ...]]:
+def _log_dirs(brokers: Any) -> list[tuple[Any, ...]]:
     rows = []
-    for broker in found:
+    for broker in brokers:
         for log_dir in broker["log_dirs"]:
             for topic in log_dir["topics"]:
                 rows += [(broker["broker"], log_dir["error_code"], topic["name"], partition["partition_index"],
