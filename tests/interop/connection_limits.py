@@ -42,7 +42,7 @@ class Connection:
         try:
             if not self._asked:
                 request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
-                self._socket.sendall(b"".join(bytes(one) for one in frames.encode_request(request, 4, 1, "test")))
+                self._socket.sendall(b"".join(bytes(chunk) for chunk in frames.encode_request(request, 4, 1, "test")))
                 self._asked = True
             (size,) = struct.unpack(">i", exactly(self._socket, 4))
             exactly(self._socket, size)
@@ -59,10 +59,10 @@ class Connection:
 
 def run(internal: int, external: int) -> list[tuple[str, str]]:
     """(what was done, what became of the connection)."""
-    told: list[tuple[str, str]] = []
+    outcomes: list[tuple[str, str]] = []
 
     def tell(label: str, connection: Connection, *, expects_answer: bool = True) -> None:
-        told.append((label, connection.state(expects_answer=expects_answer)))
+        outcomes.append((label, connection.state(expects_answer=expects_answer)))
         # The least recently used one is known by its time.
         time.sleep(0.05)
 
@@ -74,20 +74,20 @@ def run(internal: int, external: int) -> list[tuple[str, str]]:
     first.close()
     tell("external 3, when 1 is gone", third)
     tell("external 2", second)
-    one, two = Connection(internal), Connection(internal)
-    tell("internal, 3 of 4", one)
-    tell("internal, 4 of 4", two)
-    three = Connection(internal)
-    tell("internal, 5 of 4", three)
+    first_internal, second_internal = Connection(internal), Connection(internal)
+    tell("internal, 3 of 4", first_internal)
+    tell("internal, 4 of 4", second_internal)
+    third_internal = Connection(internal)
+    tell("internal, 5 of 4", third_internal)
     tell("external 3, used longest ago", third, expects_answer=False)
     tell("external 2, used after it", second)
     fourth = Connection(external)
     tell("external, 5 of 4", fourth, expects_answer=False)
-    one.close()
+    first_internal.close()
     tell("external, when an internal one is gone", fourth)
-    for connection in (second, third, fourth, two, three):
+    for connection in (second, third, fourth, second_internal, third_internal):
         connection.close()
-    return told
+    return outcomes
 
 
 def main() -> None:

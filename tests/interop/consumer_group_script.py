@@ -120,11 +120,11 @@ class Script:
         return answer.generation_id
 
     def sync(self, label: str, generation: int, assignment: bytes | None = None) -> None:
-        one = m.SyncGroupRequest.Assignments
+        member_assignment = m.SyncGroupRequest.Assignments
         request = m.SyncGroupRequest(
             group_id="c", member_id=self.member, generation_id=generation, protocol_type="consumer",
             protocol_name="range",
-            assignments=[] if assignment is None else [one(member_id=self.member, assignment=assignment)],
+            assignments=[] if assignment is None else [member_assignment(member_id=self.member, assignment=assignment)],
         )  # fmt: skip
         self.ask(label, request, 5, m.SyncGroupResponse)
 
@@ -134,8 +134,8 @@ class Script:
         self.ask(label, request, 4, m.HeartbeatResponse)
 
     def commit(self, label: str, group: str, member: str, epoch: int, *, version: int = 10, partition: int = 0) -> None:
-        one = _Commit.Topics.Partitions(partition_index=partition, committed_offset=5)
-        topic = _Commit.Topics(topic_id=self.ids["orders"], name="orders", partitions=[one])
+        partition_entry = _Commit.Topics.Partitions(partition_index=partition, committed_offset=5)
+        topic = _Commit.Topics(topic_id=self.ids["orders"], name="orders", partitions=[partition_entry])
         request = _Commit(group_id=group, member_id=member, generation_id_or_member_epoch=epoch, topics=[topic])
         self.ask(label, request, version, m.OffsetCommitResponse)
 

@@ -80,17 +80,17 @@ def test_kafka_python_changes_and_resets_settings(python: Any) -> None:
         return answer
 
     def modified() -> dict[str, str]:
-        found = python.describe_configs([ConfigResource(TOPIC, "py")])["topic"]["py"]
-        return {name: entry["value"] for name, entry in found.items()}
+        entries = python.describe_configs([ConfigResource(TOPIC, "py")])["topic"]["py"]
+        return {name: entry["value"] for name, entry in entries.items()}
 
     # The controller has answered; the broker that is asked may not have heard of it yet, as in Kafka.
-    both, one = {"retention.ms": "1000", "retention.bytes": "2000"}, {"retention.bytes": "2000"}
+    both, remaining = {"retention.ms": "1000", "retention.bytes": "2000"}, {"retention.bytes": "2000"}
     assert alter(retention_ms="1000", retention_bytes="2000") == "OK"
     wait_until("the new settings are described", lambda: modified() == both)
     assert alter(retention_ms="x").startswith("[Error 40] InvalidConfigurationError: Invalid value x")
     reset = [ConfigResource(TOPIC, "py", {"retention.ms": None})]
     assert python.reset_configs(reset) == {"topic": {"py": "OK"}}
-    wait_until("the reset setting is described no more", lambda: modified() == one)
+    wait_until("the reset setting is described no more", lambda: modified() == remaining)
 
 
 def test_kafka_python_adds_and_moves_partitions(python: Any) -> None:

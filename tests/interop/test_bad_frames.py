@@ -114,16 +114,16 @@ def error_codes(value: object) -> list[int]:
     elif isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, (list, tuple)):
-        return [code for one in value for code in error_codes(one)]
+        return [code for item in value for code in error_codes(item)]
     else:
         return []
-    found: list[int] = []
+    codes: list[int] = []
     for name, inner in pairs:
         if name in ("error_code", "ErrorCode"):
-            found.append(int(inner))
+            codes.append(int(inner))
         else:
-            found.extend(error_codes(inner))
-    return found
+            codes.extend(error_codes(inner))
+    return codes
 
 
 def request_of(case: dict[str, Any], cluster: EngineCluster) -> bytes:
@@ -203,8 +203,8 @@ def test_api_versions_serves_what_kafka_serves(cluster: EngineCluster) -> None:
     )
     answer: Any = message
     ours = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-    known = {key: (low, high) for key, _, low, high in theirs}
-    assert ours.items() <= known.items()
+    their_versions = {key: (low, high) for key, _, low, high in theirs}
+    assert ours.items() <= their_versions.items()
     assert answer.error_code == ErrorCode.NONE
 
 
@@ -216,12 +216,12 @@ def test_two_requests_in_one_packet_are_answered_in_order(cluster: EngineCluster
     with socket.create_connection(("127.0.0.1", cluster.layout.ports[1]), timeout=5) as connection:
         connection.sendall(b"".join(requests))
         answers = connection.makefile("rb")
-        found = []
+        correlation_ids = []
         for _ in requests:
             (size,) = struct.unpack(">i", answers.read(4))
-            found.append(frames.decode_response(m.MetadataResponse, 12, answers.read(size))[0])
+            correlation_ids.append(frames.decode_response(m.MetadataResponse, 12, answers.read(size))[0])
         answers.close()
-    assert found == [1, 2]
+    assert correlation_ids == [1, 2]
 
 
 def test_users_are_told_where_an_answer_differs() -> None:

@@ -103,16 +103,16 @@ def test_a_group_resumes_where_it_committed(cluster: EngineCluster) -> None:
     def read(count: int) -> list[bytes]:
         consumer = Consumer(settings)
         consumer.subscribe([topic])
-        found: list[bytes] = []
+        received: list[bytes] = []
         deadline = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < deadline:
+        while len(received) < count and time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is not None:
                 assert message.error() is None, message.error()
-                found.append(message.value() or b"")
+                received.append(message.value() or b"")
                 consumer.commit(message=message, asynchronous=False)
         consumer.close()
-        return found
+        return received
 
     assert read(12) == [str(number).encode() for number in range(12)]
     assert read(8) == [str(number).encode() for number in range(12, 20)]

@@ -58,7 +58,7 @@ def read(cluster: EngineCluster, topic: str) -> list[tuple[int, bytes, bytes | N
         {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-    found: list[tuple[int, bytes, bytes | None]] = []
+    records: list[tuple[int, bytes, bytes | None]] = []
     try:
         while True:
             message = consumer.poll(30)
@@ -66,11 +66,11 @@ def read(cluster: EngineCluster, topic: str) -> list[tuple[int, bytes, bytes | N
             error = message.error()
             if error is not None:
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                return found
+                return records
             offset, key = message.offset(), message.key()
             assert offset is not None
             assert key is not None
-            found.append((offset, key, message.value()))
+            records.append((offset, key, message.value()))
     finally:
         consumer.close()
 

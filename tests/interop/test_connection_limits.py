@@ -61,7 +61,7 @@ def test_a_limit_that_changes_lets_waiting_ones_in_or_closes_those_used_longest_
         cluster.wait_until("events are written", lambda: cluster.broker(1).server.events.published > 0)
         connections = [limits.Connection(cluster.layout.ports[1]) for _ in range(14)]
         first, last = connections[0], connections[-1]
-        assert [one.state() for one in connections[:-1]] == [limits.ANSWERED] * 13
+        assert [connection.state() for connection in connections[:-1]] == [limits.ANSWERED] * 13
         assert last.state(expects_answer=False) == limits.WAITS
         set_limit(cluster, 15)
         assert last.state() == limits.ANSWERED

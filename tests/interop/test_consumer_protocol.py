@@ -59,10 +59,10 @@ def consumer(cluster: EngineCluster, group: str, settings: dict[str, Any]) -> Co
 
 def owned(*consumers: Consumer) -> list[int]:
     """How many partitions each has; each gets a turn."""
-    for one in consumers:
-        message = one.poll(0.05)
+    for member in consumers:
+        message = member.poll(0.05)
         assert message is None or message.error() is None, message.error()
-    return [len(one.assignment()) for one in consumers]
+    return [len(member.assignment()) for member in consumers]
 
 
 def share(*consumers: Consumer) -> None:
@@ -73,19 +73,19 @@ def share(*consumers: Consumer) -> None:
     assert sorted(indexes) == list(range(PARTITIONS))
 
 
-def read_and_commit(one: Consumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
+def read_and_commit(member: Consumer, count: int) -> list[bytes]:
+    values: list[bytes] = []
 
     def enough() -> bool:
-        message = one.poll(0.2)
+        message = member.poll(0.2)
         if message is not None:
             assert message.error() is None, message.error()
-            found.append(message.value() or b"")
-            one.commit(message=message, asynchronous=False)
-        return len(found) >= count
+            values.append(message.value() or b"")
+            member.commit(message=message, asynchronous=False)
+        return len(values) >= count
 
     wait_until(f"{count} records are read", enough, WAIT_S)
-    return found
+    return values
 
 
 @pytest.mark.parametrize("assignor", [None, "uniform", "range"])
@@ -94,9 +94,9 @@ def test_members_share_take_over_and_are_described(cluster: EngineCluster, assig
     create(cluster, topic)
     settings = NEW if assignor is None else {**NEW, "group.remote.assignor": assignor}
     consumers = [consumer(cluster, topic, {**settings, "client.id": f"c{at}"}) for at in range(3)]
-    for at, one in enumerate(consumers):
+    for at, subscriber in enumerate(consumers):
         # One of them subscribes by an expression, which the broker matches.
-        one.subscribe([topic] if at else [f"^shared-{assignor}$"])
+        subscriber.subscribe([topic] if at else [f"^shared-{assignor}$"])
     share(*consumers)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     described = admin.describe_consumer_groups([topic])[topic].result(30)
@@ -104,12 +104,12 @@ def test_members_share_take_over_and_are_described(cluster: EngineCluster, assig
     assert described.partition_assignor == (assignor or "uniform")
     assert sorted(member.client_id for member in described.members) == ["c0", "c1", "c2"]
     assert all(len(member.assignment.topic_partitions) == 2 for member in described.members)
-    listed = {one.group_id: one.type for one in admin.list_consumer_groups().result(30).valid}
+    listed = {listing.group_id: listing.type for listing in admin.list_consumer_groups().result(30).valid}
     assert listed[topic] is ConsumerGroupType.CONSUMER
     consumers.pop().close()
     share(*consumers)
-    for one in consumers:
-        one.close()
+    for subscriber in consumers:
+        subscriber.close()
     admin.delete_consumer_groups([topic])[topic].result(30)
 
 
@@ -118,26 +118,28 @@ def test_a_static_member_comes_back_to_its_partitions(cluster: EngineCluster) ->
     revoked: list[int] = []
     stays = consumer(cluster, "static", {**NEW, "group.instance.id": "stays"})
     restarts = consumer(cluster, "static", {**NEW, "group.instance.id": "restarts"})
-    stays.subscribe(["static"], on_revoke=lambda _, partitions: revoked.extend(one.partition for one in partitions))
+    stays.subscribe(
+        ["static"], on_revoke=lambda _, partitions: revoked.extend(partition.partition for partition in partitions)
+    )
     restarts.subscribe(["static"])
     share(stays, restarts)
-    before = {one.partition for one in restarts.assignment()}
+    before = {partition.partition for partition in restarts.assignment()}
     revoked.clear()
     restarts.close()
     again = consumer(cluster, "static", {**NEW, "group.instance.id": "restarts"})
     again.subscribe(["static"])
     share(stays, again)
-    assert {one.partition for one in again.assignment()} == before
+    assert {partition.partition for partition in again.assignment()} == before
     assert revoked == []
-    for one in (stays, again):
-        one.close()
+    for member in (stays, again):
+        member.close()
 
 
 def test_a_deployment_is_upgraded_and_downgraded_one_member_at_a_time(cluster: EngineCluster) -> None:
     create(cluster, "rolling")
     old = [consumer(cluster, "rolling", {"heartbeat.interval.ms": 200}) for _ in range(2)]
-    for one in old:
-        one.subscribe(["rolling"])
+    for member in old:
+        member.subscribe(["rolling"])
     share(*old)
     old[0].close()
     share(old[1])
@@ -183,23 +185,23 @@ def test_a_group_survives_the_death_of_its_coordinator_and_a_restart_of_all(clus
     share(warm)
     warm.close()
     group = led_by(cluster, 2)
-    one = consumer(cluster, group, {**NEW, "bootstrap.servers": cluster.bootstrap_of(1)})
-    one.subscribe(["moving"])
-    assert Counter(read_and_commit(one, 60)) == Counter(first)
+    member = consumer(cluster, group, {**NEW, "bootstrap.servers": cluster.bootstrap_of(1)})
+    member.subscribe(["moving"])
+    assert Counter(read_and_commit(member, 60)) == Counter(first)
     cluster.kill_broker(2)
     more = produce(cluster, "moving", range(60, 120))
     # It goes on as the member it was: nothing is read again.
-    assert Counter(read_and_commit(one, 60)) == Counter(more)
+    assert Counter(read_and_commit(member, 60)) == Counter(more)
     cluster.start_broker(2)
     for node in (3, 2, 1):
         cluster.stop_broker(node)
     cluster.call(cluster.cluster.start())
     last = produce(cluster, "moving", range(120, 180))
-    assert Counter(read_and_commit(one, 60)) == Counter(last)
+    assert Counter(read_and_commit(member, 60)) == Counter(last)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     assert sum(position.offset for position in committed.topic_partitions) == 180
-    one.close()
+    member.close()
 
 
 def test_the_java_consumer_and_group_tool_speak_it(cluster: EngineCluster) -> None:
@@ -239,9 +241,9 @@ def test_the_java_consumer_and_group_tool_speak_it(cluster: EngineCluster) -> No
 def test_kafka_reads_the_records_of_a_group(cluster: EngineCluster) -> None:
     tools = JavaTools(libraries(), cluster.bootstrap)
     create(cluster, "dumped")
-    one = consumer(cluster, "dumped", NEW)
-    one.subscribe(["^dumped"])
-    share(one)
+    member = consumer(cluster, "dumped", NEW)
+    member.subscribe(["^dumped"])
+    share(member)
     image = cluster.broker(1).services.metadata.image
     topic = image.topic(OFFSETS_TOPIC)
     assert topic is not None
@@ -253,4 +255,4 @@ def test_kafka_reads_the_records_of_a_group(cluster: EngineCluster) -> None:
     assert "Could not read record" not in text
     lines = [line for line in text.splitlines() if '"groupId":"dumped"' in line]
     assert {kind for line in lines for kind in KINDS if f'"type":"{kind}"' in line} == set(KINDS)
-    one.close()
+    member.close()

@@ -43,17 +43,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
 def read_events(bootstrap: str, enough: set[str]) -> list[events.EbblineEvent]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher", "enable.auto.commit": False})
     consumer.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
-    found: list[events.EbblineEvent] = []
+    received: list[events.EbblineEvent] = []
     deadline = time.monotonic() + WAIT_S
-    while not enough <= {event.type for event in found} and time.monotonic() < deadline:
+    while not enough <= {event.type for event in received} and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None:
             assert message.error() is None, message.error()
             event = events.decode(message.value())
             assert message.key() == f"{event.topic}-{event.partition}".encode()
-            found.append(event)
+            received.append(event)
     consumer.close()
-    return found
+    return received
 
 
 def test_state_changes_arrive_as_events(cluster: EngineCluster) -> None:
@@ -74,12 +74,12 @@ def scrape(cluster: EngineCluster, node: int) -> dict[tuple[str, str], float]:
     """(series, topic or request) → value."""
     with urllib.request.urlopen(f"http://127.0.0.1:{cluster.layout.metrics_ports[node]}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    found: dict[tuple[str, str], float] = {}
+    values: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             assert sample.labels["broker"] == str(node)
-            found[(sample.name, sample.labels.get("topic") or sample.labels.get("request", ""))] = sample.value
-    return found
+            values[(sample.name, sample.labels.get("topic") or sample.labels.get("request", ""))] = sample.value
+    return values
 
 
 def test_each_broker_serves_kafkas_metrics(cluster: EngineCluster) -> None:
@@ -87,8 +87,8 @@ def test_each_broker_serves_kafkas_metrics(cluster: EngineCluster) -> None:
     under = ("kafka_server_replicamanager_underreplicatedpartitions", "")
     wait_until("every replica is in sync", lambda: all(scrape(cluster, node)[under] == 0 for node in (1, 2, 3)))
     by_node = {node: scrape(cluster, node) for node in (1, 2, 3)}
-    told = ("kafka_server_brokertopicmetrics_messagesin_total", "told")
-    assert sum(values.get(told, 0) for values in by_node.values()) == 4000
+    messages_in = ("kafka_server_brokertopicmetrics_messagesin_total", "told")
+    assert sum(values.get(messages_in, 0) for values in by_node.values()) == 4000
     for values in by_node.values():
         assert values[("kafka_server_replicamanager_offlinereplicacount", "")] == 0
         assert values[("kafka_network_requestmetrics_requests_total", "Fetch")] > 0

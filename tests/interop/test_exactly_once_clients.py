@@ -95,10 +95,10 @@ def reader(nodes: BrokerProcesses, topic: str) -> Consumer:
 
 def wait_committed(nodes: BrokerProcesses, process: subprocess.Popen[str], topic: str) -> None:
     """Until so many records are committed, or the clients have ended."""
-    consumer, found, until = reader(nodes, topic), 0, time.monotonic() + ROUND_S
-    while found < RECORDS and process.poll() is None:
-        assert time.monotonic() < until, f"{found} of {RECORDS} records after {ROUND_S:.0f} s"
-        found += sum(message.error() is None for message in consumer.consume(1_000, 0.5))
+    consumer, committed_count, until = reader(nodes, topic), 0, time.monotonic() + ROUND_S
+    while committed_count < RECORDS and process.poll() is None:
+        assert time.monotonic() < until, f"{committed_count} of {RECORDS} records after {ROUND_S:.0f} s"
+        committed_count += sum(message.error() is None for message in consumer.consume(1_000, 0.5))
     consumer.close()
 
 

@@ -95,11 +95,11 @@ def test_nothing_acknowledged_is_lost_when_a_broker_goes_and_comes_back(cluster:
     load.send(800)
     load.flush()
     assert load.failed == []
-    assert all(one.leader in (1, 2) for one in cluster.ask(lambda: registrations(cluster, "ha")))
+    assert all(registration.leader in (1, 2) for registration in cluster.ask(lambda: registrations(cluster, "ha")))
     cluster.start_broker(3)
     cluster.wait_until(
         "broker 3 is back in every ISR",
-        lambda: all(set(one.isr) == {1, 2, 3} for one in registrations(cluster, "ha")),
+        lambda: all(set(registration.isr) == {1, 2, 3} for registration in registrations(cluster, "ha")),
     )
     load.send(500)
     load.flush()

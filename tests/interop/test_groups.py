@@ -105,9 +105,11 @@ def test_clients_of_three_libraries_share_one_group(cluster: EngineCluster) -> N
                     await asyncio.to_thread(confluent.poll, 0.1)
                     await asyncio.to_thread(python.poll, 100)
                     shares = (
-                        {one.partition for one in confluent.assignment()},
-                        {one.partition for one in python.assignment()},
-                        {one.partition for one in aio.assignment()} if starting.done() else set(),
+                        {topic_partition.partition for topic_partition in confluent.assignment()},
+                        {topic_partition.partition for topic_partition in python.assignment()},
+                        {topic_partition.partition for topic_partition in aio.assignment()}
+                        if starting.done()
+                        else set(),
                     )
                     if [len(share) for share in shares] == [2, 2, 2] and len(set().union(*shares)) == PARTITIONS:
                         return shares
@@ -122,15 +124,15 @@ def test_clients_of_three_libraries_share_one_group(cluster: EngineCluster) -> N
 
 
 def read_and_commit(consumer: Consumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline = time.monotonic() + WAIT_S
-    while len(found) < count and time.monotonic() < deadline:
+    while len(values) < count and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None:
             assert message.error() is None, message.error()
-            found.append(message.value() or b"")
+            values.append(message.value() or b"")
             consumer.commit(message=message, asynchronous=False)
-    return found
+    return values
 
 
 def test_a_static_member_comes_back_without_a_rebalance(cluster: EngineCluster) -> None:
@@ -200,12 +202,12 @@ def test_groups_survive_the_death_of_their_coordinator(cluster: EngineCluster) -
         topic, bootstrap_servers=cluster.bootstrap_of(1), group_id=idle, auto_offset_reset="earliest",
         consumer_timeout_ms=30_000,
     )  # fmt: skip
-    found = []
+    values = []
     for record in python:
-        found.append(record.value)
-        if len(found) == 60:
+        values.append(record.value)
+        if len(values) == 60:
             break
-    assert Counter(found) == Counter(more)
+    assert Counter(values) == Counter(more)
     python.close()
     cluster.start_broker(victim)
     offsets = committed(cluster, group)
@@ -251,8 +253,8 @@ def test_admin_clients_see_change_and_delete_groups(cluster: EngineCluster) -> N
     assert described[group].result(30).state.name == "STABLE"
     assert (member.client_id, len(member.assignment.topic_partitions)) == ("reader", PARTITIONS)
     assert described["nothing"].result(30).state.name == "DEAD"
-    assert group in {one.group_id for one in admin.list_consumer_groups().result(30).valid}
-    assert group in {one["group_id"] for one in python.list_groups()}
+    assert group in {listing.group_id for listing in admin.list_consumer_groups().result(30).valid}
+    assert group in {listing["group_id"] for listing in python.list_groups()}
     assert committed(cluster, group) == dict.fromkeys(range(PARTITIONS), 2)
     # Members keep a group from being deleted or moved by others.
     with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
@@ -275,8 +277,8 @@ def test_topics_are_described_as_they_were_created(cluster: EngineCluster) -> No
     listed = admin.list_topics(timeout=30).topics["described"]
     assert sorted(listed.partitions) == [0, 1, 2, 3]
     assert all(sorted(partition.replicas) == [1, 2, 3] for partition in listed.partitions.values())
-    (told,) = python.describe_topics(["described"])
-    assert len(told["partitions"]) == 4
+    (topic,) = python.describe_topics(["described"])
+    assert len(topic["partitions"]) == 4
     python.close()
 
 

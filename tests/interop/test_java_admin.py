@@ -182,9 +182,9 @@ def test_performance_and_verifiable_tools_run_and_offsets_add_up(tools: JavaTool
     starts = tools.run("kafka-get-offsets", "--topic", TOPIC, "--time", "earliest").split()
     assert starts[partition] == f"{TOPIC}:{partition}:5"
     text = tools.run("kafka-log-dirs", "--describe", "--topic-list", TOPIC).splitlines()[-1]
-    dirs = [one for broker in json.loads(text)["brokers"] for one in broker["logDirs"]]
-    assert sum(len(one["partitions"]) for one in dirs) == 6
-    assert all(one["error"] is None for one in dirs)
+    dirs = [log_dir for broker in json.loads(text)["brokers"] for log_dir in broker["logDirs"]]
+    assert sum(len(log_dir["partitions"]) for log_dir in dirs) == 6
+    assert all(log_dir["error"] is None for log_dir in dirs)
 
 
 # Leaders and replicas

@@ -103,7 +103,7 @@ def values(cluster: EngineCluster, topic: str) -> list[int]:
     consumer.assign(
         [confluent_kafka.TopicPartition(topic, n, confluent_kafka.OFFSET_BEGINNING) for n in range(PARTITIONS)]
     )
-    found: list[int] = []
+    numbers: list[int] = []
     ended = 0
     try:
         while ended < PARTITIONS:
@@ -112,8 +112,8 @@ def values(cluster: EngineCluster, topic: str) -> list[int]:
             if message.error() is not None:
                 ended += 1
             else:
-                found.append(int(message.value() or b""))
-        return found
+                numbers.append(int(message.value() or b""))
+        return numbers
     finally:
         consumer.close()
 

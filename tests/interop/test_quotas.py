@@ -40,7 +40,7 @@ def alter(cluster: EngineCluster, client_id: str, **values: float | None) -> Non
         ]
     )
     response = ask(cluster.layout.ports[1], request, 1, m.AlterClientQuotasResponse)
-    assert [one.error_code for one in response.entries] == [0], response
+    assert [altered.error_code for altered in response.entries] == [0], response
 
 
 def create(cluster: EngineCluster, topic: str) -> None:
@@ -70,15 +70,15 @@ def test_confluent_kafka_is_told_to_wait_and_loses_nothing(cluster: EngineCluste
     create(cluster, "throttled")
     # 100 kB at 9 kB/s over ten windows: one or two seconds too early.
     alter(cluster, "slow", producer_byte_rate=9_000.0, consumer_byte_rate=9_000.0)
-    told: list[float] = []
+    throttle_times: list[float] = []
 
     def on_throttle(event: ThrottleEvent) -> None:
-        told.append(event.throttle_time)
+        throttle_times.append(event.throttle_time)
 
     batches = {"batch.num.messages": 10, "client.id": "slow", "throttle_cb": on_throttle}
     fill(cluster, "throttled", **batches)
-    assert any(told)
-    told.clear()
+    assert any(throttle_times)
+    throttle_times.clear()
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -98,7 +98,7 @@ def test_confluent_kafka_is_told_to_wait_and_loses_nothing(cluster: EngineCluste
     wait_until("every record is read", all_read, WAIT_S)
     consumer.close()
     assert values == [VALUE] * RECORDS
-    assert any(told)
+    assert any(throttle_times)
     for kind in ("produce", "fetch"):
         for name in ("byte_rate", "throttle_time"):
             assert {"user": "", "client_id": "slow"} in labels(cluster, f"kafka_server_{kind}_{name}")
@@ -111,20 +111,26 @@ def test_kafka_python_is_told_to_wait_and_loses_nothing(cluster: EngineCluster) 
         bootstrap_servers=cluster.bootstrap, client_id="slow-python", acks="all", batch_size=10_000
     )
     sent = [producer.send("python", VALUE, partition=0) for _ in range(RECORDS)]
-    assert sorted(one.get(WAIT_S).offset for one in sent) == list(range(RECORDS))
+    assert sorted(future.get(WAIT_S).offset for future in sent) == list(range(RECORDS))
     metrics = producer.metrics()
     producer.close()
-    told = [value for group in metrics.values() for name, value in group.items() if name == "throttle-time-max"]
-    assert max(told) > 0
+    throttle_times = [
+        value for group in metrics.values() for name, value in group.items() if name == "throttle-time-max"
+    ]
+    assert max(throttle_times) > 0
 
 
 def test_a_client_whose_quota_is_removed_is_told_nothing_any_more(cluster: EngineCluster) -> None:
     create(cluster, "freed")
     alter(cluster, "freed", producer_byte_rate=1.0)
     alter(cluster, "freed", producer_byte_rate=None)
-    told: list[float] = []
-    fill(cluster, "freed", **{"client.id": "freed", "throttle_cb": lambda event: told.append(event.throttle_time)})
-    assert not any(told)
+    throttle_times: list[float] = []
+    fill(
+        cluster,
+        "freed",
+        **{"client.id": "freed", "throttle_cb": lambda event: throttle_times.append(event.throttle_time)},
+    )
+    assert not any(throttle_times)
 
 
 def test_too_many_new_partitions_are_refused_until_there_are_permits_again(cluster: EngineCluster) -> None:

@@ -113,8 +113,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     port = free_ports(apache_kafka.CONTROLLER_PORT_OFFSET + 1)[0]
     script = [sys.executable, apache_kafka.__file__]
     settings = ["remote.log.manager.task.interval.ms=200", "log.retention.check.interval.ms=200"]
-    chosen = [word for one in (*settings, *SECURITY) for word in ("--set", one)]
-    chosen += [word for broker in BROKERS for one in listeners(port, broker) for word in ("--set-broker", one)]
+    chosen = [word for setting in (*settings, *SECURITY) for word in ("--set", setting)]
+    chosen += [word for broker in BROKERS for setting in listeners(port, broker) for word in ("--set-broker", setting)]
     up = [*script, "up", "--dir", str(folder), "--brokers", "2", "--tiered", "--port-base", str(port), *chosen]
     started = subprocess.run(up, capture_output=True, text=True, check=False)
     if started.returncode == apache_kafka.EXIT_UNAVAILABLE:
@@ -177,14 +177,14 @@ def test_ls_and_verify_know_kafkas_own_segments(kafka: Kafka, tip: TopicIdPartit
 
     logs = {path.stem.split("-", 1)[1]: path.stat().st_size for path in kafka.tree.glob("*.log")}
     listed = told("ls", TOPIC)["items"]
-    assert {one["segment_id"]: one["segment_size_bytes"] for one in listed} == logs
-    assert {one["topic_id"] for one in listed} == {uuid_text(tip.topic_id)}
+    assert {segment["segment_id"]: segment["segment_size_bytes"] for segment in listed} == logs
+    assert {segment["topic_id"] for segment in listed} == {uuid_text(tip.topic_id)}
     sound = told("verify", TOPIC, "--remote", str(kafka.folder / "remote"))
     assert (sound["segments"], sound["items"]) == (len(logs), [])
     # A folder without any of the objects.
     verdict = told("verify", TOPIC, "--remote", str(kafka.local))
-    assert {one["problem"] for one in verdict["items"]} == {"missing"}
-    assert len({one["object"] for one in verdict["items"] if one["object"].endswith(".log")}) == len(logs)
+    assert {problem["problem"] for problem in verdict["items"]} == {"missing"}
+    assert len({problem["object"] for problem in verdict["items"] if problem["object"].endswith(".log")}) == len(logs)
 
 
 def test_a_consumer_of_kafka_reads_from_offset_0_what_only_our_tree_holds(
@@ -246,17 +246,17 @@ def read_values(kafka: Kafka, timeout_s: float) -> list[bytes | None]:
     """Values from offset 0 on, as far as they come in time."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "cold", "auto.offset.reset": "error"})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     deadline = time.monotonic() + timeout_s
-    while len(found) < RECORDS and time.monotonic() < deadline:
+    while len(values) < RECORDS and time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            found.append(message.value())
+            values.append(message.value())
         elif message is not None:
             # Until Kafka has read our metadata records the offset does not exist: ask again from where we are.
-            consumer.assign([TopicPartition(TOPIC, 0, len(found))])
+            consumer.assign([TopicPartition(TOPIC, 0, len(values))])
     consumer.close()
-    return found
+    return values
 
 
 def documented_rights() -> Iterator[AclBinding]:

@@ -156,9 +156,9 @@ def test_confluent_kafka(secure: Secure, protocol: str, mechanism: str) -> None:
     assert producer.flush(30) == 0
     consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found = [message.value() for message in consumer.consume(len(VALUES), 30)]
+    values = [message.value() for message in consumer.consume(len(VALUES), 30)]
     consumer.close()
-    assert found == VALUES
+    assert values == VALUES
 
 
 def test_the_pipeline_reads_its_topic_through_tls_and_sasl(secure: Secure) -> None:
@@ -183,8 +183,8 @@ def test_the_pipeline_reads_its_topic_through_tls_and_sasl(secure: Secure) -> No
 
     start = answered(reader.initialOffset)
     parts = reader.partitions(start, answered(lambda: reader.latestOffset(start, ReadAllAvailable())))
-    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-    assert [row["raw_value"] for row in found] == VALUES  # no metadata events, so all are set aside with their bytes
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [row["raw_value"] for row in rows] == VALUES  # no metadata events, so all are set aside with their bytes
     source.close_clients()
 
 
@@ -197,9 +197,9 @@ def test_kafka_python(secure: Secure, protocol: str, mechanism: str) -> None:
     producer.flush(30)
     producer.close()
     consumer = PyConsumer(topic, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings)
-    found = [record.value for record in itertools.islice(consumer, len(VALUES))]
+    values = [record.value for record in itertools.islice(consumer, len(VALUES))]
     consumer.close()
-    assert found == VALUES
+    assert values == VALUES
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)

@@ -39,16 +39,18 @@ def member(bootstrap: str) -> KafkaConsumer:
 
 
 def parts(consumer: KafkaConsumer) -> set[int]:
-    return {one.partition for one in consumer.assignment()}
+    return {partition.partition for partition in consumer.assignment()}
 
 
 def until(what: str, question: Callable[[], bool], *members: KafkaConsumer) -> None:
     """Every member has its turns meanwhile."""
     deadline = time.monotonic() + WAIT_S
     while not question():
-        assert time.monotonic() < deadline, f"not within {WAIT_S:.0f} s: {what}; {[parts(one) for one in members]}"
-        for one in members:
-            one.poll(100)
+        assert time.monotonic() < deadline, (
+            f"not within {WAIT_S:.0f} s: {what}; {[parts(consumer) for consumer in members]}"
+        )
+        for consumer in members:
+            consumer.poll(100)
 
 
 def test_members_keep_what_they_have_when_others_come_and_go(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_members_keep_what_they_have_when_others_come_and_go(tmp_path: Path) -> 
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         first, second = member(cluster.bootstrap), member(cluster.bootstrap)
         until("the first has all", lambda: len(parts(first)) == PARTITIONS, first)
-        until("both share", lambda: [len(parts(one)) for one in (first, second)] == [3, 3], first, second)
+        until("both share", lambda: [len(parts(consumer)) for consumer in (first, second)] == [3, 3], first, second)
         before = parts(first), parts(second)
         assert before[0] | before[1] == set(range(PARTITIONS))
 
@@ -67,7 +69,7 @@ def test_members_keep_what_they_have_when_others_come_and_go(tmp_path: Path) -> 
         words = ["--topic", TOPIC, "--group-id", TOPIC, "--assignment-strategy", JAVA_ASSIGNOR]
         limits = ["--max-messages", str(MESSAGES), "--reset-policy", "earliest"]
         java = beside.submit(tool.run, "kafka-verifiable-consumer", *words, *limits)
-        until("three share", lambda: [len(parts(one)) for one in (first, second)] == [2, 2], first, second)
+        until("three share", lambda: [len(parts(consumer)) for consumer in (first, second)] == [2, 2], first, second)
         assert parts(first) < before[0]
         assert parts(second) < before[1]
         given = set(range(PARTITIONS)) - parts(first) - parts(second)
@@ -78,13 +80,15 @@ def test_members_keep_what_they_have_when_others_come_and_go(tmp_path: Path) -> 
             producer.produce(TOPIC, b"v", partition=number % PARTITIONS)
         assert producer.flush(WAIT_S) == 0
         between = parts(first), parts(second)
-        until("two share again", lambda: [len(parts(one)) for one in (first, second)] == [3, 3], first, second)
+        until(
+            "two share again", lambda: [len(parts(consumer)) for consumer in (first, second)] == [3, 3], first, second
+        )
         assert parts(first) > between[0]
         assert parts(second) > between[1]
 
         events = [json.loads(line) for line in java.result(WAIT_S).splitlines()]
         assigned = [event["partitions"] for event in events if event["name"] == "partitions_assigned"]
-        assert {one["partition"] for one in assigned[-1]} == given
+        assert {partition["partition"] for partition in assigned[-1]} == given
         first.close()
         until("the second has all", lambda: len(parts(second)) == PARTITIONS, second)
         second.close()

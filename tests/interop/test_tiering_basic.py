@@ -52,12 +52,12 @@ def value(number: int) -> bytes:
 
 def log_starts(cluster: EngineCluster, topic: str) -> list[tuple[int, int, int]]:
     """(local start, end, latest tiered offset) of every partition on its leader."""
-    found = []
+    offsets = []
     for partition in range(PARTITIONS):
         leader = registrations(cluster, topic)[partition].leader
         log = cluster.broker(leader).broker_services.replica_manager.partition(topic, partition).log
-        found.append((log.local_log_start_offset, log.log_end_offset, log.highest_remote_offset))
-    return found
+        offsets.append((log.local_log_start_offset, log.log_end_offset, log.highest_remote_offset))
+    return offsets
 
 
 def read_numbers(bootstrap: str, topic: str) -> list[int]:
@@ -65,18 +65,18 @@ def read_numbers(bootstrap: str, topic: str) -> list[int]:
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found: list[int] = []
+    numbers: list[int] = []
     deadline = time.monotonic() + 60
-    while len(found) < RECORDS and time.monotonic() < deadline:
+    while len(numbers) < RECORDS and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None:
             assert message.error() is None, message.error()
             content = message.value() or b""
             number = int(content.split(b"-")[0])
             assert content == value(number)
-            found.append(number)
+            numbers.append(number)
     consumer.close()
-    return sorted(found)
+    return sorted(numbers)
 
 
 def test_old_segments_are_remote_only_and_readable(cluster: EngineCluster) -> None:

@@ -52,9 +52,11 @@ def brief(value: Any) -> Any:
         plain = type(value)()
         names: tuple[str, ...] = tuple(value.__slots__)
         held = {name: getattr(value, name) for name in names}
-        return {name: brief(one) for name, one in held.items() if name not in TIMES and one != getattr(plain, name)}
+        return {
+            name: brief(field) for name, field in held.items() if name not in TIMES and field != getattr(plain, name)
+        }
     if isinstance(value, list):
-        return sorted((brief(one) for one in value), key=json.dumps)
+        return sorted((brief(item) for item in value), key=json.dumps)
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
 
 
@@ -89,7 +91,7 @@ class Script:
         described = ask(self.port, m.DescribeQuorumRequest(topics=[quorum]), 2, m.DescribeQuorumResponse)
         self.controller_port = described.nodes[0].listeners[0].port
         dirs = ask(self.port, m.DescribeLogDirsRequest(topics=None), 4, m.DescribeLogDirsResponse)
-        self.dirs = sorted(one.log_dir for one in dirs.results)
+        self.dirs = sorted(result.log_dir for result in dirs.results)
         assert len(self.dirs) == 2
 
     def _is_writable(self) -> bool:
@@ -294,19 +296,19 @@ class Script:
             producer = PRODUCER + 10 * version + tv
             produce("epoch 5", producer, 5, 0)
 
-            told = partial(mark, producer=producer, version=version, tv=tv)
-            told("epoch -1 of a known producer", -1)
-            told("an old epoch", 4)
-            told("the same epoch", 5)
-            told("a later epoch", 6)
-            told("an older coordinator", 7, coordinator_epoch=-1)
-            told("epoch -1 again", -1)
+            mark_producer = partial(mark, producer=producer, version=version, tv=tv)
+            mark_producer("epoch -1 of a known producer", -1)
+            mark_producer("an old epoch", 4)
+            mark_producer("the same epoch", 5)
+            mark_producer("a later epoch", 6)
+            mark_producer("an older coordinator", 7, coordinator_epoch=-1)
+            mark_producer("epoch -1 again", -1)
             produce("the next sequence of epoch 5", producer, 5, 1)
             produce("the next sequence of epoch 6", producer, 6, 0)
-            told("epoch -1 of an unknown producer", -1, producer=producer + 1000)
-            told("epoch -2 of an unknown producer", -2, producer=producer + 2000)
-            told("twice", 8, 8)
-            told("no producer", 0, producer=-1)
+            mark_producer("epoch -1 of an unknown producer", -1, producer=producer + 1000)
+            mark_producer("epoch -2 of an unknown producer", -2, producer=producer + 2000)
+            mark_producer("twice", 8, 8)
+            mark_producer("no producer", 0, producer=-1)
         mark("unknown partitions", 0, topics=(("nope", [0]), (TOPIC, [9, 9])))
         mark("two partitions", 20, topics=((TOPIC, [0, 1]),))
         mark("nothing", topics=())

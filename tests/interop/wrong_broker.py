@@ -115,8 +115,8 @@ class Script:
 
     def _tell(self, label: str, answer: Any, port: int | None) -> None:
         text = json.dumps(brief(answer)).replace(self.topic_id.hex(), "(topic)")
-        for name, known in (("(one)", self.port), ("(two)", self.other_port)):
-            text = text.replace(f'"port": {known}', f'"port": "{name}"')
+        for name, port_number in (("(one)", self.port), ("(two)", self.other_port)):
+            text = text.replace(f'"port": {port_number}', f'"port": "{name}"')
         self.told.append((f"{label}{'' if port is None else ', of broker 2'}", json.loads(text)))
 
 

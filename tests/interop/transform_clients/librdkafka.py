@@ -49,7 +49,7 @@ class Client:
     def run(self, ended: threading.Event) -> None:
         """Raises KafkaException when the producer cannot be used any longer."""
         while not ended.is_set():
-            messages = [one for one in self._consumer.consume(self._batch, 0.2) if one.error() is None]
+            messages = [message for message in self._consumer.consume(self._batch, 0.2) if message.error() is None]
             if messages:
                 self._turn += 1
                 self._move(messages)
