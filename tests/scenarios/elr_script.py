@@ -46,12 +46,12 @@ class Session:
 
     def state(self) -> Row:
         """Leader, ISR, ELR, last known ELR."""
-        asked = m.DescribeTopicPartitionsRequest
-        request = asked(topics=[asked.Topics(name=TOPIC)], response_partition_limit=1, cursor=None)
+        request_class = m.DescribeTopicPartitionsRequest
+        request = request_class(topics=[request_class.Topics(name=TOPIC)], response_partition_limit=1, cursor=None)
         answer = ask(self._port, request, 0, m.DescribeTopicPartitionsResponse)
         [partition] = answer.topics[0].partitions
-        known = (partition.isr_nodes, partition.eligible_leader_replicas or [], partition.last_known_elr or [])
-        return [partition.leader_id, *(sorted(members) for members in known)]
+        member_lists = (partition.isr_nodes, partition.eligible_leader_replicas or [], partition.last_known_elr or [])
+        return [partition.leader_id, *(sorted(members) for members in member_lists)]
 
     def note(self, label: str, steady_s: float | None = None) -> None:
         """The state once it is steady."""
@@ -89,12 +89,12 @@ class Session:
 
     def elect(self, kind: int) -> None:
         request = m.ElectLeadersRequest
-        asked = request(
+        election = request(
             election_type=kind,
             topic_partitions=[request.TopicPartitions(topic=TOPIC, partitions=[0])],
             timeout_ms=30_000,
         )
-        answer = ask(self._port, asked, 2, m.ElectLeadersResponse)
+        answer = ask(self._port, election, 2, m.ElectLeadersResponse)
         row = answer.replica_election_results[0].partition_result[0]
         self.note(f"{len(self.rows)}: election of kind {kind} is answered {ErrorCode(row.error_code).name}")
 

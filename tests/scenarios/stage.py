@@ -143,9 +143,9 @@ class Stage:
 
         def same() -> bool:
             logs = [self.log(node) for node in up]
-            told = [self.nodes[node].events.phases(TOPIC)[-1:] for node in up if node != self.leader]
+            phases = [self.nodes[node].events.phases(TOPIC)[-1:] for node in up if node != self.leader]
             facts = {(log.log_end_offset, log.high_watermark, log.highest_remote_offset) for log in logs}
-            settled = all(last == ["IN_SYNC"] for last in told)
+            settled = all(last == ["IN_SYNC"] for last in phases)
             return settled and len(facts) == 1 and logs[0].log_end_offset == logs[0].high_watermark
 
         assert registration.leader in up, registration
@@ -190,10 +190,10 @@ class Stage:
         manager = self.nodes[node].remote
         assert manager is not None
         tip = self.log(node).topic_id_partition
-        found = [s for s in manager._tier.metadata.segments(tip) if s.state is SegmentState.COPY_SEGMENT_FINISHED]
-        for segment in sorted(found, key=lambda s: (s.event_timestamp_ms, s.start_offset)):
+        finished = [s for s in manager._tier.metadata.segments(tip) if s.state is SegmentState.COPY_SEGMENT_FINISHED]
+        for segment in sorted(finished, key=lambda s: (s.event_timestamp_ms, s.start_offset)):
             self._uuids.setdefault(segment.segment_id, f"uuid{len(self._uuids) + 1}")
-        return sorted(found, key=lambda s: self._uuids[s.segment_id])
+        return sorted(finished, key=lambda s: self._uuids[s.segment_id])
 
     def _segment(self, segment: SegmentMetadata) -> str:
         epochs = ", ".join(f"{epoch}:{at}" for epoch, at in segment.segment_leader_epochs)

@@ -65,9 +65,9 @@ def settings_as_before(running: Lab) -> Iterator[None]:
 
 def offsets(running: Lab, topic: str, node: int) -> dict[str, int]:
     """A broker's report of its replica."""
-    told = {name: running.list_offset(node, topic, at, replica=DEBUG) for name, at in OFFSETS.items()}
-    assert {row.error for row in told.values()} <= {0}, told
-    return {name: row.offset for name, row in told.items()}
+    rows = {name: running.list_offset(node, topic, at, replica=DEBUG) for name, at in OFFSETS.items()}
+    assert {row.error for row in rows.values()} <= {0}, rows
+    return {name: row.offset for name, row in rows.items()}
 
 
 def wanted(row: Mapping[str, int]) -> dict[str, int]:
@@ -162,8 +162,8 @@ def stuck_in_kafka(running: Lab, name: str, joined: dict[str, int], *, flag_off:
 
 def afterwards(name: str) -> dict[str, int]:
     """The replica after it joined in Kafka at last."""
-    told = CASES[name]["then"]["new_replica"]
-    return {key: told[str(at)][2] for key, at in OFFSETS.items()}
+    answers = CASES[name]["then"]["new_replica"]
+    return {key: answers[str(at)][2] for key, at in OFFSETS.items()}
 
 
 def attempts(running: Lab, topic: str) -> int:
@@ -252,8 +252,8 @@ def test_only_the_new_replicas_own_broker_counts(running: Lab, drift: str) -> No
     set_flag(running, "true")
     set_flag(running, "false", NEW)
     as_kafka(running, "cluster default true, broker 3 overrides with false")
-    told = CASES["cluster default true, broker 3 overrides with false"]["extra"]["describe_configs_broker_3"][0]
-    assert described(running) == {name: told[name] for name in described(running)}
+    settings = CASES["cluster default true, broker 3 overrides with false"]["extra"]["describe_configs_broker_3"][0]
+    assert described(running) == {name: settings[name] for name in described(running)}
 
 
 def test_a_throttle_changes_nothing_but_the_time(running: Lab, drift: str) -> None:

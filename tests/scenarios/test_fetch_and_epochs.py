@@ -42,7 +42,7 @@ def fetch(
     last_epoch: int = -1, max_bytes: int = 1 << 20, isolation: int = 0, topic: str = TOPIC,
     topic_id: bytes | None = None, replica_epoch: int = -1,
 ) -> Row:  # fmt: skip
-    wanted = m.FetchRequest.Topics
+    topics = m.FetchRequest.Topics
     request = m.FetchRequest(
         replica_id=replica,
         max_wait_ms=0,
@@ -52,11 +52,11 @@ def fetch(
         session_epoch=-1,
         replica_state=m.FetchRequest.ReplicaState(replica_id=replica, replica_epoch=replica_epoch),
         topics=[
-            wanted(
+            topics(
                 topic=topic,
                 topic_id=topic_id or running.log(topic).topic_id_partition.topic_id,
                 partitions=[
-                    wanted.Partitions(
+                    topics.Partitions(
                         partition=0,
                         current_leader_epoch=current_epoch,
                         fetch_offset=offset,
@@ -81,7 +81,7 @@ def batches(records: Any) -> list[tuple[int, int, int]]:
 def told(row: Row) -> dict[str, Any]:
     """A row in the fixture's words."""
     aborted = row.aborted_transactions
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "ErrorCode": row.error_code,
         "HighWatermark": row.high_watermark,
         "LastStableOffset": row.last_stable_offset,
@@ -93,8 +93,8 @@ def told(row: Row) -> dict[str, Any]:
         "Records": batches(row.records),
     }
     if row.diverging_epoch.end_offset >= 0:
-        found["DivergingEpoch"] = {"Epoch": row.diverging_epoch.epoch, "EndOffset": row.diverging_epoch.end_offset}
-    return found
+        fields["DivergingEpoch"] = {"Epoch": row.diverging_epoch.epoch, "EndOffset": row.diverging_epoch.end_offset}
+    return fields
 
 
 def expected(name: str) -> dict[str, Any]:
@@ -132,9 +132,9 @@ def test_a_consumer_is_answered_as_by_kafka(running: Lab, name: str) -> None:
 
 
 def assert_same(name: str, row: Row) -> None:
-    wanted, found = expected(name), told(row)
-    assert {key: found.get(key) for key in wanted} == wanted
-    assert ("DivergingEpoch" in found) == ("DivergingEpoch" in wanted)
+    expected_fields, fields = expected(name), told(row)
+    assert {key: fields.get(key) for key in expected_fields} == expected_fields
+    assert ("DivergingEpoch" in fields) == ("DivergingEpoch" in expected_fields)
 
 
 @pytest.mark.parametrize(("budget", "size"), [(100, 100), (10, None)])
@@ -230,9 +230,9 @@ def test_deleted_records_are_gone_for_everybody(running: Lab) -> None:
         assert_same(name, fetch(running, current_epoch=2, **case))
     for after_ms in (0, 7500, 9000, 10_000, 10_001):
         row = running.list_offset(LEADER, TOPIC, START_MS + after_ms)
-        wanted = KAFKA[f"ListOffsets timestamp {START_MS + after_ms}"]
+        expected_row = KAFKA[f"ListOffsets timestamp {START_MS + after_ms}"]
         assert (row.error, row.timestamp, row.offset, row.epoch) == (
-            wanted["ErrorCode"], wanted["Timestamp"], wanted["Offset"], wanted["LeaderEpoch"],
+            expected_row["ErrorCode"], expected_row["Timestamp"], expected_row["Offset"], expected_row["LeaderEpoch"],
         )  # fmt: skip
 
 
@@ -272,13 +272,13 @@ def test_every_version_of_list_offsets_knows_its_names(running: Lab) -> None:
     running.wait_offsets(topic, (0, 0, 7, 5))
     topics = m.ListOffsetsRequest.Topics
     for version, answers in VERSIONS.items():
-        for timestamp, wanted in answers.items():
+        for timestamp, expected_row in answers.items():
             part = topics.Partitions(partition_index=0, current_leader_epoch=-1, timestamp=int(timestamp))
             request = m.ListOffsetsRequest(
                 replica_id=-1, topics=[topics(name=topic, partitions=[part])], timeout_ms=10_000
             )
             row = running.ask(LEADER, request, int(version), m.ListOffsetsResponse).topics[0].partitions[0]
-            epoch = wanted["leader_epoch"] if wanted["leader_epoch"] is not None else row.leader_epoch
+            epoch = expected_row["leader_epoch"] if expected_row["leader_epoch"] is not None else row.leader_epoch
             assert (row.error_code, row.timestamp, row.offset, row.leader_epoch) == (
-                wanted["error"], wanted["timestamp"], wanted["offset"], epoch,
+                expected_row["error"], expected_row["timestamp"], expected_row["offset"], epoch,
             ), (version, timestamp)  # fmt: skip

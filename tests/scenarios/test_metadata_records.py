@@ -29,7 +29,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def written(running: Lab, topic_id: bytes) -> dict[int, list[Record]]:
     """The records about a topic, by metadata partition, in the order of the log."""
-    found: dict[int, list[Record]] = {}
+    by_partition: dict[int, list[Record]] = {}
     for partition in range(PARTITIONS):
         end = running.log(METADATA, partition).high_watermark
         offset = 0
@@ -38,8 +38,8 @@ def written(running: Lab, topic_id: bytes) -> dict[int, list[Record]]:
             for position, header in iter_batches(data):
                 offset = header.next_offset
                 records = [record for record in iter_records(data, position) if topic_id in bytes(record.value or b"")]
-                found.setdefault(partition, []).extend(records)
-    return {partition: records for partition, records in found.items() if records}
+                by_partition.setdefault(partition, []).extend(records)
+    return {partition: records for partition, records in by_partition.items() if records}
 
 
 def kafkas(topic: str, partition: int) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_records_of_copies_under_three_leaders_are_kafkas(running: Lab) -> None:
     topic_id = running.log(TOPIC).topic_id_partition.topic_id
     [records] = written(running, topic_id).values()
     expected = kafkas(TOPIC, 0)
-    assert [one.key for one in records] == [None] * len(expected)
+    assert [record.key for record in records] == [None] * len(expected)
     ids: dict[str, bytes] = {}
     for record, line in zip(records, expected, strict=True):
         value = bytes(record.value or b"")
@@ -108,11 +108,13 @@ def test_a_deleted_topic_is_told_as_by_kafka_within_the_kips_life_cycle(running:
     expected = kafkas(topic, 0)
 
     def told() -> list[bytes]:
-        return [bytes(one.value or b"") for one in next(iter(written(running, topic_id).values()))]
+        return [bytes(record.value or b"") for record in next(iter(written(running, topic_id).values()))]
 
     running.wait("all of it is told", lambda: len(told()) >= len(expected) + 3)
     events = [decode(value) for value in told()]
-    partition = [(at, one.state, one.broker_id) for at, one in enumerate(events) if isinstance(one, PartitionDelete)]
+    partition = [
+        (at, event.state, event.broker_id) for at, event in enumerate(events) if isinstance(event, PartitionDelete)
+    ]
     copies = len(expected) - 4
     assert partition == [
         (copies, PartitionDeleteState.DELETE_PARTITION_MARKED, 1),

@@ -83,7 +83,7 @@ def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> N
 
 def deletion_events(running: Lab, topic_id: bytes, partition: int) -> list[tuple[str, int]]:
     """(state, broker) of what the metadata topic tells of a partition's deletion."""
-    found = []
+    states = []
     target = metadata_partition(topic_id, partition, 5)
     for raw in running.read_raw(METADATA, target):
         event = decode(raw)
@@ -92,8 +92,8 @@ def deletion_events(running: Lab, topic_id: bytes, partition: int) -> list[tuple
         tip = event.topic_id_partition
         # Two partitions of a topic may have their events in one partition of the metadata topic.
         if (tip.topic_id, tip.partition) == (topic_id, partition):
-            found.append((event.state.name, event.broker_id))
-    return found
+            states.append((event.state.name, event.broker_id))
+    return states
 
 
 def test_deleting_a_topic_leaves_nothing_remote_and_a_new_one_of_its_name_alone(running: Lab) -> None:
@@ -171,7 +171,7 @@ def metadata_partitions_read(running: Lab, node: int) -> set[int]:
     assert manager is not None
     metadata = manager._tier.metadata
     assert isinstance(metadata, TopicBasedRemoteLogMetadataManager)
-    return running.cluster.ask(lambda: {one.metadata_partition for one in metadata.hosted.values()})
+    return running.cluster.ask(lambda: {partition.metadata_partition for partition in metadata.hosted.values()})
 
 
 def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> None:

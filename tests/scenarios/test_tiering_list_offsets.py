@@ -33,7 +33,7 @@ def answers(running: Lab, state: Mapping[str, Any]) -> tuple[dict[str, Told], di
     followers = [node for node in replicas if node != leader]
     strangers = [node for node in (1, 2, 3) if node not in replicas]
     expected: dict[str, Told] = {}
-    found: dict[str, Told] = {}
+    actual: dict[str, Told] = {}
     seen: dict[str, int] = {}
     for row in state["rows"]:
         role, replica_id = row["to"], row["replica_id"]
@@ -42,27 +42,27 @@ def answers(running: Lab, state: Mapping[str, Any]) -> tuple[dict[str, Told], di
         at = seen[key] = seen.get(key, -1) + 1
         node = {"leader": [leader], "follower": followers, "other": strangers}[role]
         replica = followers[0] if replica_id == "follower" else replica_id
-        for timestamp, told in row["answers"].items():
+        for timestamp, answer in row["answers"].items():
             name = f"{timestamp} to {role} {at} as {replica_id}, isolation {row['isolation']}"
-            expected[name] = Told(told["offset"], told["leader_epoch"], told["timestamp"], told["error"])
-            found[name] = running.list_offset(
+            expected[name] = Told(answer["offset"], answer["leader_epoch"], answer["timestamp"], answer["error"])
+            actual[name] = running.list_offset(
                 node[min(at, len(node) - 1)], topic, int(timestamp), replica=replica, isolation=row["isolation"]
             )
-    return expected, found
+    return expected, actual
 
 
 def kip_answers(expected: dict[str, Told], log_end: Told) -> dict[str, Told]:
     """With everything tiered a follower gets the log end (KIP-1023); Kafka 4.3 answers -1 and never lets it join."""
     return {
-        name: log_end if name.startswith("-6 to leader") and "as follower" in name and told.offset == -1 else told
-        for name, told in expected.items()
+        name: log_end if name.startswith("-6 to leader") and "as follower" in name and answer.offset == -1 else answer
+        for name, answer in expected.items()
     }
 
 
 def at_time(expected: dict[str, Told], kafkas_ms: int, ours_ms: int) -> dict[str, Told]:
     """A marker is stamped with the time of its writing."""
-    return {name: replace(told, timestamp=ours_ms) if told.timestamp == kafkas_ms else told
-            for name, told in expected.items()}  # fmt: skip
+    return {name: replace(answer, timestamp=ours_ms) if answer.timestamp == kafkas_ms else answer
+            for name, answer in expected.items()}  # fmt: skip
 
 
 def expect(
@@ -77,12 +77,12 @@ def expect(
     last: dict[str, tuple[Told, Told]] = {}
 
     def agree() -> bool:
-        expected, found = answers(running, STATES[name])
+        expected, actual = answers(running, STATES[name])
         if log_end_for_followers is not None:
             expected = kip_answers(expected, log_end_for_followers)
         expected = at_time(expected, *times)
         last.clear()
-        wrong = {key: (told, found[key]) for key, told in expected.items() if found[key] != told}
+        wrong = {key: (answer, actual[key]) for key, answer in expected.items() if actual[key] != answer}
         last.update({key: both for key, both in wrong.items() if without == "-" or without not in key})
         return not last
 
@@ -213,15 +213,15 @@ def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_fro
         {"bootstrap.servers": running.cluster.bootstrap, "group.id": topic, "isolation.level": "read_committed"}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes | None] = []
+    received: list[bytes | None] = []
 
     def last_came() -> bool:
-        found.extend(message.value() for message in consumer.consume(7, 1.0))
-        return found[-1:] == expected[-1:]
+        received.extend(message.value() for message in consumer.consume(7, 1.0))
+        return received[-1:] == expected[-1:]
 
     running.wait("the last record came", last_came)
     consumer.close()
-    assert found == expected
+    assert received == expected
     counts = Counter(event.type for event in storage.history if event.topic_id_partition.topic == topic)
     assert 6 <= counts.pop(EventType.FETCH_SEGMENT) <= 12
     txn_index_fetches = counts.pop(EventType.FETCH_TRANSACTION_INDEX, 0)

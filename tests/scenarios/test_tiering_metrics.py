@@ -63,18 +63,18 @@ OF_PARTITIONS: Final = (
 )
 
 
-def missing(found: dict[str, list[tuple[dict[str, str], float]]], topic: str) -> list[tuple[str, dict[str, str]]]:
+def missing(samples: dict[str, list[tuple[dict[str, str], float]]], topic: str) -> list[tuple[str, dict[str, str]]]:
     """Rows of the list that are not there, with their labels."""
     requested: list[tuple[str, dict[str, str]]] = [
-        (f"kafka_server_brokertopicmetrics_{name.lower()}", {"topic": one})
+        (f"kafka_server_brokertopicmetrics_{name.lower()}", {"topic": label_value})
         for name in (*TOPIC_METERS, *TOPIC_GAUGES)
-        for one in ("", topic)
+        for label_value in ("", topic)
     ]
     requested += [*BROKER_WIDE, *((name, {"topic": topic, "partition": "0"}) for name in OF_PARTITIONS)]
     return [
         (name, labels)
         for name, labels in requested
-        if not any(labels.items() <= row.items() for row, _ in found.get(name, ()))
+        if not any(labels.items() <= row.items() for row, _ in samples.get(name, ()))
     ]
 
 
@@ -86,21 +86,21 @@ def exported(mbean: str) -> tuple[list[str], dict[str, str]]:
     name = tags.pop("name", None)
     names = ATTRIBUTES[mbean] if name is None else (name.removesuffix("PerSec"),)
     labels = {key.lower(): value for key, value in tags.items()}
-    return [f"{prefix}_{one}".lower() for one in names], labels
+    return [f"{prefix}_{metric_name}".lower() for metric_name in names], labels
 
 
 def scraped(running: Lab, node: int) -> dict[str, list[tuple[dict[str, str], float]]]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(running.cluster.broker(node).services.metrics))
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
-            found.setdefault(family.name, []).append((dict(sample.labels), sample.value))
-    return found
+            samples.setdefault(family.name, []).append((dict(sample.labels), sample.value))
+    return samples
 
 
-def of_topic(found: dict[str, list[tuple[dict[str, str], float]]], name: str, topic: str) -> float:
-    [value] = [value for labels, value in found[name] if labels.get("topic") == topic]
+def of_topic(samples: dict[str, list[tuple[dict[str, str], float]]], name: str, topic: str) -> float:
+    [value] = [value for labels, value in samples[name] if labels.get("topic") == topic]
     return value
 
 
@@ -115,7 +115,7 @@ def test_everything_kafka_shows_of_the_tier_is_there_under_its_name(running: Lab
         running.wait(f"{name} is {value}", lambda n=name, v=value: of_topic(
             scraped(running, 1), f"{prefix}{n}", topic) == v)  # fmt: skip
     result = scraped(running, 1)
-    mbeans = [one for one in json.loads(MBEANS.read_text())["all_kafka_mbean_names"] if OF_THE_TIER.search(one)]
+    mbeans = [mbean for mbean in json.loads(MBEANS.read_text())["all_kafka_mbean_names"] if OF_THE_TIER.search(mbean)]
     assert len(mbeans) > 40
     assert missing(result, topic) == []
     absent = []

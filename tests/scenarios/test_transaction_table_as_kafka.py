@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
 def cells(lines: Sequence[str]) -> dict[Cell, str]:
     """Answers with what they changed."""
-    found: dict[Cell, str] = {}
+    by_cell: dict[Cell, str] = {}
     state = ""
     for line in lines:
         if line.startswith("## "):
@@ -45,10 +45,10 @@ def cells(lines: Sequence[str]) -> dict[Cell, str]:
         for answer in answers:
             producers, separator, code = answer.rpartition(": ")
             for producer in producers.split(", ") if separator else [""]:
-                found[Cell(state, request, producer)] = code
+                by_cell[Cell(state, request, producer)] = code
         if not answers:
-            found[Cell(state, "state", "")] = request
-    return found
+            by_cell[Cell(state, "state", "")] = request
+    return by_cell
 
 
 def meant(cell: Cell, kafkas: str) -> str:
@@ -72,11 +72,13 @@ EXPECTED: Final = cells(GOLDEN.read_text().splitlines())
 OF_VERSION_0: Final = cells(GOLDEN_VERSION_0.read_text().splitlines())
 
 
-def different(found: Mapping[Cell, str], expected: Mapping[Cell, str]) -> dict[Cell, tuple[str, str]]:
+def different(actual: Mapping[Cell, str], expected: Mapping[Cell, str]) -> dict[Cell, tuple[str, str]]:
     """The response and the right one, where they differ."""
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     return {
-        cell: (answer, wanted) for cell, answer in found.items() if answer != (wanted := meant(cell, expected[cell]))
+        cell: (answer, expected_answer)
+        for cell, answer in actual.items()
+        if answer != (expected_answer := meant(cell, expected[cell]))
     }
 
 
@@ -104,9 +106,9 @@ def test_every_cell_is_answered_as_kafka_answers_it_at_transaction_version_0(tmp
     ],
 )
 def test_the_differences_that_are_meant_are_few(expected: Mapping[Cell, str], requests: set[str], count: int) -> None:
-    found = {cell for cell, answer in expected.items() if meant(cell, answer) != answer}
-    assert {cell.request for cell in found} == requests
-    assert len(found) == count
+    differing = {cell for cell, answer in expected.items() if meant(cell, answer) != answer}
+    assert {cell.request for cell in differing} == requests
+    assert len(differing) == count
 
 
 if SOAK:

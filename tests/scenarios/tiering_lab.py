@@ -102,8 +102,8 @@ class Lab:
             configs=[topics.Configs(name=k.replace("_", "."), value=str(v)) for k, v in settings.items()],
         )
         request = m.CreateTopicsRequest(topics=[requested], timeout_ms=30_000)
-        [told] = self.ask(1, request, 7, m.CreateTopicsResponse).topics
-        assert told.error_code == 0, told.error_message
+        [created] = self.ask(1, request, 7, m.CreateTopicsResponse).topics
+        assert created.error_code == 0, created.error_message
         self.wait("the topic has leaders", lambda: all(self.leader(topic, p) > 0 for p in range(len(replicas))))
 
     def produce(self, topic: str, *values: bytes, partition: int = 0, first_ms: int | None = None) -> None:
@@ -137,8 +137,8 @@ class Lab:
             topics=[topics(name=topic, partitions=[requested])],
             timeout_ms=30_000,
         )
-        told = self.ask(node, request, 11, m.ListOffsetsResponse).topics[0].partitions[0]
-        return Told(told.offset, told.leader_epoch, told.timestamp, told.error_code)
+        row = self.ask(node, request, 11, m.ListOffsetsResponse).topics[0].partitions[0]
+        return Told(row.offset, row.leader_epoch, row.timestamp, row.error_code)
 
     def fetch(
         self, topic: str, offset: int, *, node: int | None = None, partition: int = 0, max_bytes: int = 1 << 20
@@ -162,14 +162,12 @@ class Lab:
             topics=[topics(topic=topic, partitions=[requested])],
         )
         answer = self.ask(node or self.leader(topic, partition), request, 12, m.FetchResponse)
-        told = answer.responses[0].partitions[0]
-        return Fetched(
-            told.error_code, bytes(cast(Any, told.records) or b""), told.high_watermark, told.log_start_offset
-        )
+        row = answer.responses[0].partitions[0]
+        return Fetched(row.error_code, bytes(cast(Any, row.records) or b""), row.high_watermark, row.log_start_offset)
 
     def consume(self, topic: str, offset: int, *, node: int | None = None, partition: int = 0) -> list[bytes | None]:
         """Values from an offset to the end, as a consumer reads them: fetch by fetch."""
-        found: list[bytes | None] = []
+        received: list[bytes | None] = []
         deadline = time.monotonic() + WAIT_S
         end = self.log(topic, partition).high_watermark
         while offset < end:
@@ -178,9 +176,9 @@ class Lab:
             assert fetched.error == 0, (offset, ErrorCode(fetched.error))
             for at, value in fetched.values:
                 if at >= offset:
-                    found.append(value)
+                    received.append(value)
                     offset = at + 1
-        return found
+        return received
 
     def read_raw(self, topic: str, partition: int) -> list[bytes]:
         """Values from the first offset to the end."""
@@ -190,8 +188,8 @@ class Lab:
         topics = m.DeleteRecordsRequest.Topics
         requested = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])
         request = m.DeleteRecordsRequest(topics=[requested], timeout_ms=30_000)
-        told = self.ask(self.leader(topic, partition), request, 2, m.DeleteRecordsResponse).topics[0].partitions[0]
-        assert told.error_code == 0, ErrorCode(told.error_code)
+        row = self.ask(self.leader(topic, partition), request, 2, m.DeleteRecordsResponse).topics[0].partitions[0]
+        assert row.error_code == 0, ErrorCode(row.error_code)
 
     def alter(self, topic: str, **config: str | int | None) -> int:
         """Sets (None: unsets) topic settings on every broker; returns the error code."""
@@ -250,7 +248,7 @@ class Lab:
         """Moves a replica to another log dir of its broker."""
         manager = self.cluster.broker(node).services.log_manager
         before = Path(self.log(topic, partition, node=node).dir).parent
-        target = next(one for one in self.cluster.layout.log_dirs[node].split(",") if Path(one) != before)
+        target = next(log_dir for log_dir in self.cluster.layout.log_dirs[node].split(",") if Path(log_dir) != before)
         dirs = m.AlterReplicaLogDirsRequest.Dirs
         requested = dirs(path=target, topics=[dirs.Topics(name=topic, partitions=[partition])])
         response = self.ask(node, m.AlterReplicaLogDirsRequest(dirs=[requested]), 2, m.AlterReplicaLogDirsResponse)

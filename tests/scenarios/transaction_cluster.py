@@ -108,20 +108,20 @@ class Cluster:
                 self._reassign(index, replicas)
                 self._elect(index)
                 self._wait_led_by(index, replicas[0])
-        for known in self.worn_names.values():
-            wait_until("ids have been read", lambda name=known[-1]: self._is_known(name))  # type: ignore[misc]
+        for transactional_ids in self.worn_names.values():
+            wait_until("ids have been read", lambda name=transactional_ids[-1]: self._is_known(name))  # type: ignore[misc]
         wait_until("the group is coordinated", self._has_group)
 
     def _create(self, name: str, *replicas: list[int], cleanup: str = "delete") -> None:
-        asked = m.CreateTopicsRequest.Topics
-        topic = asked(
+        topics = m.CreateTopicsRequest.Topics
+        topic = topics(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[
-                asked.Assignments(partition_index=index, broker_ids=list(ids)) for index, ids in enumerate(replicas)
+                topics.Assignments(partition_index=index, broker_ids=list(ids)) for index, ids in enumerate(replicas)
             ],
-            configs=[asked.Configs(name="cleanup.policy", value=cleanup)],
+            configs=[topics.Configs(name="cleanup.policy", value=cleanup)],
         )
         answer = self.ask(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5, m.CreateTopicsResponse)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
@@ -160,13 +160,13 @@ class Cluster:
         assert row.error_code == ErrorCode.NONE, row
 
     def _reassign(self, index: int, replicas: list[int]) -> None:
-        asked = m.AlterPartitionReassignmentsRequest.Topics
+        topics = m.AlterPartitionReassignmentsRequest.Topics
         request = m.AlterPartitionReassignmentsRequest(
             timeout_ms=30_000,
             topics=[
-                asked(
+                topics(
                     name=TRANSACTIONS_TOPIC,
-                    partitions=[asked.Partitions(partition_index=index, replicas=list(replicas))],
+                    partitions=[topics.Partitions(partition_index=index, replicas=list(replicas))],
                 )
             ],
         )

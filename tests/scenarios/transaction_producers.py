@@ -65,9 +65,9 @@ def quickly(what: str, probe: Callable[[], R | None]) -> R:
     return answer
 
 
-def is_held(known: Known) -> bool:
+def is_held(transaction: Known) -> bool:
     """Its markers wait for the broker that is stopped, and for no other: partitions that have it get no second one."""
-    return known.partitions == {(HELD, 0)}
+    return transaction.partitions == {(HELD, 0)}
 
 
 class Broker:
@@ -126,14 +126,14 @@ class Broker:
     def add_old(self, subject: Subject, me: Producer, *partitions: tuple[str, int]) -> list[int]:
         answer = self.ask(add_old_request(subject, me, *partitions), 3, m.AddPartitionsToTxnResponse)
         rows = answer.results_by_topic_v3_and_below
-        return [one.partition_error_code for row in rows for one in row.results_by_partition]
+        return [partition.partition_error_code for row in rows for partition in row.results_by_partition]
 
     def add_new(self, subject: Subject, me: Producer, *partitions: tuple[str, int], only: bool = False) -> list[int]:
         answer = self.ask(add_request(subject, me, *partitions, only=only), 5, m.AddPartitionsToTxnResponse)
         if answer.error_code != ErrorCode.NONE:
             return [answer.error_code for _ in partitions]
         rows = answer.results_by_transaction[0].topic_results
-        return [one.partition_error_code for row in rows for one in row.results_by_partition]
+        return [partition.partition_error_code for row in rows for partition in row.results_by_partition]
 
     def add_offsets(self, subject: Subject, me: Producer) -> int:
         request = m.AddOffsetsToTxnRequest(
@@ -176,8 +176,8 @@ class Broker:
         """Once no marker is on its way that can arrive."""
 
         def ended() -> Known | None:
-            known = self.known(subject)
-            return None if known.state.startswith("Prepare") and not is_held(known) else known
+            transaction = self.known(subject)
+            return None if transaction.state.startswith("Prepare") and not is_held(transaction) else transaction
 
         result = quickly(f"{subject} has ended", ended)
         if result.producer.producer_id >= 0 and result.producer.producer_id not in subject.ids:
@@ -201,27 +201,27 @@ def end_request(subject: Subject, me: Producer, commit: bool) -> m.EndTxnRequest
 
 
 def add_old_request(subject: Subject, me: Producer, *partitions: tuple[str, int]) -> m.AddPartitionsToTxnRequest:
-    asked = m.AddPartitionsToTxnRequest.V3AndBelowTopics
+    topics = m.AddPartitionsToTxnRequest.V3AndBelowTopics
     return m.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=subject.name,
         v3_and_below_producer_id=me.producer_id,
         v3_and_below_producer_epoch=me.epoch,
-        v3_and_below_topics=[asked(name=topic, partitions=[index]) for topic, index in partitions],
+        v3_and_below_topics=[topics(name=topic, partitions=[index]) for topic, index in partitions],
     )
 
 
 def add_request(
     subject: Subject, me: Producer, *partitions: tuple[str, int], only: bool = False
 ) -> m.AddPartitionsToTxnRequest:
-    asked = m.AddPartitionsToTxnRequest.Transactions
+    transactions = m.AddPartitionsToTxnRequest.Transactions
     return m.AddPartitionsToTxnRequest(
         transactions=[
-            asked(
+            transactions(
                 transactional_id=subject.name,
                 producer_id=me.producer_id,
                 producer_epoch=me.epoch,
                 verify_only=only,
-                topics=[asked.Topics(name=topic, partitions=[index]) for topic, index in partitions],
+                topics=[transactions.Topics(name=topic, partitions=[index]) for topic, index in partitions],
             )
         ]
     )

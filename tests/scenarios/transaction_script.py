@@ -93,15 +93,15 @@ class Session:
         self.note(label, *[code for _, code in rows])
 
     def verify(self, label: str, name: str, me: tuple[int, int], *partitions: int, only: bool = True) -> None:
-        asked = m.AddPartitionsToTxnRequest.Transactions
+        transactions = m.AddPartitionsToTxnRequest.Transactions
         request = m.AddPartitionsToTxnRequest(
             transactions=[
-                asked(
+                transactions(
                     transactional_id=name,
                     producer_id=me[0],
                     producer_epoch=me[1],
                     verify_only=only,
-                    topics=[asked.Topics(name=TOPIC, partitions=list(partitions))],
+                    topics=[transactions.Topics(name=TOPIC, partitions=list(partitions))],
                 )
             ]
         )
@@ -146,7 +146,7 @@ class Session:
             return
         self.note(
             label, self.code(row.error_code), row.transaction_state, self.id(row.producer_id), row.producer_epoch,
-            row.transaction_timeout_ms, row.transaction_start_time_ms >= 0, [list(one) for one in topics],
+            row.transaction_timeout_ms, row.transaction_start_time_ms >= 0, [list(pair) for pair in topics],
         )  # fmt: skip
 
     def wait_ended(self, name: str) -> None:
@@ -157,15 +157,15 @@ class Session:
         """(last stable offset, high watermark) of both partitions."""
         rows = []
         for partition in (0, 1):
-            found = []
+            offsets = []
             for isolation in (1, 0):
                 topic = m.ListOffsetsRequest.Topics
                 request = m.ListOffsetsRequest(
                     isolation_level=isolation,
                     topics=[topic(name=TOPIC, partitions=[topic.Partitions(partition_index=partition, timestamp=-1)])],
                 )
-                found.append(self.ask(request, 5, m.ListOffsetsResponse).topics[0].partitions[0].offset)
-            rows.append(found)
+                offsets.append(self.ask(request, 5, m.ListOffsetsResponse).topics[0].partitions[0].offset)
+            rows.append(offsets)
         self.note(label, *rows)
 
     def producers(self, label: str) -> None:
@@ -197,9 +197,9 @@ class Session:
         self.note(label, self.code(answer.topics[0].partitions[0].error_code))
 
     def offset(self, label: str, *, stable: bool) -> None:
-        asked = m.OffsetFetchRequest.Groups
+        groups = m.OffsetFetchRequest.Groups
         request = m.OffsetFetchRequest(
-            groups=[asked(group_id=GROUP, topics=[asked.Topics(name=TOPIC, partition_indexes=[0])])],
+            groups=[groups(group_id=GROUP, topics=[groups.Topics(name=TOPIC, partition_indexes=[0])])],
             require_stable=stable,
         )
         group = self.ask(request, 9, m.OffsetFetchResponse).groups[0]

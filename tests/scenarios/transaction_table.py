@@ -115,18 +115,18 @@ OF_VERSION_2: Final = frozenset(
 )  # fmt: skip
 
 
-def producers(subject: Subject, known: Known) -> list[tuple[str, Producer]]:
+def producers(subject: Subject, transaction: Known) -> list[tuple[str, Producer]]:
     """As which producers each question is asked, with what stands in the table for them."""
-    now = known.producer
+    now = transaction.producer
     mine = _id(subject, now.producer_id)
-    found = [(f"{mine} {epoch}", Producer(now.producer_id, epoch)) for epoch in range(now.epoch - 2, now.epoch + 2)]
-    found = [one for one in found if 0 <= one[1].epoch <= EPOCH_MAX]
-    found.append((f"other id {max(now.epoch, 0)}", Producer(now.producer_id + OTHER_ID, max(now.epoch, 0))))
+    labelled = [(f"{mine} {epoch}", Producer(now.producer_id, epoch)) for epoch in range(now.epoch - 2, now.epoch + 2)]
+    labelled = [pair for pair in labelled if 0 <= pair[1].epoch <= EPOCH_MAX]
+    labelled.append((f"other id {max(now.epoch, 0)}", Producer(now.producer_id + OTHER_ID, max(now.epoch, 0))))
     if subject.ids[0] != now.producer_id:
-        found += [
+        labelled += [
             (f"id {epoch}", Producer(subject.ids[0], epoch)) for epoch in (EPOCH_MAX - 2, EPOCH_MAX - 1, EPOCH_MAX)
         ]
-    return found
+    return labelled
 
 
 class Asking:
@@ -147,15 +147,15 @@ class Asking:
         if self._subject is None:
             self._subject = self._fresh()
         subject = self._subject
-        known = self._broker.settled(subject) if self._settles else self._broker.known(subject)
+        transaction = self._broker.settled(subject) if self._settles else self._broker.known(subject)
         if not subject.ids:
-            subject.ids.append(known.producer.producer_id)
-        return subject, known
+            subject.ids.append(transaction.producer.producer_id)
+        return subject, transaction
 
     def rows(self) -> Iterator[str]:
-        subject, known = self._current()
-        yield f"in {known.state} of {_id(subject, known.producer.producer_id)} {known.producer.epoch}"
-        count = len(producers(subject, known))
+        subject, transaction = self._current()
+        yield f"in {transaction.state} of {_id(subject, transaction.producer.producer_id)} {transaction.producer.epoch}"
+        count = len(producers(subject, transaction))
         for name, question in self._questions.items():
             answers: dict[str, list[str]] = {}
             for label, answer in (self._cell(name, question, at) for at in range(count)):
@@ -217,7 +217,7 @@ class Tables:
     def of_storing(self, changes: Mapping[str, Storing]) -> list[Table]:
         """Their subjects are made ahead, while all brokers run."""
         requested = [(kind, title, storing) for kind in self._kinds for title, storing in changes.items()]
-        return list(self._pool.map(lambda one: self._of_storing(*one), requested))
+        return list(self._pool.map(lambda arguments: self._of_storing(*arguments), requested))
 
     def asked(self, tables: list[Table]) -> list[str]:
         return [line for lines in self._pool.map(Table.lines, tables) for line in lines]
