@@ -79,95 +79,95 @@ async def read(
     topic: MetadataTopic, positions: dict[int, int], count: int
 ) -> dict[int, list[tuple[int, bytes | None]]]:
     """(offset, value) by partition once `count` records have come, moving the positions on."""
-    found: dict[int, list[tuple[int, bytes | None]]] = {}
+    by_partition: dict[int, list[tuple[int, bytes | None]]] = {}
     async with asyncio.timeout(30):
-        while sum(map(len, found.values())) < count:
+        while sum(map(len, by_partition.values())) < count:
             for fetched in await topic.fetch(positions, max_wait_ms=WAIT_MS):
                 assert fetched.error is ErrorCode.NONE
                 positions[fetched.partition] = fetched.next_offset
-                found.setdefault(fetched.partition, []).extend(
+                by_partition.setdefault(fetched.partition, []).extend(
                     (record.offset, record.value) for record in fetched.records
                 )
-    return found
+    return by_partition
 
 
 def test_the_topic_is_created_once_whoever_asks(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        counts = await asyncio.gather(one.ensure_created(SETTINGS), two.ensure_created(SETTINGS))
+    async def play(client: MetadataTopic, other: MetadataTopic) -> None:
+        counts = await asyncio.gather(client.ensure_created(SETTINGS), other.ensure_created(SETTINGS))
         assert list(counts) == [4, 4]
 
     run(play)
 
 
 def test_what_one_client_appends_the_other_reads_in_order(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        await one.ensure_created(SETTINGS)
-        await two.ensure_created(SETTINGS)
-        before = await two.offsets(range(4))
+    async def play(writer: MetadataTopic, reader: MetadataTopic) -> None:
+        await writer.ensure_created(SETTINGS)
+        await reader.ensure_created(SETTINGS)
+        before = await reader.offsets(range(4))
         positions = {partition: before[partition].end for partition in range(4)}
         values = [f"{number}".encode() for number in range(40)]
-        offsets = [await one.produce(number % 4, value) for number, value in enumerate(values)]
-        result = await read(two, positions, len(values))
+        offsets = [await writer.produce(number % 4, value) for number, value in enumerate(values)]
+        result = await read(reader, positions, len(values))
         for partition in range(4):
             expected = [(offsets[n], values[n]) for n in range(partition, len(values), 4)]
             assert result[partition] == expected
-        after = await two.offsets(range(4))
+        after = await reader.offsets(range(4))
         assert after == {p: OffsetRange(before[p].start, before[p].end + 10) for p in range(4)}
 
     run(play)
 
 
 def test_concurrent_appends_to_one_partition_are_all_there_once(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        await one.ensure_created(SETTINGS)
-        await two.ensure_created(SETTINGS)
-        start = (await two.offsets([1]))[1].end
+    async def play(first: MetadataTopic, second: MetadataTopic) -> None:
+        await first.ensure_created(SETTINGS)
+        await second.ensure_created(SETTINGS)
+        start = (await second.offsets([1]))[1].end
         values = [f"same-{number}".encode() for number in range(30)]
         offsets = await asyncio.gather(
-            *(client.produce(1, value) for client, value in zip([one, two] * 15, values, strict=True))
+            *(client.produce(1, value) for client, value in zip([first, second] * 15, values, strict=True))
         )
         assert sorted(offsets) == list(range(start, start + 30))
-        result = await read(two, {1: start}, 30)
+        result = await read(second, {1: start}, 30)
         assert dict(result[1]) == dict(zip(offsets, values, strict=True))
 
     run(play)
 
 
 def test_a_fetch_with_nothing_to_read_ends_empty(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        await one.ensure_created(SETTINGS)
-        await two.ensure_created(SETTINGS)
-        ends = {partition: held.end for partition, held in (await one.offsets(range(4))).items()}
-        assert list(await one.fetch(ends, max_wait_ms=50)) == []
+    async def play(client: MetadataTopic, other: MetadataTopic) -> None:
+        await client.ensure_created(SETTINGS)
+        await other.ensure_created(SETTINGS)
+        ends = {partition: held.end for partition, held in (await client.offsets(range(4))).items()}
+        assert list(await client.fetch(ends, max_wait_ms=50)) == []
 
     run(play)
 
 
 def test_an_answer_for_an_old_position_is_not_used(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        await one.ensure_created(SETTINGS)
-        await two.ensure_created(SETTINGS)
+    async def play(writer: MetadataTopic, reader: MetadataTopic) -> None:
+        await writer.ensure_created(SETTINGS)
+        await reader.ensure_created(SETTINGS)
         for number in range(5):
-            await one.produce(2, f"again-{number}".encode())
-        held = (await two.offsets([2]))[2]
-        waiting = asyncio.ensure_future(two.fetch({2: held.end}, max_wait_ms=WAIT_MS))
+            await writer.produce(2, f"again-{number}".encode())
+        held = (await reader.offsets([2]))[2]
+        waiting = asyncio.ensure_future(reader.fetch({2: held.end}, max_wait_ms=WAIT_MS))
         await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        await one.produce(2, b"again-5")
-        result = await read(two, {2: held.end - 5}, 6)
+        await writer.produce(2, b"again-5")
+        result = await read(reader, {2: held.end - 5}, 6)
         assert [value for _, value in result[2]] == [f"again-{number}".encode() for number in range(6)]
 
     run(play)
 
 
 def test_a_position_outside_the_log_is_told(run: Callable[[Play], None]) -> None:
-    async def play(one: MetadataTopic, two: MetadataTopic) -> None:
-        await one.ensure_created(SETTINGS)
-        await two.ensure_created(SETTINGS)
-        end = (await two.offsets([3]))[3].end
-        fetched = await two.fetch({3: end + 100}, max_wait_ms=WAIT_MS)
-        assert [(one.partition, one.error, one.next_offset) for one in fetched] == [
+    async def play(client: MetadataTopic, other: MetadataTopic) -> None:
+        await client.ensure_created(SETTINGS)
+        await other.ensure_created(SETTINGS)
+        end = (await other.offsets([3]))[3].end
+        fetched = await other.fetch({3: end + 100}, max_wait_ms=WAIT_MS)
+        assert [(row.partition, row.error, row.next_offset) for row in fetched] == [
             (3, ErrorCode.OFFSET_OUT_OF_RANGE, end + 100)
         ]
 
