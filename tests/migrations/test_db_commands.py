@@ -34,14 +34,14 @@ def engine(empty_database: str) -> Iterator[Engine]:
 
 
 def test_check_upgrade_and_downgrade_say_what_they_find_and_do(empty_database: str, engine: Engine) -> None:
-    found = db(empty_database, "check")
-    assert (found.exit_code, "schema none yet" in found.output) == (1, True)
-    assert "missing: 0001 (pre)" in found.output
+    checked = db(empty_database, "check")
+    assert (checked.exit_code, "schema none yet" in checked.output) == (1, True)
+    assert "missing: 0001 (pre)" in checked.output
     done = db(empty_database, "upgrade")
     assert (done.exit_code, done.output) == (0, f"The database has schema {migrate.head()}.\n")
     assert db(empty_database, "upgrade", "--pre").output.endswith("Nothing was missing.\n")
-    found = db(empty_database, "check")
-    assert (found.exit_code, "Nothing to do." in found.output) == (0, True), found.output
+    checked = db(empty_database, "check")
+    assert (checked.exit_code, "Nothing to do." in checked.output) == (0, True), checked.output
     kept = db(empty_database, "downgrade", "0002", answer="n\n")
     assert kept.exit_code == 1
     assert migrate.current(empty_database) == migrate.head()
@@ -63,10 +63,10 @@ def test_check_names_what_somebody_changed_by_hand(empty_database: str, engine: 
     with writing(engine) as connection:
         connection.execute(text("DROP INDEX ix_segment_open"))
         connection.execute(text("ALTER TABLE broker ADD COLUMN surplus INTEGER"))
-    found = db(empty_database, "check")
-    assert found.exit_code == 1
-    assert "differs: to add index ix_segment_open of segment" in found.output
-    assert "differs: to remove column surplus" in found.output
+    checked = db(empty_database, "check")
+    assert checked.exit_code == 1
+    assert "differs: to add index ix_segment_open of segment" in checked.output
+    assert "differs: to remove column surplus" in checked.output
 
 
 @pytest.mark.parametrize("revision", ["9999", "0003"])

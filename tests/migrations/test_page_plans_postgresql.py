@@ -91,37 +91,37 @@ def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
             query(connection)
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    found = {}
+    by_statement = {}
     with engine.connect() as connection:
         connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
         for statement, parameters in requested:
             if statement.lstrip().startswith("SELECT"):
                 (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
-                found[statement] = list(nodes(plan["Plan"]))
-    return found
+                by_statement[statement] = list(nodes(plan["Plan"]))
+    return by_statement
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_read_of_a_page_walks_a_growing_table(engine: Engine, name: str) -> None:
-    for statement, found in plans(engine, QUERIES[name]).items():
+    for statement, plan_nodes in plans(engine, QUERIES[name]).items():
         too_much = [
             {key: node[key] for key in ("Node Type", "Relation Name", "Index Name", "Index Cond") if key in node}
-            for node in found
+            for node in plan_nodes
             if _reads_too_much(node)
         ]
         assert too_much == [], statement
 
 
-def of_events(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def of_events(plan_nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The nodes that read the four months with rows."""
-    return [node for node in found if re.fullmatch(r"segment_event_y\d+m\d+", node.get("Relation Name", ""))][:4]
+    return [node for node in plan_nodes if re.fullmatch(r"segment_event_y\d+m\d+", node.get("Relation Name", ""))][:4]
 
 
 def test_events_of_a_segment_are_looked_for_in_the_key_alone(engine: Engine) -> None:
     query = queries("t7", "s3")["events of a segment"]
     with reading(engine) as connection:
         assert [event.metadata_offset for event in query(connection)] == [70012, 70013, 70014, 70015]
-    looked_for, fetched = (of_events(found) for found in plans(engine, query).values())
+    looked_for, fetched = (of_events(plan_nodes) for plan_nodes in plans(engine, query).values())
     assert [(node["Node Type"], node["Index Name"]) for node in looked_for] == [
         ("Index Only Scan", f"{node['Relation Name']}_pkey") for node in looked_for
     ]
@@ -134,8 +134,8 @@ def test_events_of_a_segment_are_looked_for_in_the_key_alone(engine: Engine) -> 
 
 @pytest.mark.parametrize("name", ["events of the past", "newest segment events of a partition"])
 def test_events_of_a_partition_are_read_by_the_key(engine: Engine, name: str) -> None:
-    for found in plans(engine, queries("t7")[name]).values():
-        used = [(node["Node Type"].split(" Scan")[0], node["Index Name"]) for node in of_events(found)]
+    for plan_nodes in plans(engine, queries("t7")[name]).values():
+        used = [(node["Node Type"].split(" Scan")[0], node["Index Name"]) for node in of_events(plan_nodes)]
         assert len(used) == 4
         assert all(kind.startswith("Index") and index.endswith("_pkey") for kind, index in used), used
 
@@ -143,7 +143,7 @@ def test_events_of_a_partition_are_read_by_the_key(engine: Engine, name: str) ->
 def test_what_the_ledger_has_forgotten_is_told_by_the_key_alone(engine: Engine) -> None:
     gone = {"s3": tuple(int(SegmentState.DELETE_SEGMENT_FINISHED) for _ in _COMPARED)}
     result = plans(engine, lambda connection: _forgotten(connection, CLUSTER, ("t7", 7), {}, gone))
-    (read,) = (of_events(one) for one in result.values())
+    (read,) = (of_events(plan_nodes) for plan_nodes in result.values())
     assert [node["Node Type"] for node in read] == ["Index Only Scan"] * 4
 
 

@@ -27,9 +27,9 @@ def thawed(value: Any) -> Any:
             return bytes.fromhex(value["hex"])
         if value.keys() == {"json"}:
             return Jsonb(value["json"])
-        return {name: thawed(one) for name, one in value.items()}
+        return {name: thawed(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [thawed(one) for one in value]
+        return [thawed(item) for item in value]
     return value
 
 

@@ -120,9 +120,9 @@ def test_the_key_of_events_changes_on_postgresql_alone_and_every_row_stays(empty
     with reading(engine) as connection:
         rows = connection.execute(every).all()
     assert len(rows) > 500
-    for revision, wanted in (("0009", before), ("0010", after)):
+    for revision, expected in (("0009", before), ("0010", after)):
         (migrate.downgrade if revision == "0009" else migrate.upgrade)(empty_database, revision)
-        assert catalogue(engine) == wanted
+        assert catalogue(engine) == expected
         assert all(key == key_of(engine, "segment_event") for key in keys_of_parts(engine))
         with reading(engine) as connection:
             assert connection.execute(every).all() == rows
@@ -163,8 +163,10 @@ def test_intervals_are_made_of_the_segments_that_are_there(empty_database: str) 
         connection.execute(text(f"INSERT INTO segment ({columns}) VALUES ({values})"), rows)
     migrate.upgrade(empty_database)
     with reading(engine) as connection:
-        found = {at: [s.segment_id for s in remote_at(connection, "c", "t", 0, at)] for at in (1, 99, 100, 199, 200)}
+        ids_by_time = {
+            at: [s.segment_id for s in remote_at(connection, "c", "t", 0, at)] for at in (1, 99, 100, 199, 200)
+        }
         count = connection.scalar(text("SELECT count(*) FROM segment_interval"))
-    assert found == {1: [], 99: [], 100: ["still", "gone"], 199: ["still", "gone"], 200: ["still"]}
+    assert ids_by_time == {1: [], 99: [], 100: ["still", "gone"], 199: ["still", "gone"], 200: ["still"]}
     assert count == len(times)
     engine.dispose()

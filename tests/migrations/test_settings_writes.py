@@ -39,18 +39,18 @@ def told(resource: Resource, at_ms: int, **values: str) -> list[dict[str, Any]]:
     ]
 
 
-def save(engine: Engine, at_ms: int, changed: list[Resource], same: list[Resource], known: list[Resource]) -> None:
-    rows = [one for resource in changed for one in told(resource, at_ms, first=f"{at_ms}", second="s")]
+def save(engine: Engine, at_ms: int, changed: list[Resource], same: list[Resource], of_cluster: list[Resource]) -> None:
+    rows = [setting for resource in changed for setting in told(resource, at_ms, first=f"{at_ms}", second="s")]
     with writing(engine) as connection:
-        save_settings(connection, "c", rows, set(same), set(known), at_ms)
+        save_settings(connection, "c", rows, set(same), set(of_cluster), at_ms)
 
 
 def ages(engine: Engine) -> dict[Resource, set[int]]:
-    found: dict[Resource, set[int]] = {}
+    by_resource: dict[Resource, set[int]] = {}
     with reading(engine) as connection:
-        for one in connection.execute(select(t.config_value)):
-            found.setdefault((one.resource_type, one.resource), set()).add(one.sampled_ms)
-    return found
+        for setting in connection.execute(select(t.config_value)):
+            by_resource.setdefault((setting.resource_type, setting.resource), set()).add(setting.sampled_ms)
+    return by_resource
 
 
 def test_a_look_that_brings_nothing_new_makes_everything_as_fresh(engine: Engine) -> None:

@@ -63,7 +63,7 @@ def test_every_table_takes_every_text(engine: Engine, table: Table, text: str) -
 
 
 def test_a_round_with_strange_names_is_stored_and_stays(engine: Engine) -> None:
-    known = {("broker", text) for text in STRANGE}
+    of_cluster = {("broker", text) for text in STRANGE}
     for at_ms in (1, 2):
         rows = [
             row(t.config_value, cluster_id="c", resource_type="broker", resource=text, name=text, value=text,
@@ -72,7 +72,9 @@ def test_a_round_with_strange_names_is_stored_and_stays(engine: Engine) -> None:
         ]  # fmt: skip
         topics = [row(t.topic, cluster_id="c", topic=text, config={text: text}, sampled_ms=at_ms) for text in STRANGE]
         with writing(engine) as connection:
-            save_settings(connection, "c", rows if at_ms == 1 else [], known if at_ms == 2 else set(), known, at_ms)
+            save_settings(
+                connection, "c", rows if at_ms == 1 else [], of_cluster if at_ms == 2 else set(), of_cluster, at_ms
+            )
             cluster_rows.save_topics(connection, "c", topics)
             cluster_rows.save_brokers(connection, "c", [row(t.broker, cluster_id="c", broker_id=1, host=STRANGE[0])])
     with reading(engine) as connection:
@@ -99,11 +101,11 @@ def test_a_group_of_any_name_is_one_finding_that_opens_once_and_closes(engine: E
         with writing(engine) as connection:
             changes = evaluate(seen, queries.all_open(connection, "c"), waiting)
             waiting = changes.waiting
-            storms = [one for one in changes.opened if one.slug == "remote-read-storm"]
+            storms = [finding for finding in changes.opened if finding.slug == "remote-read-storm"]
             opened += len(storms)
-            closed += sum(one.slug == "remote-read-storm" for one in changes.closed)
-            finding_rows.open_findings(connection, [watch._row(one, at_ms, None) for one in changes.opened])
-            finding_rows.close_findings(connection, [one.id for one in changes.closed], at_ms)
+            closed += sum(finding.slug == "remote-read-storm" for finding in changes.closed)
+            finding_rows.open_findings(connection, [watch._row(finding, at_ms, None) for finding in changes.opened])
+            finding_rows.close_findings(connection, [finding.id for finding in changes.closed], at_ms)
             detail = reads_summary(offsets, seen.partitions, at_ms)
             cluster_rows.heartbeat(
                 connection, "c", "observer", pid=1, started_ms=1, now_ms=at_ms, interval_ms=1, state="running",

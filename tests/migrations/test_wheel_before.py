@@ -52,8 +52,8 @@ def test_the_wheel_of_the_release_before_stores_and_reads_on_while_the_schema_mo
     migrate.upgrade(empty_database, RELEASED_SCHEMA)
     lines = captured("metadata-records.jsonl")
     file = tmp_path / "records.jsonl"
-    told = ([record[0], record[1], record[2], (record[4] or b"").hex()] for record in raw(lines))
-    file.write_text("".join(json.dumps(one) + "\n" for one in told))
+    records = ([record[0], record[1], record[2], (record[4] or b"").hex()] for record in raw(lines))
+    file.write_text("".join(json.dumps(fields) + "\n" for fields in records))
     # A script's own folder is on its path, which has nothing of ours that the wheel has.
     command = [sys.executable, release_before.__file__, empty_database, str(file)]
     environment = os.environ | {"PYTHONPATH": str(wheel)}
