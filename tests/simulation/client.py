@@ -108,14 +108,14 @@ class Client:
         answer = cast(m.FetchResponse, await self.ask(node, request, 17))
         _raise(answer.error_code)
         row = answer.responses[0].partitions[0]
-        found: list[tuple[int, int, bytes]] = []
+        records: list[tuple[int, int, bytes]] = []
         data, next_offset = row.records, -1
         if data:
             buffer = memoryview(cast(bytes, data))
             for position, header in iter_batches(buffer):
                 next_offset = header.next_offset
                 if not header.is_control:
-                    found += [
+                    records += [
                         (record.offset, header.leader_epoch, bytes(record.value or b""))
                         for record in iter_records(buffer, position)
                         if record.offset >= offset
@@ -125,7 +125,7 @@ class Client:
             row.high_watermark,
             row.last_stable_offset,
             row.log_start_offset,
-            tuple(found),
+            tuple(records),
             next_offset,
             preferred_replica=row.preferred_read_replica,
         )

@@ -105,7 +105,7 @@ def report(missed: Lines) -> Iterator[tuple[str, int, int, list[int]]]:
 
 def function_lines() -> Lines:
     """Lines of functions of each module."""
-    found = {}
+    by_path = {}
     for package in PACKAGES:
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             name = module.name.removeprefix("backend.engine.")
@@ -115,8 +115,8 @@ def function_lines() -> Lines:
             assert path is not None
             source = Path(path).read_text()
             code = compile(source, path, "exec")
-            found[path] = frozenset(_lines(code, inside=False)) - frozenset(_uncounted_lines(source, name))
-    return found
+            by_path[path] = frozenset(_lines(code, inside=False)) - frozenset(_uncounted_lines(source, name))
+    return by_path
 
 
 def _lines(code: CodeType, *, inside: bool) -> Iterator[int]:

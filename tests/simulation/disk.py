@@ -85,9 +85,9 @@ class Disk:
             self.folders.clear()
             self.folders[""] = {}
             return
-        for path in [one for one in self.files if one.startswith(below + "/")]:
+        for path in [path for path in self.files if path.startswith(below + "/")]:
             del self.files[path]
-        for folder in [one for one in self.folders if one.startswith(below + "/")]:
+        for folder in [folder for folder in self.folders if folder.startswith(below + "/")]:
             del self.folders[folder]
         if below in self.folders:
             self.folders[below].clear()
@@ -165,9 +165,9 @@ class Disk:
             return
         self.drop_entry(source)
         self.add_entry(target)
-        for folder in [one for one in self.folders if one == source or one.startswith(source + "/")]:
+        for folder in [folder for folder in self.folders if folder == source or folder.startswith(source + "/")]:
             self.folders[target + folder[len(source) :]] = self.folders.pop(folder)
-        for path in [one for one in self.files if one.startswith(source + "/")]:
+        for path in [path for path in self.files if path.startswith(source + "/")]:
             self.files[target + path[len(source) :]] = self.files.pop(path)
 
 
@@ -337,10 +337,12 @@ class VirtualDisk:
     def remove_tree(self, path: str) -> None:
         self.check_alive(path)
         disk, path = self.disk, path.rstrip("/")
-        for file in [one for one in disk.files if one.startswith(path + "/")]:
+        for file in [file for file in disk.files if file.startswith(path + "/")]:
             self.check_alive(path)
             disk.remove(file)
-        for folder in sorted((one for one in disk.folders if one == path or one.startswith(path + "/")), reverse=True):
+        for folder in sorted(
+            (folder for folder in disk.folders if folder == path or folder.startswith(path + "/")), reverse=True
+        ):
             del disk.folders[folder]
             disk.drop_entry(folder)
             disk.journal.append(lambda folder=folder: self._make_again(folder))  # type: ignore[misc]  # bound now

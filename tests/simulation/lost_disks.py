@@ -112,17 +112,17 @@ class LostDisks:
             return False
         world.trace.note(f"all brokers end: {order}{', in order' if orderly else ''}")
         if between_s:
-            for one in order:
-                await self._end(one, orderly=orderly)
+            for broker in order:
+                await self._end(broker, orderly=orderly)
                 await asyncio.sleep(between_s)
         else:
-            await asyncio.gather(*(self._end(one, orderly=orderly) for one in order))
+            await asyncio.gather(*(self._end(broker, orderly=orderly) for broker in order))
         if random.random() < 0.3 and world.machines[CONTROLLER].up:
             world.trace.note("the controller crashes, too")
             world.machines[CONTROLLER].crash(power=False)
         await asyncio.sleep(random.choice(DOWN_S))
         # Other faults may have started it again.
-        down = [one for one in (node, *order) if not world.machines[one].up]
+        down = [broker for broker in (node, *order) if not world.machines[broker].up]
         lost = bool(down) and self._lose(down[0])
         await self._start_all(random.sample((CONTROLLER, *BROKERS), 1 + len(BROKERS)), random.choice(BETWEEN_S))
         return lost

@@ -253,7 +253,7 @@ class Fabric:
         """A process is gone with its ends; the far ends notice at once (its machine says so) or late."""
         for port in [port for port, server in self.servers.items() if server.process is process]:
             del self.servers[port]
-        for connection in [one for one in self._connections if one.process is process]:
+        for connection in [connection for connection in self._connections if connection.process is process]:
             far = connection.far
             connection.vanish()
             if far is None or far.closed:

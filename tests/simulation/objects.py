@@ -90,10 +90,10 @@ class VirtualObjectStore:
 
     def get(self, key: str) -> bytes:
         self._call()
-        found, objects = self._stored(key), self._objects
+        content, objects = self._stored(key), self._objects
         if objects.mood.cutting and objects.random.random() < objects.mood.cutting:
-            return found[: objects.random.randint(0, len(found))]
-        return found
+            return content[: objects.random.randint(0, len(content))]
+        return content
 
     def _stored(self, key: str) -> bytes:
         try:

@@ -150,7 +150,7 @@ class OddProducer:
         record = RecordData(now_ms, b"key", b"odd")
         not_compressed = _sealed(_with(ATTRIBUTES_AT, b"\x00\x01")(build_batch([record])))
         too_many = _sealed(_with(COUNT_AT, (900).to_bytes(4, "big"))(build_batch([record])))
-        found = {
+        batches = {
             "something else than gzip": not_compressed,
             "a count that is not its own": too_many,
             "a control marker": build_batch([record], control=True),
@@ -159,10 +159,10 @@ class OddProducer:
             "a negative sequence": build_batch([record], producer_id=1, producer_epoch=0, base_sequence=-2),
         }
         if not topic.broker_stamps:
-            found["a time to come"] = build_batch([record, RecordData(now_ms + HOURS_MS, b"key", b"odd")])
+            batches["a time to come"] = build_batch([record, RecordData(now_ms + HOURS_MS, b"key", b"odd")])
         if topic.compacted:
-            found["no key"] = build_batch([RecordData(now_ms, None, b"odd")])
-        return found
+            batches["no key"] = build_batch([RecordData(now_ms, None, b"odd")])
+        return batches
 
     def _batch(self, *values: bytes, **identity: Any) -> bytearray:
         now_ms = self._world.client.ports.clock.time_ms()

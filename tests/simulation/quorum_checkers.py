@@ -70,19 +70,19 @@ class QuorumCheckers:
             self._leader_is_complete(node, controller, logs[node])
             self._image_follows(node, controller)
 
-    def _log_of(self, node: int, one: Controller) -> list[MetadataBatch]:
+    def _log_of(self, node: int, controller: Controller) -> list[MetadataBatch]:
         """As it was at the last look, unless something has been written or dropped since."""
-        log = one.log
-        state = (id(one), log.start_offset, log.end_offset, log.appended_bytes)
-        known = self._logs.get(node)
-        if known is None or known[0] != state:
-            known = self._logs[node] = (state, log_of(one))
-            self._logs_match(known[1])
-        return known[1]
+        log = controller.log
+        state = (id(controller), log.start_offset, log.end_offset, log.appended_bytes)
+        cached = self._logs.get(node)
+        if cached is None or cached[0] != state:
+            cached = self._logs[node] = (state, log_of(controller))
+            self._logs_match(cached[1])
+        return cached[1]
 
-    def _one_leader(self, node: int, one: Controller) -> None:
+    def _one_leader(self, node: int, controller: Controller) -> None:
         """Election safety: an epoch has one leader at most."""
-        state = one.raft.state
+        state = controller.raft.state
         if state.is_leader and self.leaders.setdefault(state.epoch, node) != node:
             raise Violation("ElectionSafety", f"epoch {state.epoch} is led by {self.leaders[state.epoch]} and {node}")
 
@@ -123,22 +123,26 @@ class QuorumCheckers:
             self._reference = newest
             self._images[newest.offset] = bytes_of(newest)
 
-    def _leader_is_complete(self, node: int, one: Controller, batches: list[MetadataBatch]) -> None:
+    def _leader_is_complete(self, node: int, controller: Controller, batches: list[MetadataBatch]) -> None:
         """Leader completeness: each leader has everything that was committed in earlier epochs."""
-        state = one.raft.state
+        state = controller.raft.state
         if not state.is_leader:
             return
         own = {batch.base_offset: batch for batch in batches}
         for offset, batch in self.committed.items():
-            if self._committed_in[offset] < state.epoch and offset >= one.log.start_offset and own.get(offset) != batch:
+            if (
+                self._committed_in[offset] < state.epoch
+                and offset >= controller.log.start_offset
+                and own.get(offset) != batch
+            ):
                 raise Violation(
                     "LeaderCompleteness",
                     f"node {node} leads epoch {state.epoch} without what was committed at offset {offset}",
                 )
 
-    def _image_follows(self, node: int, one: Controller) -> None:
+    def _image_follows(self, node: int, controller: Controller) -> None:
         """State-machine safety: the image at an offset is the one that the committed records give, on every node."""
-        image = one.image
+        image = controller.image
         if image is self._looked_at.get(node) or image.offset < 0:
             return
         self._looked_at[node] = image

@@ -23,10 +23,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
     """A node that has voted, or is a candidate itself, votes again in the same epoch."""
-    asked = election.handle_vote
+    handle_vote = election.handle_vote
 
     def careless(state: RaftState, vote: Any, log_end: LogEnd, now: Any) -> Any:
-        return asked(replace(state, voted_id=NOBODY, leader_id=NOBODY), vote, log_end, now)
+        return handle_vote(replace(state, voted_id=NOBODY, leader_id=NOBODY), vote, log_end, now)
 
     patch.setattr(election, "handle_vote", careless)
 
@@ -34,18 +34,18 @@ def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
     """A leader assumes that a node that fetches has its own log up to there."""
 
-    def careless(asked: Any, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> Any:
-        return decide(asked, view, lambda epoch: (asked.last_fetched_epoch, asked.fetch_offset))
+    def careless(request: Any, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> Any:
+        return decide(request, view, lambda epoch: (request.last_fetched_epoch, request.fetch_offset))
 
     patch.setattr(metadata_log_fetch, "decide", careless)
 
 
 def any_log_is_voted_for(patch: pytest.MonkeyPatch) -> None:
     """A vote is given to the first candidate, whatever its log lacks."""
-    asked = election.handle_vote
+    handle_vote = election.handle_vote
 
     def careless(state: RaftState, vote: Any, log_end: LogEnd, now: Any) -> Any:
-        return asked(state, vote, LogEnd(-1, -1), now)
+        return handle_vote(state, vote, LogEnd(-1, -1), now)
 
     patch.setattr(election, "handle_vote", careless)
 
@@ -80,7 +80,7 @@ def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 def a_voter_that_catches_up_votes(patch: pytest.MonkeyPatch) -> None:
     """Every voter votes, whatever it remembers."""
-    patch.setattr(election, "_is_voter_of", lambda state, asked: True)
+    patch.setattr(election, "_is_voter_of", lambda state, vote: True)
 
 
 # The bug, the promise that it breaks, and from which seed on it is looked for: a little before the first that shows it.

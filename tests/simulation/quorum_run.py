@@ -194,8 +194,8 @@ class QuorumRun:
                 if await self._agree():
                     break
             if world.loop.now_ms > end_ms:
-                told = {node: str(controller.raft.state.role) for node, controller in controllers.items()}
-                raise Violation("Recovers", f"left in peace for {RECOVERY_S:.0f} s the nodes are {told}")
+                roles = {node: str(controller.raft.state.role) for node, controller in controllers.items()}
+                raise Violation("Recovers", f"left in peace for {RECOVERY_S:.0f} s the nodes are {roles}")
             await asyncio.sleep(0.1)
         for controller in world.controllers().values():
             self.elections += controller.raft.elections

@@ -78,7 +78,7 @@ class QuorumWorld(World):
 
     def controllers(self) -> dict[int, Controller]:
         """Those that have opened their log and have not gone down."""
-        found = {}
+        controllers = {}
         for node, machine in self.machines.items():
             part = None if machine.broker is None else machine.broker._controller
             process = machine.process
@@ -93,8 +93,8 @@ class QuorumWorld(World):
             if machine.broker._raft is None:
                 continue
             if part._ports is process.ports and part.controller.raft.failure is None:
-                found[node] = part.controller
-        return found
+                controllers[node] = part.controller
+        return controllers
 
     def crash_at(self, node: int, effects: int, *, power: bool) -> None:
         """The node's process ends before its n-th effect from now on."""

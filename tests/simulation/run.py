@@ -265,10 +265,10 @@ class Run:
             await asyncio.sleep(LOOK_S)
 
 
-async def _all_or_first_error(wanted: list[asyncio.Task[None]], others: list[asyncio.Task[None]]) -> None:
-    """Waits for the wanted ones; an error of any ends the wait."""
-    while any(not task.done() for task in wanted):
-        done, _ = await asyncio.wait([*wanted, *others], return_when=asyncio.FIRST_COMPLETED)
+async def _all_or_first_error(required: list[asyncio.Task[None]], others: list[asyncio.Task[None]]) -> None:
+    """Waits for the required ones; an error of any ends the wait."""
+    while any(not task.done() for task in required):
+        done, _ = await asyncio.wait([*required, *others], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         others = [task for task in others if not task.done()]

@@ -28,4 +28,4 @@ def test_every_checker_has_a_planted_bug() -> None:
     from tests.simulation.checkers import all_checkers
     from tests.simulation.world import World
 
-    assert {type(checker).__name__ for checker in all_checkers(World(1))} == {one.checker for one in PLANTED}
+    assert {type(checker).__name__ for checker in all_checkers(World(1))} == {planted.checker for planted in PLANTED}

@@ -60,13 +60,13 @@ def test_a_quorum_keeps_its_promises_whatever_ends_between_two_effects(first: in
 @pytest.mark.parametrize(("plant", "promise", "first"), PLANTED, ids=lambda value: getattr(value, "__name__", value))
 def test_a_planted_bug_is_found(plant: Plant, promise: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    found: list[str | None] = []
+    broken: list[str | None] = []
     for seed in range(first, first + SEEDS_MAX):
         # One broken promise may show as another first.
-        found.append(simulate_quorum(seed)[0].checker)
-        if promise in found:
+        broken.append(simulate_quorum(seed)[0].checker)
+        if promise in broken:
             return
-    pytest.fail(f"none of {SEEDS_MAX} seeds shows {promise} broken, they show {set(found)}")
+    pytest.fail(f"none of {SEEDS_MAX} seeds shows {promise} broken, they show {set(broken)}")
 
 
 def test_a_seed_gives_the_same_life_again() -> None:

@@ -326,7 +326,7 @@ class Workload:
             raise KafkaError(answer.error)
         return answer
 
-    async def read_all(self, topic: TopicHistory, index: int, found: dict[int, bytes]) -> tuple[int, int]:
+    async def read_all(self, topic: TopicHistory, index: int, values: dict[int, bytes]) -> tuple[int, int]:
         """Everything of a partition through its leader, in the end: (log start, high watermark).
 
         Retention goes on meanwhile: what it takes is not asked for again.
@@ -342,7 +342,7 @@ class Workload:
             try:
                 while offset < end:
                     answer = await self.read(topic, index, self.leader(topic, index), offset)
-                    found.update({record[0]: record[2] for record in answer.records})
+                    values.update({record[0]: record[2] for record in answer.records})
                     if answer.next_offset <= offset:
                         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"nothing at {offset} below {end}")
                     offset = answer.next_offset

@@ -42,15 +42,15 @@ class AcknowledgedSurvive(Checker):
                 await self._read_all(topic, index, history)
 
     async def _read_all(self, topic: TopicHistory, index: int, history: PartitionHistory) -> None:
-        found: dict[int, bytes] = {}
-        start, end = await self.world.workload.read_all(topic, index, found)
+        values: dict[int, bytes] = {}
+        start, end = await self.world.workload.read_all(topic, index, values)
         if not topic.keeps_records:
             return
         for offset, value in history.acknowledged.items():
             if offset < start:
                 continue
-            if found.get(offset) != value:
+            if values.get(offset) != value:
                 raise self.violated(
                     f"offset {offset} of {topic.name}-{index} was acknowledged with {value!r}; in the end it is "
-                    f"{found.get(offset)!r} (log start {start}, high watermark {end})"
+                    f"{values.get(offset)!r} (log start {start}, high watermark {end})"
                 )

@@ -44,11 +44,11 @@ class ReplicasAgree(Checker):
             if not data:
                 break
             for _, header in iter_batches(data):
-                known, batch = history.committed.setdefault(header.base_offset, Batch.of(header)), Batch.of(header)
-                if known != batch:
+                committed, batch = history.committed.setdefault(header.base_offset, Batch.of(header)), Batch.of(header)
+                if committed != batch:
                     raise self.violated(
                         f"broker {node} has {batch} at offset {header.base_offset} of {log}, below its high watermark "
-                        f"{end}; committed was {known}"
+                        f"{end}; committed was {committed}"
                     )
                 offset = header.next_offset
         self._seen[key] = (log, log.truncations, offset)

@@ -29,9 +29,9 @@ class MetadataLog:
     def apply(self, event: object) -> None:
         """Takes one event; what the life cycles do not allow changes nothing."""
         if isinstance(event, SegmentMetadata | SegmentUpdate):
-            known = self.segments.get(event.segment_id)
+            existing = self.segments.get(event.segment_id)
             # A segment that is gone is unknown: a broker whose copy came too late publishes its deletion again.
-            before = None if known is None or known[1] is SegmentState.DELETE_SEGMENT_FINISHED else known[1]
+            before = None if existing is None or existing[1] is SegmentState.DELETE_SEGMENT_FINISHED else existing[1]
             if is_legal(before, event.state):
                 segment = event if isinstance(event, SegmentMetadata) else self.segments[event.segment_id][0]
                 self.segments[event.segment_id] = segment, event.state

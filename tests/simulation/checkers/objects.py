@@ -82,12 +82,12 @@ class ObjectsAndMetadata(Checker):
 
     async def finish(self) -> None:
         self.look()
-        known = {
+        by_id = {
             segment.segment_id: segment
             for _, remote, tip in self._tiered()
             for segment in remote._tier.metadata.segments(tip)
         }
-        prefixes = {object_key(segment, "") for segment in known.values()}
+        prefixes = {object_key(segment, "") for segment in by_id.values()}
         led = [replica.topic_id_partition for _, topic, _, replica in self.leaders() if topic.tiered]
         folders = tuple(partition_folder(tip) + "/" for tip in led)
         for key in self.world.objects.stored:
