@@ -57,12 +57,12 @@ def take(play: Play, step: tuple[object, ...]) -> None:
             size = len(lists[0])
             play.create(
                 topic,
-                [[*one, *(b for b in BROKERS if b not in one)][:size] for one in lists],
+                [[*assignment, *(b for b in BROKERS if b not in assignment)][:size] for assignment in lists],
                 unclean_leader_election_enable="true" if unclean else "false",
             )
         case ("delete", str(topic)):
-            asked = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name=topic)])
-            play.do(partial(delete_topics, request=asked, config=play.config, version=6))
+            deletion = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name=topic)])
+            play.do(partial(delete_topics, request=deletion, config=play.config, version=6))
         case ("grow", str(topic), int(count)):
             growth = m.CreatePartitionsRequest.Topics(name=topic, count=count, assignments=None)
             request = m.CreatePartitionsRequest(topics=[growth])
@@ -77,8 +77,8 @@ def take(play: Play, step: tuple[object, ...]) -> None:
             change_isr(play, topic, index, members, recovery)
         case ("reassign", str(topic), int(index), replicas):
             part = m.AlterPartitionReassignmentsRequest.Topics
-            one = part.Partitions(partition_index=index, replicas=replicas)  # type: ignore[arg-type]  # list or None
-            asked_topic = part(name=topic, partitions=[one])
+            partition = part.Partitions(partition_index=index, replicas=replicas)  # type: ignore[arg-type]  # list or None
+            asked_topic = part(name=topic, partitions=[partition])
             play.do(
                 partial(
                     alter_partition_reassignments,
@@ -119,7 +119,7 @@ def change_isr(play: Play, topic: str, index: int, members: list[int], recovery:
     partition = play.image.partition(topic, index)
     if partition is None or partition.leader < 0:
         return
-    asked = m.AlterPartitionRequest.Topics.Partitions
+    isr_change = m.AlterPartitionRequest.Topics.Partitions
     request = m.AlterPartitionRequest(
         broker_id=partition.leader,
         broker_epoch=play.image.brokers[partition.leader].epoch,
@@ -127,14 +127,14 @@ def change_isr(play: Play, topic: str, index: int, members: list[int], recovery:
             m.AlterPartitionRequest.Topics(
                 topic_id=play.image.topic_ids[topic],
                 partitions=[
-                    asked(
+                    isr_change(
                         partition_index=index,
                         leader_epoch=partition.leader_epoch,
                         partition_epoch=partition.partition_epoch,
                         leader_recovery_state=recovery,
                         new_isr_with_epochs=[
-                            asked.NewIsrWithEpochs(broker_id=one, broker_epoch=play.image.brokers[one].epoch)
-                            for one in sorted({partition.leader, *members} & set(partition.replicas))
+                            isr_change.NewIsrWithEpochs(broker_id=broker, broker_epoch=play.image.brokers[broker].epoch)
+                            for broker in sorted({partition.leader, *members} & set(partition.replicas))
                         ],
                     )
                 ],

@@ -321,7 +321,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         counts = self.topics.counts()
         everything = {(topic, index) for topic in ids for index in range(counts[topic])}
         shares = {name: frozenset(member.owns()) for name, member in self.group.members.items()}
-        assert {one for share in shares.values() for one in share} == everything
+        assert {partition for share in shares.values() for partition in share} == everything
         if len({self.group.subscribed(member) for member in self.group.members.values()}) == 1:
             sizes = [len(share) for share in shares.values()]
             assert max(sizes) - min(sizes) <= 1

@@ -97,8 +97,8 @@ class GroupModel(RuleBasedStateMachine):
 
     def member(self, at: int) -> str:
         """A member, an id given out, or one that was ever heard of."""
-        known = [*self.group.members, *self.group.pending] * 3 + self.ids[-6:] + ["", "stranger"]
-        return known[at % len(known)]
+        member_ids = [*self.group.members, *self.group.pending] * 3 + self.ids[-6:] + ["", "stranger"]
+        return member_ids[at % len(member_ids)]
 
     @rule(
         at=st.integers(0, 60),

@@ -111,11 +111,11 @@ class CompactionModel(RuleBasedStateMachine):
     # --- writing
 
     def _records(self, keys: list[int], tombstone: bool) -> list[RecordData]:
-        found = []
+        records = []
         for key in keys:
             self.serial += 1
-            found.append(RecordData(NOW_MS, KEYS[key], None if tombstone else str(self.serial).encode()))
-        return found
+            records.append(RecordData(NOW_MS, KEYS[key], None if tombstone else str(self.serial).encode()))
+        return records
 
     def _append(self, records: list[RecordData], **fields: int | bool) -> list[int]:
         data = build_batch(records, **fields)  # type: ignore[arg-type]  # names are build_batch's own
@@ -249,7 +249,7 @@ class CompactionModel(RuleBasedStateMachine):
     @invariant()
     def readers_find_the_last_value_of_every_key(self) -> None:
         self.log.check()
-        found: list[Row] = []
+        readable: list[Row] = []
         previous = -1
         for header, records in self._batches():
             assert header.base_offset > previous
@@ -257,12 +257,12 @@ class CompactionModel(RuleBasedStateMachine):
             for record in records:
                 assert header.base_offset <= record.offset <= header.last_offset
                 if not header.is_control:
-                    found.append((record.offset, record.key or b"", record.value))
-        assert [row[0] for row in found] == sorted({row[0] for row in found})
-        assert set(found) <= set(self.rows)
+                    readable.append((record.offset, record.key or b"", record.value))
+        assert [row[0] for row in readable] == sorted({row[0] for row in readable})
+        assert set(readable) <= set(self.rows)
         undecided = {offset for offsets in self.open_txns.values() for offset in offsets}
         committed = [row for row in self.rows if row[0] not in self.aborted]
-        left = [row for row in found if row[0] not in self.aborted]
+        left = [row for row in readable if row[0] not in self.aborted]
         cleaned = self.touched
         # Nothing that has not been cleaned is missing.
         assert [row for row in left if row[0] >= cleaned] == [row for row in committed if row[0] >= cleaned]

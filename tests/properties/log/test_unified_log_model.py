@@ -28,7 +28,7 @@ Row = tuple[int, int, bytes]  # offset, leader epoch, value
 
 def local_rows(log: UnifiedLog, max_bytes: int) -> list[Row]:
     """Everything that readers can fetch from the local start."""
-    found: list[Row] = []
+    rows: list[Row] = []
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         info = log.reader.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
@@ -37,9 +37,9 @@ def local_rows(log: UnifiedLog, max_bytes: int) -> list[Row]:
             for record in iter_records(info.records, position):
                 if record.offset >= offset:
                     assert record.value is not None
-                    found.append((record.offset, header.leader_epoch, record.value))
+                    rows.append((record.offset, header.leader_epoch, record.value))
             offset = header.next_offset
-    return found
+    return rows
 
 
 class UnifiedLogModel(RuleBasedStateMachine):

@@ -48,13 +48,13 @@ def answer(row: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     if sys.argv[1:] == ["list"]:
-        known = [
+        schemas = [
             (name, version, kind.name)
             for name, versions in schema_name_map.items()
             for version, kinds in versions.items()
             for kind in kinds
         ]
-        print(json.dumps(known))
+        print(json.dumps(schemas))
         return
     for line in sys.stdin:
         try:

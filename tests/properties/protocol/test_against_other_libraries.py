@@ -101,9 +101,9 @@ def _agree(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 @pytest.mark.outside
 def test_kio_reads_and_writes_the_same_bytes_in_every_version_it_has() -> None:
-    known = _run_kio(["list"], [])[0]
+    schemas = _run_kio(["list"], [])[0]
     rows, messages = [], []
-    for name, version, kind in known:
+    for name, version, kind in schemas:
         ours = _our_name(name, kind)
         for message in _cases(ours, version):
             _without_null_records(message, ours)
@@ -124,19 +124,19 @@ def test_kio_reads_and_writes_the_same_bytes_in_every_version_it_has() -> None:
         for text in _agree(as_values(message), answer["values"])
     ]
     assert not differ, f"{len(differ)}: {differ[:5]}"
-    assert len(known) >= 600
-    assert len(rows) == ROUNDS * len(known)
+    assert len(schemas) >= 600
+    assert len(rows) == ROUNDS * len(schemas)
 
 
 def _kafka_python_classes() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     waiting = [ApiMessage]
     while waiting:
         for cls in waiting.pop().__subclasses__():
             waiting.append(cls)
             if getattr(cls, "_json", None) and cls._class_version is None:
-                found[cls.__name__] = cls
-    return found
+                classes[cls.__name__] = cls
+    return classes
 
 
 def _plain(value: Any) -> Any:

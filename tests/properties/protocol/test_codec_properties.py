@@ -31,12 +31,12 @@ def test_every_message_is_read_back_as_it_was_written() -> None:
             data = codec.encode(message, version)
             assert data == b"".join(map(bytes, codec.encode_chunks(message, version)))
             for buffer in (data, bytearray(data), memoryview(b"??" + data)[2:]):
-                found, end = codec.decode(cls, version, buffer)
+                decoded, end = codec.decode(cls, version, buffer)
                 assert end == len(data), (name, version)
-                assert as_values(found) == as_values(message), (name, version)
-            found, end = codec.decode(cls, version, b"###" + data, 3)
+                assert as_values(decoded) == as_values(message), (name, version)
+            decoded, end = codec.decode(cls, version, b"###" + data, 3)
             assert end == 3 + len(data)
-            assert codec.encode(found, version) == data
+            assert codec.encode(decoded, version) == data
 
 
 def test_a_new_message_is_the_same_after_a_round_trip() -> None:

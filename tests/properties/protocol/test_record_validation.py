@@ -84,10 +84,10 @@ def _compare(chance: random.Random) -> None:
         expected = _walked(data, claimed)
         for check in (check_records, check_many):
             try:
-                found: tuple[object, ...] | None = tuple(check(data, claimed))
+                actual: tuple[object, ...] | None = tuple(check(data, claimed))
             except MalformedRecords:
-                found = None
-            assert found == expected, (check.__name__, claimed, data[:100].hex())
+                actual = None
+            assert actual == expected, (check.__name__, claimed, data[:100].hex())
         if expected is not None and expected.consecutive:
             records = list(decode_records(data, claimed, 0, 0, None))
             assert [record.offset for record in records] == list(range(claimed))

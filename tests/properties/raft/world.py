@@ -73,16 +73,16 @@ class Disk:
         return [*(self.snapshot[1][: self.start] if self.snapshot and self.start else ()), *self.entries]
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        epochs = [(one[0], self.start + at) for at, one in enumerate(self.entries)]
+        epochs = [(entry[0], self.start + at) for at, entry in enumerate(self.entries)]
         if self.start:
             # As the leader epoch cache keeps the epoch that the log's start lies in.
             epochs.insert(0, (self.history()[self.start - 1][0], self.start))
         if not epochs or epoch > epochs[-1][0]:
             return -1, -1
-        known = max((one for one, _ in epochs if one <= epoch), default=None)
-        if known is None:
+        floor_epoch = max((log_epoch for log_epoch, _ in epochs if log_epoch <= epoch), default=None)
+        if floor_epoch is None:
             return epoch, epochs[0][1]
-        return known, min((offset for one, offset in epochs if one > known), default=self.end)
+        return floor_epoch, min((offset for log_epoch, offset in epochs if log_epoch > floor_epoch), default=self.end)
 
     def truncate(self, offset: int) -> None:
         del self.entries[max(0, offset - self.start) :]
@@ -330,8 +330,8 @@ class World:
 
     def step(self) -> None:
         self.now_ms += 4.0
-        due = [one for one in self.wire if one[0] <= self.now_ms]
-        self.wire = [one for one in self.wire if one[0] > self.now_ms]
+        due = [delivery for delivery in self.wire if delivery[0] <= self.now_ms]
+        self.wire = [delivery for delivery in self.wire if delivery[0] > self.now_ms]
         self.random.shuffle(due)
         for _, message in due:
             self.deliver(message)
@@ -365,8 +365,8 @@ class World:
     def take_snapshot(self, node: Node) -> None:
         assert node.state is not None
         disk, end = node.disk, node.state.high_watermark
-        known = disk.snapshot[0].end_offset if disk.snapshot else 0
-        if known < end <= disk.end and end > disk.start:
+        snapshot_end = disk.snapshot[0].end_offset if disk.snapshot else 0
+        if snapshot_end < end <= disk.end and end > disk.start:
             history = disk.history()
             disk.snapshot = (SnapshotId(end, history[end - 1][0]), tuple(history[:end]))
             if self.random.random() < 0.5:
@@ -408,11 +408,11 @@ class World:
     def check_logs_match(self) -> None:
         """Equal epoch at equal offset: equal logs up to there."""
         histories = [node.disk.history() for node in self.nodes.values()]
-        for at, one in enumerate(histories):
+        for at, history in enumerate(histories):
             for other in histories[at + 1 :]:
-                for offset in range(min(len(one), len(other)) - 1, -1, -1):
-                    if one[offset][0] == other[offset][0]:
-                        if one[: offset + 1] != other[: offset + 1]:
+                for offset in range(min(len(history), len(other)) - 1, -1, -1):
+                    if history[offset][0] == other[offset][0]:
+                        if history[: offset + 1] != other[: offset + 1]:
                             raise Violation(f"two logs differ below offset {offset} of one epoch")
                         break
 

@@ -91,9 +91,9 @@ class Life:
             assert offset >= before[2] or not self.nodes[node].up, f"{where}: no records"
         else:
             data = bytes(cast(Any, row.records))
-            found = {record.offset: record.value for record in iter_records(data, next(iter_batches(data))[0])}
-            assert offset in found, f"{where}: {sorted(found)} came"
-            assert found[offset] == self.written.get(offset, found[offset]), where
+            values = {record.offset: record.value for record in iter_records(data, next(iter_batches(data))[0])}
+            assert offset in values, f"{where}: {sorted(values)} came"
+            assert values[offset] == self.written.get(offset, values[offset]), where
             self.seen["from the remote tier"] += offset < before[1]
 
     def hosted(self, node: int) -> bool:

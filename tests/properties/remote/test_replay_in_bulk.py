@@ -149,8 +149,8 @@ def everything(cache: RemoteLogMetadataCache) -> object:
         )
         for epoch, epoch_map in epochs.items()
     }
-    found = [cache.lookup(epoch, offset) for epoch in maps for offset in range(0, 60, 3)]
-    return segments, maps, found
+    lookups = [cache.lookup(epoch, offset) for epoch in maps for offset in range(0, 60, 3)]
+    return segments, maps, lookups
 
 
 @settings(max_examples=effort(50, 5_000, check=12), deadline=None)

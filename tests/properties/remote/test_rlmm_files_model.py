@@ -33,11 +33,11 @@ def entries(data: bytes) -> list[bytes]:
     """The segments of a store as the KIP has it, each as a value of the topic: read one by one, by nothing of ours."""
     size, at = decode_uvarint(data, 1)
     _, at = decode_varlong(data, at + size - 1 + UUID_BYTES)
-    found = []
+    segments = []
     while at < len(data) and (size := data[at]) < 128 and data[at + 1] == 3:
-        found.append(b"\x01" + data[at + 1 : at + 1 + size])
+        segments.append(b"\x01" + data[at + 1 : at + 1 + size])
         at += 1 + size
-    return found
+    return segments
 
 
 def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadataCache:
