@@ -47,16 +47,16 @@ def _records(site: ControlSite) -> list[RawRecord]:
         partitions = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
         ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=10)[1] for p in partitions}
         consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in partitions])
-        found: list[RawRecord] = []
+        records: list[RawRecord] = []
         expected = sum(ends.values())
         until_s = time.monotonic() + 30
-        while len(found) < expected and time.monotonic() < until_s:
-            for message in consumer.consume(min(500, expected - len(found)), timeout=1):
+        while len(records) < expected and time.monotonic() < until_s:
+            for message in consumer.consume(min(500, expected - len(records)), timeout=1):
                 assert message.error() is None, message.error()
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
-                found.append((partition, offset, message.timestamp()[1], message.key(), message.value()))
-        return sorted(found, key=lambda record: record[:2])
+                records.append((partition, offset, message.timestamp()[1], message.key(), message.value()))
+        return sorted(records, key=lambda record: record[:2])
     finally:
         consumer.close()

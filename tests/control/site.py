@@ -188,8 +188,8 @@ class ControlSite:
     def wait_until_quiet(self, *topics: str) -> None:
         """Nothing left to upload or to delete locally: the observer saw the same in several rounds."""
         names = ("log_start_offset", "local_log_start_offset", "latest_tiered_offset", "log_end_offset")
-        known: list[tuple[Any, ...]] = []
-        known_since = 0
+        last_facts: list[tuple[Any, ...]] = []
+        unchanged_since = 0
 
         def facts(topic: str) -> list[tuple[Any, ...]]:
             rows = self.partitions(topic)
@@ -197,13 +197,13 @@ class ControlSite:
             return [tuple(part[name] for name in names) for part in [*rows, *itertools.chain(*replicas)]]
 
         def settled() -> bool:
-            nonlocal known, known_since
+            nonlocal last_facts, unchanged_since
             rounds = self.cluster.ask(lambda: self.plane.parts.observer.state.rounds)
-            found = [facts(topic) for topic in topics]
-            seen = list(itertools.chain(*found))
-            if seen != known or not all(found) or any(None in fact for fact in seen):
-                known, known_since = seen, rounds
+            facts_by_topic = [facts(topic) for topic in topics]
+            seen = list(itertools.chain(*facts_by_topic))
+            if seen != last_facts or not all(facts_by_topic) or any(None in fact for fact in seen):
+                last_facts, unchanged_since = seen, rounds
                 return False
-            return rounds >= known_since + QUIET_ROUNDS
+            return rounds >= unchanged_since + QUIET_ROUNDS
 
         self.wait_until(f"{', '.join(topics)} are quiet", settled, timeout_s=60)

@@ -160,12 +160,12 @@ def test_a_token_with_a_name_and_a_role_is_made_used_and_withdrawn(
     assert site.get("/v1/audit?limit=1")["items"][0]["actor"] == "grafana"
     for name in ("grafana", "operator"):
         assert token_command(site, "add", name)[0] == 2
-    (made,) = (one for one in json.loads(token_command(site, "ls", "--json")[1]) if one["name"] == "grafana")
+    (made,) = (token for token in json.loads(token_command(site, "ls", "--json")[1]) if token["name"] == "grafana")
     assert (made["role"], made["expires_ms"] is None) == ("viewer", False)
     assert "grafana" in token_command(site, "ls")[1]
     assert token_command(site, "withdraw", "grafana") == (0, "The token grafana is withdrawn.")
-    withdrawn, *_, added = [one for one in site.get("/v1/audit?limit=10")["items"] if "token" in one["action"]]
-    assert [(one["action"], one["object"], one["role"]) for one in (added, withdrawn)] == [
+    withdrawn, *_, added = [entry for entry in site.get("/v1/audit?limit=10")["items"] if "token" in entry["action"]]
+    assert [(entry["action"], entry["object"], entry["role"]) for entry in (added, withdrawn)] == [
         ("add token", "grafana", "operator"),
         ("withdraw token", "grafana", "operator"),
     ]

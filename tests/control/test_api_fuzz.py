@@ -50,10 +50,10 @@ def schema(site: ControlSite) -> Iterator[Any]:
 
 def stored(site: ControlSite) -> Any:
     """The rows that a call could have changed in the database; a finding changes by itself, too."""
-    told = ("id", "acknowledged_by", "muted_until_ms")
+    columns = ("id", "acknowledged_by", "muted_until_ms")
     findings = site.get("/v1/findings?state=all&limit=1000")["items"]
     return site.get("/v1/plans?limit=1000"), [
-        {name: row[name] for name in told} for row in findings if row[told[1]] or row[told[2]]
+        {name: row[name] for name in columns} for row in findings if row[columns[1]] or row[columns[2]]
     ]
 
 
@@ -76,7 +76,7 @@ def unchanged(site: ControlSite) -> Iterator[None]:
 
 # The generator uses `random`, which is its own affair.
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
-@pytest.mark.parametrize(("endpoint", "mode"), CASES, ids=lambda one: one.name.lower())
+@pytest.mark.parametrize(("endpoint", "mode"), CASES, ids=lambda parameter: parameter.name.lower())
 def test_what_is_sent_is_answered_as_documented_and_a_refusal_changes_nothing(
     site: ControlSite, schema: Any, endpoint: ApiEndpoint, mode: GenerationMode
 ) -> None:

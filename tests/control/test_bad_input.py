@@ -219,8 +219,8 @@ def test_the_documentation_lists_every_endpoint_and_resolves(site: ControlSite) 
     text = json.dumps(document)
     for name in _references(document):
         assert name in document["components"]["schemas"], name
-    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert told == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
     assert '"$defs"' not in text
 
 

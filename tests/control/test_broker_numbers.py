@@ -52,11 +52,11 @@ def test_a_broker_whose_page_cannot_be_had_is_told_with_its_cause() -> None:
         async with serving(page) as address:
             pages = BrokerPages(check_template(f"http://{{host}}:{address.port}/{{id}}/metrics"))
             await pages.refresh({1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.2"}, 5)
-        found = pages.numbers
-        assert (found[1].values["reader_queue"], found[1].at_ms, found[1].error) == (3.0, 5, None)
-        assert "has none of the numbers" in (found[2].error or "")
-        assert "Broker 3 shows no metrics" in (found[3].error or "")
-        assert set(found[3].values.values()) == {None}
+        numbers = pages.numbers
+        assert (numbers[1].values["reader_queue"], numbers[1].at_ms, numbers[1].error) == (3.0, 5, None)
+        assert "has none of the numbers" in (numbers[2].error or "")
+        assert "Broker 3 shows no metrics" in (numbers[3].error or "")
+        assert set(numbers[3].values.values()) == {None}
 
     asyncio.run(run())
 

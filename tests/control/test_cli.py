@@ -52,7 +52,8 @@ def shown(site: ControlSite, *arguments: str) -> Any:
 def test_status_is_quiet_about_a_healthy_cluster(site: ControlSite) -> None:
     # How full this machine's disk is, is nobody's business here.
     site.wait_until(
-        "nothing else is open", lambda: {one["slug"] for one in site.get("/v1/findings")["items"]} <= {"disk-runway"}
+        "nothing else is open",
+        lambda: {finding["slug"] for finding in site.get("/v1/findings")["items"]} <= {"disk-runway"},
     )
     for full in site.get("/v1/findings?slug=disk-runway")["items"]:
         site.operator.post(f"/v1/findings/{full['id']}/mute", json={"minutes": 60})
@@ -60,9 +61,9 @@ def test_status_is_quiet_about_a_healthy_cluster(site: ControlSite) -> None:
     assert result.exit_code == 0
     assert f"Cluster {CLUSTER_NAME}" in result.stdout
     assert "Nothing needs attention." in result.stdout
-    told = shown(site, "status")
-    assert set(told) == {"cluster", "brokers", "findings"}
-    assert [broker["broker_id"] for broker in told["brokers"]] == [1, 2, 3]
+    status = shown(site, "status")
+    assert set(status) == {"cluster", "brokers", "findings"}
+    assert [broker["broker_id"] for broker in status["brokers"]] == [1, 2, 3]
 
 
 def test_partitions_are_those_of_the_api(site: ControlSite) -> None:
@@ -168,8 +169,8 @@ def test_the_flag_is_switched_on_and_off_and_stands_in_the_audit(site: ControlSi
     assert off.exit_code == 0, off.output
     assert "is verified" in off.stdout
 
-    told = shown(site, "audit", "--limit", "5")["items"]
-    assert "a test of the command" in {row["reason"] for row in told}
+    entries = shown(site, "audit", "--limit", "5")["items"]
+    assert "a test of the command" in {row["reason"] for row in entries}
     text = run(site, "audit", "--action", "execute toggle_bootstrap").stdout
     assert "verified" in text
     assert "plan toggle_bootstrap" not in text

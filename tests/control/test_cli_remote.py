@@ -80,8 +80,8 @@ def test_decode_shows_each_record_once_in_the_order_of_its_partition(site: Engin
 def test_ls_lists_what_the_tier_holds(site: EngineCluster) -> None:
     listed = json.loads(run(site, "ls", TOPIC, "--json").stdout)["items"]
     logs = list(site.remote_folder.rglob(f"{TOPIC}-*/*.log"))
-    assert {one["segment_id"] for one in listed} == {path.stem.split("-", 1)[1] for path in logs}
-    assert sum(one["segment_size_bytes"] for one in listed) == sum(path.stat().st_size for path in logs)
+    assert {segment["segment_id"] for segment in listed} == {path.stem.split("-", 1)[1] for path in logs}
+    assert sum(segment["segment_size_bytes"] for segment in listed) == sum(path.stat().st_size for path in logs)
     table = run(site, "ls", f"{TOPIC}-0")
     assert f"{TOPIC}-0" in table.stdout
     assert f"{TOPIC}-1" not in table.stdout
@@ -99,8 +99,8 @@ def test_verify_is_quiet_about_a_sound_tier_and_names_what_is_wrong(site: Engine
     before = sorted(tree.rglob("*"))
     damaged = run(site, "verify", "--remote", str(tree), "--json")
     assert damaged.exit_code == Exit.ATTENTION
-    told = json.loads(damaged.stdout)["items"]
-    assert [(one["problem"], one["object"].rsplit("/", 1)[1]) for one in told] == [
+    problems = json.loads(damaged.stdout)["items"]
+    assert [(problem["problem"], problem["object"].rsplit("/", 1)[1]) for problem in problems] == [
         ("missing", first.with_suffix(".timeindex").name),
         ("orphaned", "left.log"),
         ("size mismatch", second.name),

@@ -250,12 +250,12 @@ def test_a_move_goes_on_over_a_stop_of_the_server_and_leaves_no_limit(server: Se
 
 def audited(site: ControlSite) -> list[str] | None:
     answer = site.operator.get("/v1/audit")
-    found = (
+    actions = (
         [row["action"] for row in answer.json()["items"] if row["action"] in ("break", "heal")]
         if answer.status_code == 200
         else []
     )
-    return found if len(found) >= 2 else None
+    return actions if len(actions) >= 2 else None
 
 
 def test_a_start_while_the_database_is_away_serves_and_makes_the_schema_once_it_answers(

@@ -60,9 +60,9 @@ def test_a_deleted_file_takes_no_writes_and_is_put_back_whole(own: ControlSite) 
     own.create_topic("orders", partitions=1)
     ready(own)
     assert own.cluster.ask(lambda: own.plane.parts.observer.state.rounds) > rounds
-    (found,) = own.wait_until("a finding says so", lambda: lost(own))
-    assert found["severity"] == "warning"
-    assert found["evidence"]["sentence"].endswith("was put back from what was open. Nothing is missing.")
+    (finding,) = own.wait_until("a finding says so", lambda: lost(own))
+    assert finding["severity"] == "warning"
+    assert finding["evidence"]["sentence"].endswith("was put back from what was open. Nothing is missing.")
     assert own.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
     own.wait_until("samples are stored", lambda: bool(own.partitions("orders")))
     recorder = own.plane.parts.observer.recorder
@@ -87,8 +87,8 @@ def test_a_file_that_was_replaced_is_used_without_the_log_of_the_former(own: Con
     shutil.move(other, file_of(own))
     assert "was replaced by another file" in unready(own)
     ready(own)
-    (found,) = own.wait_until("a finding says so", lambda: lost(own))
-    assert found["severity"] == "critical"
+    (finding,) = own.wait_until("a finding says so", lambda: lost(own))
+    assert finding["severity"] == "critical"
     assert own.operator.get("/v1/plans/1").status_code == 404
     assert list(own.folder.glob("ebbline.db-wal.aside-*"))
 
@@ -115,9 +115,9 @@ def test_a_start_without_its_file_goes_on_from_the_newest_copy(own: ControlSite,
     own.start_plane()
     assert own.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
     assert own.client(kept).get("/v1/cluster").status_code == 200
-    (found,) = own.wait_until("a finding says so", lambda: lost(own))
-    assert found["severity"] == "critical"
-    assert f"Missing: plan {later['id']}" in found["evidence"]["sentence"]
+    (finding,) = own.wait_until("a finding says so", lambda: lost(own))
+    assert finding["severity"] == "critical"
+    assert f"Missing: plan {later['id']}" in finding["evidence"]["sentence"]
     if how == "damaged":
         (aside,) = own.folder.glob("ebbline.db.aside-*")
         assert aside.read_bytes() == b"x" * 10_000

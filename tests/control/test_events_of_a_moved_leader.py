@@ -62,13 +62,19 @@ class Leaders:
                 writer.write(answer(header, self._fetched(records() if (node, offset) == (1, 0) else b"")))
 
     def _earliest(self) -> m.ListOffsetsResponse:
-        told = m.ListOffsetsResponse
-        return told(topics=[told.Topics(name=TOPIC, partitions=[told.Topics.Partitions(partition_index=0, offset=0)])])
+        response_type = m.ListOffsetsResponse
+        return response_type(
+            topics=[
+                response_type.Topics(
+                    name=TOPIC, partitions=[response_type.Topics.Partitions(partition_index=0, offset=0)]
+                )
+            ]
+        )
 
-    def _fetched(self, found: bytes) -> m.FetchResponse:
-        told = m.FetchResponse
-        part = told.Responses.Partitions(partition_index=0, high_watermark=3, records=found)
-        return told(responses=[told.Responses(topic_id=TOPIC_ID, topic=TOPIC, partitions=[part])])
+    def _fetched(self, record_bytes: bytes) -> m.FetchResponse:
+        response_type = m.FetchResponse
+        part = response_type.Responses.Partitions(partition_index=0, high_watermark=3, records=record_bytes)
+        return response_type(responses=[response_type.Responses(topic_id=TOPIC_ID, topic=TOPIC, partitions=[part])])
 
 
 def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -> None:

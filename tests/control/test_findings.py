@@ -42,9 +42,9 @@ def breaks(*slugs: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
         @wraps(test)
         def checked(*args: P.args, **kwargs: P.kwargs) -> None:
             test(*args, **kwargs)
-            (site,) = (one for one in (*args, *kwargs.values()) if isinstance(one, ControlSite))
+            (site,) = (argument for argument in (*args, *kwargs.values()) if isinstance(argument, ControlSite))
             for slug in slugs:
-                assert any(one["closed_ms"] for one in found(site, slug, state="all")), slug
+                assert any(finding["closed_ms"] for finding in found(site, slug, state="all")), slug
 
         return checked
 
@@ -242,8 +242,8 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
     own.cluster.start_broker(3)
 
     def named() -> str:
-        told = [str(one["evidence"]["sentence"]) for one in found(own, "offline", "damaged")]
-        return next((one for one in told if "cannot use its log" in one), "")
+        sentences = [str(finding["evidence"]["sentence"]) for finding in found(own, "offline", "damaged")]
+        return next((sentence for sentence in sentences if "cannot use its log" in sentence), "")
 
     file = f"damaged-0/{path.name}"
     sentence = own.wait_until("the file is named", named)
@@ -255,7 +255,7 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
         "Delete nothing. Mend the disk of broker 2, or put the file back from a copy of it"
     )
     replicas = own.get("/v1/partitions/damaged/0")["replicas"]
-    assert file in next(one["error"] for one in replicas if one["broker_id"] == 2)
+    assert file in next(replica["error"] for replica in replicas if replica["broker_id"] == 2)
 
     own.stop_plane()
     own.start_plane()
@@ -328,7 +328,7 @@ def same_reason(site: ControlSite) -> bool:
     """
     (shown,) = (r for r in site.get("/v1/partitions/stuck/0")["replicas"] if r["broker_id"] == 3)
     stuck = found(site, "follower-stuck", "stuck")
-    return any(one["evidence"]["sentence"].startswith(shown["evidence"]["reason"]) for one in stuck)
+    return any(finding["evidence"]["sentence"].startswith(shown["evidence"]["reason"]) for finding in stuck)
 
 
 @breaks("follower-stuck", "move-stalled")
@@ -545,7 +545,7 @@ def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offs
     own.wait_until("broker 2 leads again, uncleanly", lambda: own.partitions("leaky")[0]["leader"] == 2)
 
     def hidden() -> list[dict[str, Any]]:
-        return [one for one in fed() if one["evidence"]["orphaned"]]
+        return [finding for finding in fed() if finding["evidence"]["orphaned"]]
 
     # Broker 3's first segment took the place of broker 2's, which alone holds some of what broker 2 leads with.
     (twice,) = own.wait_until("a segment is orphaned", hidden, timeout_s=60)

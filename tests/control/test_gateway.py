@@ -245,7 +245,7 @@ def test_an_answer_of_the_same_bytes_is_the_very_object_until_one_differs() -> N
     run(test())
 
 
-def offsets_of(asked: m.ListOffsetsRequest, offset: int) -> m.ListOffsetsResponse:
+def offsets_of(request: m.ListOffsetsRequest, offset: int) -> m.ListOffsetsResponse:
     topic_type = m.ListOffsetsResponse.Topics
     return m.ListOffsetsResponse(
         topics=[
@@ -255,14 +255,14 @@ def offsets_of(asked: m.ListOffsetsRequest, offset: int) -> m.ListOffsetsRespons
                     topic_type.Partitions(partition_index=p.partition_index, offset=offset) for p in topic.partitions
                 ],
             )
-            for topic in asked.topics
+            for topic in request.topics
         ]
     )
 
 
 def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_all_that_was_told() -> None:
     """3,000 partitions are two requests; the second of the second round finds the connection closed."""
-    told = iter((1, 1, 2, None, 2, 1))
+    offsets = iter((1, 1, 2, None, 2, 1))
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         header, _ = await request_of(reader)
@@ -270,7 +270,7 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
         while True:
             header, message = await request_of(reader)
             if isinstance(message, m.ListOffsetsRequest):
-                if (offset := next(told)) is None:
+                if (offset := next(offsets)) is None:
                     return
                 writer.write(answer(header, offsets_of(message, offset)))
 

@@ -26,13 +26,15 @@ TITLE: Final = "\x1b]0;pwned\x07\x1b[2J\r\n2026 ERROR forged\u202e"
 USER: Final = Security(None, "SCRAM-SHA-256", "user", "pencil")
 
 
-def saying(*told: m.SaslAuthenticateResponse, mechanisms: Sequence[str] = ("SCRAM-SHA-256",), code: int = 0) -> Peer:
+def saying(
+    *responses: m.SaslAuthenticateResponse, mechanisms: Sequence[str] = ("SCRAM-SHA-256",), code: int = 0
+) -> Peer:
     """A broker that answers each SaslAuthenticate with the next of these."""
 
     async def then(reader: Any, writer: Any) -> None:
         header, _ = await request_of(reader)
         writer.write(answer(header, m.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))))
-        for response in told:
+        for response in responses:
             header, _ = await request_of(reader)
             writer.write(answer(header, response))
         await reader.read()

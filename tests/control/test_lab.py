@@ -44,13 +44,13 @@ def assert_nothing_is_left(site: ControlSite) -> None:
 def replicated_bytes(site: ControlSite) -> float:
     """Bytes of records that the new replica's broker has fetched from leaders, of all topics."""
     families = text_string_to_metric_families(site.operator.get("/metrics").text)
-    [found] = [
+    [total_bytes] = [
         sample.value
         for family in families
         for sample in family.samples
         if sample.name == "kafka_server_brokertopicmetrics_replicationbytesin_total" and sample.labels["broker"] == "3"
     ]
-    return found
+    return total_bytes
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def test_with_the_flag_only_what_is_not_tiered_is_copied(ended: dict[str, Any]) 
     assert (off["flag"], off["start_offset"], off["copied_bytes"]) == (False, log["local_start"], log["local_bytes"])
     assert (on["flag"], on["start_offset"]) == (True, log["pending_upload"])
     assert 0 < on["copied_bytes"] <= 0.2 * off["copied_bytes"]
-    for one in (off, on):
-        assert one["log_end"] == log["log_end"]
-        last = one["positions"][-1]
-        assert (last["log_start"], last["local_start"], last["log_end"]) == (0, one["start_offset"], one["log_end"])
+    for race in (off, on):
+        assert race["log_end"] == log["log_end"]
+        last = race["positions"][-1]
+        assert (last["log_start"], last["local_start"], last["log_end"]) == (0, race["start_offset"], race["log_end"])
 
 
 def test_what_is_called_copied_is_what_went_over_the_wire(raced: tuple[dict[str, Any], float]) -> None:

@@ -118,7 +118,7 @@ def test_a_killed_broker_leads_nothing_until_it_is_healed(tiered: ControlSite) -
     assert tiered.cluster.fault_injector.running == {1, 2}
     tiered.wait_until("others lead", lambda: all(row["leader"] in (1, 2) for row in tiered.partitions(TOPIC)))
     run = heal(tiered)
-    assert [told["text"] for told in run["told"]] == ["Broker 3 is killed.", "Broker 3 runs again."]
+    assert [message["text"] for message in run["told"]] == ["Broker 3 is killed.", "Broker 3 runs again."]
     tiered.wait_until("it is in sync", lambda: all(len(row["isr"]) == 3 for row in tiered.partitions(TOPIC)))
 
 
@@ -136,9 +136,9 @@ def test_a_copy_dangles_when_its_author_dies_in_an_upload(tiered: ControlSite) -
 def test_an_unclean_election_loses_what_only_the_old_leader_had(tiered: ControlSite) -> None:
     begin(tiered, "unclean-election")
     run = wait_for(tiered, "broken")
-    told = [one["text"] for one in run["told"]]
-    assert "its log ends at 2100: the 500 records are lost" in told[-2]
-    assert told[-1].endswith("has truncated what it alone had, and follows to 2100.")
+    texts = [message["text"] for message in run["told"]]
+    assert "its log ends at 2100: the 500 records are lost" in texts[-2]
+    assert texts[-1].endswith("has truncated what it alone had, and follows to 2100.")
     heal(tiered)
     assert UNCLEAN_TOPIC not in tiered.admin.list_topics(timeout=10).topics
 
@@ -151,8 +151,8 @@ def test_a_thin_leader_holds_less_than_the_replica_it_took_over_from(tiered: Con
         answer = tiered.get(f"/v1/partitions/{THIN_TOPIC}/0")
         if answer["partition"]["leader"] != 3:
             return {}
-        told = {row["broker_id"]: row["local_log_start_offset"] for row in answer["replicas"]}
-        return {} if None in told.values() or len(told) < 2 else told
+        local_starts = {row["broker_id"]: row["local_log_start_offset"] for row in answer["replicas"]}
+        return {} if None in local_starts.values() or len(local_starts) < 2 else local_starts
 
     tiered.wait_until("the observer has seen it", lambda: tiered.partitions(THIN_TOPIC))
     result = tiered.wait_until("both replicas told", starts)

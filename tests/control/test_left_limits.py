@@ -37,22 +37,24 @@ class Broker:
                 writer.write(answer(header, self._describe()))
 
     def _describe(self) -> m.DescribeConfigsResponse:
-        told = m.DescribeConfigsResponse.Results
+        result_type = m.DescribeConfigsResponse.Results
         source = int(ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        limit = told.Configs(name=LEADER_REPLICAS, value="*", config_source=source)
+        limit = result_type.Configs(name=LEADER_REPLICAS, value="*", config_source=source)
         return m.DescribeConfigsResponse(
             results=[
-                told(resource_type=TOPIC, resource_name=topic, configs=[limit] if topic in self.limited else [])
+                result_type(resource_type=TOPIC, resource_name=topic, configs=[limit] if topic in self.limited else [])
                 for topic in TOPICS
             ]
         )
 
     def _alter(self, request: m.IncrementalAlterConfigsRequest) -> m.IncrementalAlterConfigsResponse:
-        told = m.IncrementalAlterConfigsResponse
+        response_type = m.IncrementalAlterConfigsResponse
         (topic,) = (resource.resource_name for resource in request.resources)
         self.asked.append(topic)
         code = self.refusal if topic == "first" else ErrorCode.NONE
-        return told(responses=[told.Responses(error_code=int(code), resource_type=TOPIC, resource_name=topic)])
+        return response_type(
+            responses=[response_type.Responses(error_code=int(code), resource_type=TOPIC, resource_name=topic)]
+        )
 
 
 def brings(peer: Broker, *, force_removal: bool) -> ErrorCode | None:

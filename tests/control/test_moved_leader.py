@@ -45,30 +45,32 @@ class Brokers:
         return -1 if self.elections >= 0 else 2
 
     def _metadata(self) -> m.MetadataResponse:
-        told = m.MetadataResponse
-        return told(
+        response_type = m.MetadataResponse
+        return response_type(
             cluster_id="c",
-            brokers=[told.Brokers(node_id=n, host=a.host, port=a.port) for n, a in self.addresses.items()],
+            brokers=[response_type.Brokers(node_id=n, host=a.host, port=a.port) for n, a in self.addresses.items()],
             topics=[
-                told.Topics(
+                response_type.Topics(
                     name=name,
                     topic_id=TOPIC_ID,
-                    partitions=[told.Topics.Partitions(partition_index=0, leader_id=leader, replica_nodes=[1, 2])],
+                    partitions=[
+                        response_type.Topics.Partitions(partition_index=0, leader_id=leader, replica_nodes=[1, 2])
+                    ],
                 )
                 for name, leader in (("moved", self._leader()), ("stays", 1))
             ],
         )
 
     def _delete(self, node: int, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
-        told, topics = m.DeleteRecordsResponse, []
+        response_type, topics = m.DeleteRecordsResponse, []
         self.asked.append((node, sorted(topic.name for topic in request.topics)))
         for topic in request.topics:
             leads = (topic.name == "stays") == (node == 1)
             code = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            part = told.Topics.Partitions(partition_index=0, low_watermark=5, error_code=int(code))
-            topics.append(told.Topics(name=topic.name, partitions=[part]))
+            part = response_type.Topics.Partitions(partition_index=0, low_watermark=5, error_code=int(code))
+            topics.append(response_type.Topics(name=topic.name, partitions=[part]))
         self.moved = True
-        return told(topics=topics)
+        return response_type(topics=topics)
 
 
 @pytest.mark.parametrize("elections", [0, 2])

@@ -95,27 +95,27 @@ def test_watermarks_are_those_that_confluent_kafka_gets(site: ControlSite) -> No
 
 def test_assignments_are_those_that_kafka_python_gets(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
     (described,) = kafka_python.describe_topics([TOPIC])
-    found = {p["partition_index"]: p for p in described["partitions"]}
+    partitions = {p["partition_index"]: p for p in described["partitions"]}
     for row in site.partitions(TOPIC):
-        other = found[row["partition"]]
+        other = partitions[row["partition"]]
         assert (row["leader"], row["leader_epoch"]) == (other["leader_id"], other["leader_epoch"])
         assert (row["replicas"], set(row["isr"])) == (other["replica_nodes"], set(other["isr_nodes"]))
 
 
 def test_local_bytes_are_those_of_the_log_directories(site: ControlSite, kafka_python: KafkaAdminClient) -> None:
-    found: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     for broker in kafka_python.describe_log_dirs():
         for directory in broker["log_dirs"]:
             for topic in directory["topics"]:
                 if topic["name"] == TOPIC:
                     for p in topic["partitions"]:
-                        found[broker["broker"], p["partition_index"]] = p["partition_size"]
+                        sizes[broker["broker"], p["partition_index"]] = p["partition_size"]
     shown = {
         (replica["broker_id"], row["partition"]): replica["local_log_bytes"]
         for row in site.partitions(TOPIC)
         for replica in site.get(f"/v1/partitions/{TOPIC}/{row['partition']}")["replicas"]
     }
-    assert shown == found
+    assert shown == sizes
     assert len(shown) == 6
 
 

@@ -130,11 +130,11 @@ async def test_a_token_file_is_read_anew_and_an_expired_token_is_not_sent(tmp_pa
     assert said == []
 
 
-def endpoint(asked: list[str], status: str, body: Callable[[], bytes]) -> Callable[[Any, Any], Awaitable[None]]:
+def endpoint(requests: list[str], status: str, body: Callable[[], bytes]) -> Callable[[Any, Any], Awaitable[None]]:
     async def peer(reader: Any, writer: Any) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = next(int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-le"))
-        asked.append(head + (await reader.readexactly(length)).decode())
+        requests.append(head + (await reader.readexactly(length)).decode())
         content = body()
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode())
         writer.write(content)

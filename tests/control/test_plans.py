@@ -138,8 +138,8 @@ def test_a_broker_that_leaves_in_the_middle_of_a_move_leaves_nothing_half_done(s
     assert replicas(site, "deserted") == {0: [1, 2], 1: [1, 2]}
     # A broker's own settings can be changed only through itself.
     assert set(limits(site, "deserted")) <= {f"3 {rate}" for rate in RATES}
-    told = "Broker 3 is away and keeps its limit" in done_["result"]["sentence"]
-    assert told == bool(limits(site, "deserted")), done_["result"]
+    reports_a_limit = "Broker 3 is away and keeps its limit" in done_["result"]["sentence"]
+    assert reports_a_limit == bool(limits(site, "deserted")), done_["result"]
     site.cluster.start_broker(3)
     site.wait_until("it is back", lambda: broker(site, 3)["reachable"])
     if limits(site, "deserted"):
@@ -264,7 +264,7 @@ def test_what_cannot_be_is_refused_by_a_check(site: ControlSite, inputs: dict[st
         topic(site, "refused", [[1, 2]], records=0)
     plan = site.plan(inputs, kind="reassign")
     assert plan["state"] == "refused"
-    assert check in {found["name"] for found in plan["checks"] if found["outcome"] == "refused"}
+    assert check in {plan_check["name"] for plan_check in plan["checks"] if plan_check["outcome"] == "refused"}
     assert site.execute(plan["id"]).status_code == 409
 
 
@@ -291,20 +291,20 @@ def test_what_makes_no_sense_is_no_plan(site: ControlSite, inputs: dict[str, Any
 def test_leaders_are_spread_and_the_preferred_ones_elected(site: ControlSite) -> None:
     topic(site, "spread", [[1, 2], [1, 2], [1, 2]], records=0)
     spread = done(site, "reassign", {"action": "spread_leaders", "topics": ["spread"]})
-    assert sorted(found[0] for found in replicas(site, "spread").values()) == [1, 1, 2]
+    assert sorted(assignment[0] for assignment in replicas(site, "spread").values()) == [1, 1, 2]
     assert spread["estimate"]["replicas"] == 0
     elected = done(site, "elect", {"topics": ["spread"]})
     leaders = {p: part.leader for p, part in site.admin.list_topics("spread").topics["spread"].partitions.items()}
-    assert leaders == {p: found[0] for p, found in replicas(site, "spread").items()}
+    assert leaders == {p: assignment[0] for p, assignment in replicas(site, "spread").items()}
     assert revert(site, elected["id"]) == 409
     again = site.operator.post("/v1/plans", json={"kind": "elect", "inputs": {"topics": ["spread"]}})
     assert again.status_code == 422
     before = replicas(site, "spread")
     swapped = done(site, "reassign", {"action": "swap_leaders", "topics": ["spread"], "brokers": [1, 2], "elect": True})
-    assert replicas(site, "spread") == {p: list(reversed(found)) for p, found in before.items()}
+    assert replicas(site, "spread") == {p: list(reversed(assignment)) for p, assignment in before.items()}
     assert swapped["estimate"]["replicas"] == 0
     leaders = {p: part.leader for p, part in site.admin.list_topics("spread").topics["spread"].partitions.items()}
-    assert leaders == {p: found[-1] for p, found in before.items()}
+    assert leaders == {p: assignment[-1] for p, assignment in before.items()}
 
 
 def test_with_the_flag_on_a_new_replica_copies_what_the_estimate_says(site: ControlSite) -> None:

@@ -48,7 +48,7 @@ def emptied(store: S3Server) -> Callable[[], None]:
     """By somebody who puts the objects back later."""
     client = store.client
     pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket")
-    keys = [found["Key"] for page in pages for found in page.get("Contents", [])]
+    keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
     kept = {key: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
     for key in keys:
         client.delete_object(Bucket="bucket", Key=key)
@@ -131,14 +131,14 @@ def offsets(site: ControlSite, topic: str, *, until: int, first: int = 0, within
     given: dict[str, Any] = {"bootstrap.servers": site.cluster.bootstrap, "group.id": topic, "log_level": 0}
     consumer = Consumer({**given, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, first)])
-    found: list[int] = []
+    read_offsets: list[int] = []
     deadline_s = time.monotonic() + within_s
     try:
-        while len(found) < until and time.monotonic() < deadline_s:
-            messages = consumer.consume(until - len(found), timeout=1)
-            found += [
+        while len(read_offsets) < until and time.monotonic() < deadline_s:
+            messages = consumer.consume(until - len(read_offsets), timeout=1)
+            read_offsets += [
                 offset for message in messages if message.error() is None and (offset := message.offset()) is not None
             ]
     finally:
         consumer.close()
-    return found
+    return read_offsets

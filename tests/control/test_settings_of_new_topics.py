@@ -13,8 +13,8 @@ from tests.control.site import ControlSite
 TOPIC = "made-anew"
 
 
-def retention_ms(told: SettingsSample | None) -> dict[str, str | None]:
-    return {} if told is None else {name: entries["retention.ms"].value for name, entries in told.topics.items()}
+def retention_ms(sample: SettingsSample | None) -> dict[str, str | None]:
+    return {} if sample is None else {name: entries["retention.ms"].value for name, entries in sample.topics.items()}
 
 
 def test_a_new_topic_and_one_made_again_are_asked_at_once_and_alone(site: ControlSite) -> None:

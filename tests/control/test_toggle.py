@@ -53,11 +53,11 @@ def change(client: KafkaAdminClient, broker: str, value: str | None) -> None:
 
 def effective(site: ControlSite) -> dict[int, str]:
     """The value in effect on each broker, as confluent-kafka gets it."""
-    found = {}
+    values = {}
     for broker_id in (1, 2, 3):
         resource = ClientResource(ClientResource.Type.BROKER, str(broker_id))
-        found[broker_id] = site.admin.describe_configs([resource])[resource].result(10)[FLAG].value
-    return found
+        values[broker_id] = site.admin.describe_configs([resource])[resource].result(10)[FLAG].value
+    return values
 
 
 def audit(site: ControlSite, plan_id: int) -> list[tuple[str, str]]:

@@ -61,8 +61,8 @@ def test_a_broker_that_dies_is_shown_as_such_and_its_replicas_keep_their_last_of
 
 
 def replicas(site: ControlSite, partition: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = site.get(f"/v1/partitions/orders/{partition}")["replicas"]
-    return found
+    replica_rows: list[dict[str, Any]] = site.get(f"/v1/partitions/orders/{partition}")["replicas"]
+    return replica_rows
 
 
 def replica(site: ControlSite, partition: int, broker_id: int) -> dict[str, Any]:
