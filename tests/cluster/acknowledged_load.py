@@ -44,12 +44,12 @@ class Acknowledged:
 
     def missing(self, bootstrap: str) -> list[str]:
         """Returns the acknowledged records that cannot be read now, in words; empty if all are there."""
-        found: list[str] = []
+        sentences: list[str] = []
         for topic in self.topics:
             read = read_values(bootstrap, topic)
             if topic == COMPACTED:
                 held = {key: int(value) for key, value in read}
-                found += [
+                sentences += [
                     f"{topic}: key {key!r} has {held.get(key)}, acknowledged was {number}"
                     for key, number in self.newest.items()
                     if held.get(key, -1) < number
@@ -57,8 +57,8 @@ class Acknowledged:
             else:
                 gone = self.values[topic] - {value for _, value in read}
                 if gone:
-                    found.append(f"{topic}: {len(gone)} of {len(self.values[topic])}, as {sorted(gone)[:3]!r}")
-        return found
+                    sentences.append(f"{topic}: {len(gone)} of {len(self.values[topic])}, as {sorted(gone)[:3]!r}")
+        return sentences
 
 
 class Load:
@@ -157,16 +157,16 @@ def read_values(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
          "enable.partition.eof": True, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found: list[tuple[bytes, bytes]] = []
+    records: list[tuple[bytes, bytes]] = []
     ended: set[int | None] = set()
     deadline = time.monotonic() + READ_S
     while len(ended) < PARTITIONS:
-        assert time.monotonic() < deadline, f"{topic} cannot be read to its end: {len(found)} records came"
+        assert time.monotonic() < deadline, f"{topic} cannot be read to its end: {len(records)} records came"
         for message in consumer.consume(1000, 0.5):
             error = message.error()
             if error is None:
-                found.append((message.key() or b"", (message.value() or b"")[:NUMBER_BYTES]))
+                records.append((message.key() or b"", (message.value() or b"")[:NUMBER_BYTES]))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
     consumer.close()
-    return found
+    return records

@@ -164,8 +164,8 @@ class BrokerProcesses:
     def _view(self, port: int, topic: str) -> list[View]:
         request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)])
         try:
-            [found] = ask(port, request, METADATA_VERSION, m.MetadataResponse).topics
+            [topic_metadata] = ask(port, request, METADATA_VERSION, m.MetadataResponse).topics
         except OSError:
             return []
-        rows = sorted(found.partitions, key=lambda row: row.partition_index)
+        rows = sorted(topic_metadata.partitions, key=lambda row: row.partition_index)
         return [View(row.leader_id, row.leader_epoch, frozenset(row.isr_nodes)) for row in rows]

@@ -108,7 +108,9 @@ def wait_for(nodes: BrokerProcesses, topic: str, what: str, condition: Callable[
 
 
 def all_in_sync(nodes: BrokerProcesses, topic: str) -> None:
-    wait_for(nodes, topic, "every broker is in every ISR", lambda view: all(one.isr == {1, 2, 3} for one in view))
+    wait_for(
+        nodes, topic, "every broker is in every ISR", lambda view: all(partition.isr == {1, 2, 3} for partition in view)
+    )
 
 
 def in_order(nodes: BrokerProcesses, topic: str) -> list[list[bytes]]:
@@ -119,16 +121,16 @@ def in_order(nodes: BrokerProcesses, topic: str) -> list[list[bytes]]:
     every = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
     left = sum(consumer.get_watermark_offsets(topic_partition, timeout=30)[1] for topic_partition in every)
     consumer.assign(every)
-    found: list[list[bytes]] = [[] for _ in every]
+    values: list[list[bytes]] = [[] for _ in every]
     while left:
         messages = consumer.consume(min(left, 1000), timeout=WAIT_S)
         assert messages, f"{left} records did not come"
         for message in messages:
             assert message.error() is None, message.error()
-            found[message.partition() or 0].append(message.value() or b"")
+            values[message.partition() or 0].append(message.value() or b"")
         left -= len(messages)
     consumer.close()
-    return found
+    return values
 
 
 def read_all(nodes: BrokerProcesses, topic: str) -> Counter[bytes]:
@@ -145,7 +147,7 @@ def log_bytes(nodes: BrokerProcesses, node: int, topic: str) -> list[bytes]:
 
 
 def has_left(node: int, view: list[View]) -> bool:
-    return all(node not in one.isr and one.leader not in (node, -1) for one in view)
+    return all(node not in partition.isr and partition.leader not in (node, -1) for partition in view)
 
 
 def elect_preferred(nodes: BrokerProcesses, topic: str) -> None:
@@ -184,7 +186,12 @@ def test_any_broker_may_be_killed_under_load(
     wait_until("the replicas are equal", lambda: log_bytes(nodes, 1, "killed") == log_bytes(nodes, 3, "killed"))
 
     elect_preferred(nodes, "killed")
-    wait_for(nodes, "killed", "the preferred replicas lead", lambda view: [one.leader for one in view] == [1, 2, 3])
+    wait_for(
+        nodes,
+        "killed",
+        "the preferred replicas lead",
+        lambda view: [partition.leader for partition in view] == [1, 2, 3],
+    )
 
 
 def test_producing_and_reading_go_on_while_the_controller_is_away(nodes: BrokerProcesses) -> None:

@@ -69,15 +69,15 @@ def consume(cluster: EngineCluster, partition: int, count: int) -> list[bytes]:
         {"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
-    found: list[bytes] = []
-    while len(found) < count:
-        messages = consumer.consume(count - len(found), timeout=WAIT_S)
-        assert messages, f"{len(found)} of {count} records of partition {partition}"
+    values: list[bytes] = []
+    while len(values) < count:
+        messages = consumer.consume(count - len(values), timeout=WAIT_S)
+        assert messages, f"{len(values)} of {count} records of partition {partition}"
         for message in messages:
             assert message.error() is None, message.error()
-            found.append(message.value() or b"")
+            values.append(message.value() or b"")
     consumer.close()
-    return found
+    return values
 
 
 def registration(cluster: EngineCluster, partition: int) -> Any:
@@ -227,8 +227,8 @@ def test_a_shortened_log_leads_at_no_later_start_either(cluster: EngineCluster, 
     path.write_bytes(whole[: len(whole) // 2])
 
     def leader() -> int:
-        found: int = cluster.broker(1).services.metadata.image.partition("cut", 0).leader  # type: ignore[union-attr]
-        return found
+        leader_id: int = cluster.broker(1).services.metadata.image.partition("cut", 0).leader  # type: ignore[union-attr]
+        return leader_id
 
     for _ in range(3):
         cluster.start_broker(2)
@@ -301,8 +301,8 @@ def test_what_is_kept_is_listed_and_goes_when_an_operator_says_so(
 
     set_aside(bootstrap_server=cluster.bootstrap, json_=True)
     listed = json.loads(capsys.readouterr().out)
-    assert [(one["broker_id"], one["name"]) for one in listed] == [(2, path.name) for path in folders]
-    assert all(one["size_bytes"] > 0 and "metadata has no replica" in one["reason"] for one in listed)
+    assert [(entry["broker_id"], entry["name"]) for entry in listed] == [(2, path.name) for path in folders]
+    assert all(entry["size_bytes"] > 0 and "metadata has no replica" in entry["reason"] for entry in listed)
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     names = [folders[0].name, "../orders-0", "orders-1"]
@@ -339,16 +339,16 @@ def test_a_damaged_index_costs_its_own_partition_a_moment(
     with caplog.at_level(logging.WARNING):
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "i", "enable.auto.commit": False})
         consumer.assign([TopicPartition("small", 0, 0), TopicPartition(TOPIC, 0, 0)])
-        found: dict[str, list[bytes]] = {"small": [], TOPIC: []}
-        while len(found["small"]) < 400 or len(found[TOPIC]) < 50:
+        values_by_topic: dict[str, list[bytes]] = {"small": [], TOPIC: []}
+        while len(values_by_topic["small"]) < 400 or len(values_by_topic[TOPIC]) < 50:
             messages = consumer.consume(500, timeout=WAIT_S)
-            assert messages, {topic: len(read) for topic, read in found.items()}
+            assert messages, {topic: len(read) for topic, read in values_by_topic.items()}
             for message in messages:
                 assert message.error() is None, message.error()
-                found[message.topic() or ""].append(message.value() or b"")
+                values_by_topic[message.topic() or ""].append(message.value() or b"")
         consumer.close()
-    assert [int(value[:6]) for value in found["small"]] == list(range(400))
-    assert found[TOPIC] == values
+    assert [int(value[:6]) for value in values_by_topic["small"]] == list(range(400))
+    assert values_by_topic[TOPIC] == values
     lines = [record.getMessage() for record in caplog.records if "small-0" in record.getMessage()]
     assert any("made again from its records" in line for line in lines)
     # One line for each segment of each replica.

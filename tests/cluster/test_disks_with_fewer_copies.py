@@ -66,21 +66,21 @@ def read(cluster: EngineCluster) -> Read:
         {"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False,
          "enable.partition.eof": True, "log_level": 0}
     )  # fmt: skip
-    found: Read = {(topic, partition): [] for topic in REPLICAS for partition in range(3)}
-    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in found])
+    values: Read = {(topic, partition): [] for topic in REPLICAS for partition in range(3)}
+    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in values])
     ended: set[tuple[str | None, int | None]] = set()
     deadline_s = time.monotonic() + WAIT_S
-    while len(ended) < len(found):
+    while len(ended) < len(values):
         assert time.monotonic() < deadline_s, f"{len(ended)} partitions were read to their ends"
         for message in consumer.consume(1000, timeout=0.5):
             if message.error() is not None:
                 ended.add((message.topic(), message.partition()))
             else:
-                found[message.topic() or "", message.partition() or 0].append(
+                values[message.topic() or "", message.partition() or 0].append(
                     (message.value() or b"")[: len(b"1-000000")]
                 )
     consumer.close()
-    return found
+    return values
 
 
 def in_sync(cluster: EngineCluster) -> None:

@@ -86,8 +86,8 @@ def name_coordinated_away_from_the_controller(nodes: BrokerProcesses) -> tuple[s
     """A transactional id and the node that coordinates it, which is not the first."""
     [leaders] = [[row.leader for row in nodes.views(TRANSACTIONS_TOPIC)[0]]]
     names = (f"survivor-{number}" for number in range(1000))
-    found = ((name, leaders[coordinator_partition(name, STATE_PARTITIONS)]) for name in names)
-    return next((name, leader) for name, leader in found if leader > 1)
+    candidates = ((name, leaders[coordinator_partition(name, STATE_PARTITIONS)]) for name in names)
+    return next((name, leader) for name, leader in candidates if leader > 1)
 
 
 def test_a_transaction_outlives_its_coordinator(nodes: BrokerProcesses) -> None:

@@ -85,14 +85,16 @@ def test_a_directory_that_is_gone_at_the_start_is_left_out_and_taken_back_when_r
 def led(cluster: EngineCluster) -> set[int]:
     """Partitions that broker 2 leads as far as broker 1 knows."""
     image = cluster.broker(1).services.metadata.image
-    found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
-    return {number for number, registration in found if registration is not None and registration.leader == 2}
+    registrations = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
+    return {number for number, registration in registrations if registration is not None and registration.leader == 2}
 
 
 def in_sync(cluster: EngineCluster) -> set[int]:
     image = cluster.broker(1).services.metadata.image
-    found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
-    return {number for number, registration in found if registration is not None and set(registration.isr) == {1, 2}}
+    registrations = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
+    return {
+        number for number, registration in registrations if registration is not None and set(registration.isr) == {1, 2}
+    }
 
 
 def directories(cluster: EngineCluster) -> set[bytes]:
@@ -111,7 +113,7 @@ def elect(admin: AdminClient, cluster: EngineCluster) -> set[int]:
 
 def log_dirs(cluster: EngineCluster) -> dict[str, ErrorCode]:
     answer = ask(cluster.layout.ports[2], m.DescribeLogDirsRequest(topics=None), 4, m.DescribeLogDirsResponse)
-    return {one.log_dir: ErrorCode(one.error_code) for one in answer.results}
+    return {directory.log_dir: ErrorCode(directory.error_code) for directory in answer.results}
 
 
 def registered_dirs(cluster: EngineCluster) -> tuple[bytes, ...]:

@@ -77,8 +77,8 @@ def log_bytes(nodes: BrokerProcesses, node: int) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
-def same_log(nodes: BrokerProcesses, one: int, other: int) -> bool:
-    return log_bytes(nodes, one) == log_bytes(nodes, other)
+def same_log(nodes: BrokerProcesses, node: int, other: int) -> bool:
+    return log_bytes(nodes, node) == log_bytes(nodes, other)
 
 
 def isr(nodes: BrokerProcesses) -> set[int]:

@@ -73,8 +73,8 @@ def whole(message: Any, version: int) -> bytes | None:
 def mutated(chance: random.Random) -> Iterator[bytes]:
     """Requests with a few elements, of which up to eight bytes were changed, or the end was cut off."""
     for key, version in versions(chance):
-        found: list[Costly] = list(shapes(key, version, 10))
-        costly = chance.choice(found) if found else Costly(key, version, (), False, 1)
+        candidates: list[Costly] = list(shapes(key, version, 10))
+        costly = chance.choice(candidates) if candidates else Costly(key, version, (), False, 1)
         frame = whole(request(costly, NAMES), version)
         if frame is None:
             continue
@@ -144,8 +144,8 @@ class Other:
         return self.longest_ms
 
     def _ask(self) -> None:
-        asked = m.ApiVersionsRequest(client_software_name="other", client_software_version="1")
-        data = whole(asked, 3)
+        versions_request = m.ApiVersionsRequest(client_software_name="other", client_software_version="1")
+        data = whole(versions_request, 3)
         assert data is not None
         with socket.create_connection(("127.0.0.1", self._port), timeout=60) as connection:
             while self._running:

@@ -53,15 +53,15 @@ def produce(cluster: EngineCluster, begin: int, end: int) -> None:
 def consume(cluster: EngineCluster, count: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "large", "check.crcs": True})
     consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-    found: list[int] = []
-    while len(found) < count:
-        messages = consumer.consume(min(500, count - len(found)), WAIT_S)
-        assert messages, f"{len(found)} of {count} came"
+    numbers: list[int] = []
+    while len(numbers) < count:
+        messages = consumer.consume(min(500, count - len(numbers)), WAIT_S)
+        assert messages, f"{len(numbers)} of {count} came"
         for message in messages:
             assert message.error() is None, message.error()
-            found.append(number_of(message))
+            numbers.append(number_of(message))
     consumer.close()
-    return found
+    return numbers
 
 
 def bytes_sent(cluster: EngineCluster, node_id: int) -> int:

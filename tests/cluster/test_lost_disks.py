@@ -91,19 +91,19 @@ def rounds(voters: int, *, tiering: bool) -> list[Round]:
     return [*FIRST, *others][:ROUNDS]
 
 
-def end(nodes: BrokerProcesses, one: Round) -> None:
-    killed = {Ending.ORDERLY: 0, Ending.ONE_KILLED: 1, Ending.TWO_KILLED: 2, Ending.ALL_KILLED: 3}[one.ending]
-    for at, node in enumerate(one.order):
+def end(nodes: BrokerProcesses, round_: Round) -> None:
+    killed = {Ending.ORDERLY: 0, Ending.ONE_KILLED: 1, Ending.TWO_KILLED: 2, Ending.ALL_KILLED: 3}[round_.ending]
+    for at, node in enumerate(round_.order):
         if at < killed:
             nodes.kill(node)
         else:
             nodes.stop(node)
 
 
-def loses_the_only_metadata(one: Round, voters: int) -> bool:
+def loses_the_only_metadata(round_: Round, voters: int) -> bool:
     """One voter that loses its metadata loses the cluster's."""
     whole = {Loss.FOLDER_REMOVED, Loss.FOLDER_EMPTIED, Loss.METADATA_REMOVED, Loss.RESTORED}
-    return voters == 1 and one.node == 1 and one.loss in whole
+    return voters == 1 and round_.node == 1 and round_.loss in whole
 
 
 def all_in_sync(nodes: BrokerProcesses, topics: Sequence[str]) -> bool:
@@ -148,25 +148,25 @@ def test_one_lost_disk_loses_no_acknowledged_record(
     chance = random.Random(20_261)
     with nodes:
         create_topics(nodes.admin, topics)
-        for number, one in enumerate(rounds(voters, tiering=tiering)):
-            if loses_the_only_metadata(one, voters) or (one.loss is Loss.RESTORED and not disks.are_copied):
-                one = replace(one, loss=Loss.LOG_DIR_REMOVED)
+        for number, round_ in enumerate(rounds(voters, tiering=tiering)):
+            if loses_the_only_metadata(round_, voters) or (round_.loss is Loss.RESTORED and not disks.are_copied):
+                round_ = replace(round_, loss=Loss.LOG_DIR_REMOVED)
             wait_until(f"round {number}: all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
             load = Load(nodes.bootstrap, acknowledged)
             requested = len(acknowledged) + LOAD_RECORDS
             wait_until("records are acknowledged", partial(acknowledged.reached, requested), WAIT_S)
-            end(nodes, one)
+            end(nodes, round_)
             load.end()
-            if number % COPY_EACH_ROUNDS == 0 and one.loss is not Loss.RESTORED:
+            if number % COPY_EACH_ROUNDS == 0 and round_.loss is not Loss.RESTORED:
                 disks.copy()
-            disks.lose(one.node, one.loss, chance)
-            if one.loss is Loss.SWAPPED:
-                assert_refused(nodes, disks, one.node)
-                disks.lose(one.node, Loss.SWAPPED, chance)
-            print(f"round {number}: {one}", flush=True)
-            start(nodes, one.start, chance)
-            wait_until(f"round {number} ({one}): all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
-            assert acknowledged.missing(nodes.bootstrap) == [], f"round {number}: {one}"
+            disks.lose(round_.node, round_.loss, chance)
+            if round_.loss is Loss.SWAPPED:
+                assert_refused(nodes, disks, round_.node)
+                disks.lose(round_.node, Loss.SWAPPED, chance)
+            print(f"round {number}: {round_}", flush=True)
+            start(nodes, round_.start, chance)
+            wait_until(f"round {number} ({round_}): all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
+            assert acknowledged.missing(nodes.bootstrap) == [], f"round {number}: {round_}"
     record_property("rounds", ROUNDS)
     record_property("acknowledged", len(acknowledged))
 

@@ -36,7 +36,7 @@ def create(cluster: BrokerProcesses, *names: str, through: int = 1) -> None:
         topics=[topic(name=name, num_partitions=1, replication_factor=2) for name in names], timeout_ms=30_000
     )
     answer = ask(cluster.layout.ports[through], request, CREATE_VERSION, m.CreateTopicsResponse, timeout_s=40)
-    assert [(one.name, one.error_code) for one in answer.topics] == [(name, 0) for name in names]
+    assert [(result.name, result.error_code) for result in answer.topics] == [(name, 0) for name in names]
 
 
 def topics(cluster: BrokerProcesses) -> set[str]:

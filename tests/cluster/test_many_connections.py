@@ -54,10 +54,10 @@ def test_thousands_of_idle_connections_cost_little_and_hold_up_nobody(nodes: Bro
     before = resident_bytes(nodes.pid(1))
     with ExitStack() as open_ones:
         for _ in range(CONNECTIONS):
-            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            one.sendall(said)
-            (size,) = struct.unpack(">i", exactly(one, 4))
-            exactly(one, size)
+            connection = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            connection.sendall(said)
+            (size,) = struct.unpack(">i", exactly(connection, 4))
+            exactly(connection, size)
         grown = resident_bytes(nodes.pid(1)) - before
         assert grown < CONNECTIONS * BYTES_PER_CONNECTION_MAX
         assert ask(port, m.MetadataRequest(topics=None), 12, m.MetadataResponse).brokers
@@ -78,7 +78,7 @@ def test_a_reader_that_never_reads_is_not_answered_for_ever(nodes: BrokerProcess
         topics=[fetch.Topics(topic=TOPIC, partitions=[
             fetch.Topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=32 << 20)])],
     )  # fmt: skip
-    one = b"".join(bytes(chunk) for chunk in frames.encode_request(request, 12, 1, "slow"))
+    frame = b"".join(bytes(chunk) for chunk in frames.encode_request(request, 12, 1, "slow"))
     before = resident_bytes(nodes.pid(1))
     with socket.create_connection(("127.0.0.1", port)) as slow:
         slow.setblocking(False)
@@ -86,7 +86,7 @@ def test_a_reader_that_never_reads_is_not_answered_for_ever(nodes: BrokerProcess
         # 100 requests ask for 3 GB in all.
         while sent < 100 and time.monotonic() < until:
             try:
-                sent += slow.send(one) == len(one)
+                sent += slow.send(frame) == len(frame)
             except BlockingIOError:
                 break
             assert ask(port, m.MetadataRequest(topics=None), 12, m.MetadataResponse).brokers
@@ -105,8 +105,8 @@ def test_thousands_that_begin_a_small_frame_cost_what_they_have_sent(nodes: Brok
         whole = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
         whole.sendall(said[:5])
         for _ in range(CONNECTIONS):
-            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            one.sendall(announced)
+            connection = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            connection.sendall(announced)
         assert ask(port, m.MetadataRequest(topics=None), 12, m.MetadataResponse).brokers
         grown = resident_bytes(nodes.pid(1)) - before
         assert grown < CONNECTIONS * BYTES_PER_CONNECTION_MAX

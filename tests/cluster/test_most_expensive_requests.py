@@ -76,8 +76,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
     gc.set_threshold(*GC_THRESHOLDS)
     with EngineCluster(tmp_path_factory.mktemp("most"), brokers=1) as running:
         topic = m.CreateTopicsRequest.Topics(name="wide", num_partitions=50, replication_factor=1)
-        asked = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        assert ask(running.layout.ports[1], asked, 7, m.CreateTopicsResponse).topics[0].error_code == 0
+        create_request = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        assert ask(running.layout.ports[1], create_request, 7, m.CreateTopicsResponse).topics[0].error_code == 0
         replicas = running.broker(1).broker_services.replica_manager
         running.wait_until("wide is led", lambda: all(replicas.find("wide", at) for at in range(50)))
         yield running
@@ -89,7 +89,7 @@ def commit_largest(port: int) -> None:
     """An offset with as much text as one may have: naming its partition again brings that much more."""
     topics = m.OffsetCommitRequest.Topics
     row = topics.Partitions(partition_index=0, committed_offset=0, committed_metadata=METADATA)
-    asked = m.OffsetCommitRequest(
+    commit_request = m.OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, topics=[topics(name="wide", partitions=[row])]
     )
 
@@ -97,7 +97,7 @@ def commit_largest(port: int) -> None:
         # The first one has the topic of offsets made.
         key = m.FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
         ask(port, key, 4, m.FindCoordinatorResponse)
-        answer = ask(port, asked, 8, m.OffsetCommitResponse)
+        answer = ask(port, commit_request, 8, m.OffsetCommitResponse)
         return answer.topics[0].partitions[0].error_code == 0
 
     wait_until("an offset is committed", committed)
@@ -107,7 +107,7 @@ def encoded(costly: Costly, **names: Any) -> bytes | None:
     """None where the version has no way to say it."""
     try:
         return b"".join(
-            bytes(one) for one in frames.encode_request(request(costly, NAMES | names), costly.version, 1, "greedy")
+            bytes(chunk) for chunk in frames.encode_request(request(costly, NAMES | names), costly.version, 1, "greedy")
         )
     except EncodeError:
         return None
@@ -151,7 +151,7 @@ def test_whoever_asks_for_most_holds_up_nobody_and_is_told_no_more_than_clients_
             if (size := send(port, data)) > RESPONSE_BYTES_MAX:
                 large[f"{kind} {costly}"] = size
         waited = (other.turns_waited_max, other.turn_ms_max, other.answer_ms_max)
-        if any(found > most for found, most in zip(waited, (TURNS_MAX, TURN_MS_MAX, ANSWER_MS_MAX), strict=True)):
+        if any(measured > most for measured, most in zip(waited, (TURNS_MAX, TURN_MS_MAX, ANSWER_MS_MAX), strict=True)):
             slow.append(
                 f"{kind} {costly}: {waited[0]} turns, one of {waited[1]:.0f} ms, answer after {waited[2]:.0f} ms"
             )
@@ -168,10 +168,10 @@ def test_an_answer_that_nobody_could_read_is_an_error_that_clients_know(cluster:
     topic_id = cluster.ask(lambda: cluster.broker(1).services.metadata.image.topic_ids["wide"])
     topics = m.OffsetFetchRequest.Topics(name="wide", partition_indexes=[0] * times)
     grouped = m.OffsetFetchRequest.Groups.Topics(name="wide", topic_id=topic_id, partition_indexes=[0] * times)
-    asked = m.OffsetFetchRequest(
+    fetch_request = m.OffsetFetchRequest(
         group_id="g", topics=[topics], groups=[m.OffsetFetchRequest.Groups(group_id="g", topics=[grouped])]
     )
-    answer = ask(port, asked, version, m.OffsetFetchResponse)
+    answer = ask(port, fetch_request, version, m.OffsetFetchResponse)
     codes = {
         *(group.error_code for group in answer.groups),
         *(row.error_code for topic in answer.topics for row in topic.partitions),
@@ -182,7 +182,7 @@ def test_an_answer_that_nobody_could_read_is_an_error_that_clients_know(cluster:
     # As many as a client reads are answered, also of one partition.
     for part in (topics, grouped):
         part.partition_indexes = part.partition_indexes[:1000]
-    answer = ask(port, asked, version, m.OffsetFetchResponse)
+    answer = ask(port, fetch_request, version, m.OffsetFetchResponse)
     rows = [row for topic in answer.topics for row in topic.partitions]
     rows += [row for group in answer.groups for topic in group.topics for row in topic.partitions]  # type: ignore[misc]
     assert [len(row.metadata or "") for row in rows] == [len(METADATA)] * 1000

@@ -122,16 +122,16 @@ def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: P
 
         def both(timeout_ms: int) -> Any:
             """The responses of both paths, at the same time."""
-            send(one, plain=True, timeout_ms=timeout_ms)
-            send(other, plain=False, timeout_ms=timeout_ms)
-            short, general = answered(one), answered(other)
+            send(plain_connection, plain=True, timeout_ms=timeout_ms)
+            send(general_connection, plain=False, timeout_ms=timeout_ms)
+            short, general = answered(plain_connection), answered(general_connection)
             assert repr(short) == repr(general)
             return short
 
         address = ("127.0.0.1", cluster.layout.ports[1])
         with (
-            socket.create_connection(address, timeout=60) as one,
-            socket.create_connection(address, timeout=60) as other,
+            socket.create_connection(address, timeout=60) as plain_connection,
+            socket.create_connection(address, timeout=60) as general_connection,
         ):
             for offset in range(3):
                 short = both(30_000)
@@ -141,23 +141,23 @@ def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: P
             cluster.kill_broker(2)
             short = both(300)
             assert (short.error_code, short.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 3)
-            send(one, plain=True, timeout_ms=60_000)
-            send(other, plain=False, timeout_ms=60_000)
+            send(plain_connection, plain=True, timeout_ms=60_000)
+            send(general_connection, plain=False, timeout_ms=60_000)
             waiting = [cluster.ask(lambda i=i: waiting_produces(broker, i)) for i in (0, 1)]  # type: ignore[misc]
             cluster.wait_until("both wait", lambda: all(map(len, waiting)))
             # A live broker gets it: a client asks the broker that metadata name as controller, one of those that
             # are alive (as in Kafka), which may be the one that was killed, and librdkafka waits for that one alone.
             gone = m.DeleteTopicsRequest(topic_names=["plain"], timeout_ms=30_000)
             deleted = ask(cluster.layout.ports[1], gone, 5, m.DeleteTopicsResponse)
-            assert [one.error_code for one in deleted.responses] == [0]
-            short, general = answered(one), answered(other)
+            assert [response.error_code for response in deleted.responses] == [0]
+            short, general = answered(plain_connection), answered(general_connection)
             assert repr(short) == repr(general)
             assert (short.error_code, short.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)
 
 
 def high_watermark(broker: Any, index: int) -> int:
-    found: int = broker.broker_services.replica_manager.partition("plain", index).log.high_watermark
-    return found
+    offset: int = broker.broker_services.replica_manager.partition("plain", index).log.high_watermark
+    return offset
 
 
 def waiting_produces(broker: Any, index: int) -> Any:

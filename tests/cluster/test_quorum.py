@@ -58,15 +58,15 @@ def quorum(cluster: BrokerProcesses, *, without: int = 0) -> m.DescribeQuorumRes
 
 
 def leader(cluster: BrokerProcesses, *, without: int = 0) -> int:
-    found: list[int] = []
+    leaders: list[int] = []
 
     def led() -> bool:
         state = quorum(cluster, without=without)
-        found[:] = [state.leader_id] if state is not None and state.leader_id not in (-1, without) else []
-        return bool(found)
+        leaders[:] = [state.leader_id] if state is not None and state.leader_id not in (-1, without) else []
+        return bool(leaders)
 
     wait_until("the quorum has a leader", led)
-    return found[0]
+    return leaders[0]
 
 
 def create(cluster: BrokerProcesses, *names: str, without: int = 0) -> None:
@@ -77,7 +77,9 @@ def create(cluster: BrokerProcesses, *names: str, without: int = 0) -> None:
         topics=[topic(name=name, num_partitions=2, replication_factor=2) for name in names], timeout_ms=30_000
     )
     answer = ask(cluster.layout.ports[through], request, CREATE_VERSION, m.CreateTopicsResponse, timeout_s=40)
-    assert [(one.name, one.error_code, one.error_message) for one in answer.topics] == [(n, 0, None) for n in names]
+    assert [(result.name, result.error_code, result.error_message) for result in answer.topics] == [
+        (n, 0, None) for n in names
+    ]
 
 
 def caught_up(cluster: BrokerProcesses, node_id: int) -> bool:
@@ -221,7 +223,7 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
     size = (metadata_folder(cluster, leads) / newest.file_name).stat().st_size
 
     def snapshot(
-        wanted: SnapshotId = newest,
+        snapshot_id: SnapshotId = newest,
         *,
         position: int = 0,
         epoch: int = leads_epoch,
@@ -234,7 +236,7 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
         requested = part(
             partition=0,
             current_leader_epoch=epoch,
-            snapshot_id=part.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+            snapshot_id=part.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
             position=position,
         )
         topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[requested])]

@@ -50,9 +50,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
 
 
 def controller(cluster: EngineCluster, node_id: int) -> Controller:
-    found = cluster.broker(node_id).services.controller
-    assert found is not None
-    return found
+    node_controller = cluster.broker(node_id).services.controller
+    assert node_controller is not None
+    return node_controller
 
 
 def metadata(cluster: EngineCluster, node_id: int) -> NodeMetadata:
@@ -65,15 +65,15 @@ def metadata(cluster: EngineCluster, node_id: int) -> NodeMetadata:
 
 def active(cluster: EngineCluster) -> int:
     """Waits for a leader that has caught up."""
-    found: list[int] = []
+    leaders: list[int] = []
 
     def led() -> bool:
         nodes = [node for node in NODES if node in cluster.cluster.brokers and cluster.broker(node).started]
-        found[:] = [node for node in nodes if controller(cluster, node).is_active]
-        return len(found) == 1
+        leaders[:] = [node for node in nodes if controller(cluster, node).is_active]
+        return len(leaders) == 1
 
     cluster.wait_until("one controller is active", led)
-    return found[0]
+    return leaders[0]
 
 
 def create(cluster: EngineCluster, *names: str) -> None:
@@ -84,7 +84,9 @@ def create(cluster: EngineCluster, *names: str) -> None:
     )
     port = cluster.layout.ports[active(cluster)]
     answer = ask(port, request, CREATE_VERSION, m.CreateTopicsResponse, timeout_s=40)
-    assert [(one.name, one.error_code, one.error_message) for one in answer.topics] == [(n, 0, None) for n in names]
+    assert [(result.name, result.error_code, result.error_message) for result in answer.topics] == [
+        (n, 0, None) for n in names
+    ]
 
 
 def same_images(cluster: EngineCluster) -> bool:
@@ -160,7 +162,7 @@ def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineClu
     assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
     # Its new life was registered, and gets another block of producer ids, by the new leader.
     ids.append(cluster.call(cluster.broker(killed).broker_services.producer_ids.next_id()))
-    assert len({one // 1000 for one in ids}) == len(ids), "every block is given once"
+    assert len({producer_id // 1000 for producer_id in ids}) == len(ids), "every block is given once"
 
 
 def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_goes_on(
@@ -203,13 +205,13 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
 
 def test_the_quorum_is_measured_under_kafkas_names(cluster: EngineCluster) -> None:
     leads = active(cluster)
-    told = {
+    families = {
         family.name: family
         for family in cluster.ask(lambda: list(BrokerCollector(cluster.broker(leads).services.metrics).collect()))
     }
 
     def value(name: str) -> float:
-        [sample] = told[name].samples
+        [sample] = families[name].samples
         return sample.value
 
     raft = controller(cluster, leads).raft
@@ -220,7 +222,7 @@ def test_the_quorum_is_measured_under_kafkas_names(cluster: EngineCluster) -> No
     assert 0 < value("kafka_server_raft_metrics_log_end_offset") <= raft.log.end_offset
     assert value("kafka_server_raft_metrics_log_end_epoch") == raft.epoch
     assert value("kafka_server_raft_metrics_number_of_voters") == 3
-    assert {sample.labels["voter"] for sample in told["ebbline_quorum_lag_records"].samples} == set("123") - {
+    assert {sample.labels["voter"] for sample in families["ebbline_quorum_lag_records"].samples} == set("123") - {
         str(leads)
     }
     assert value("ebbline_quorum_elections_won") >= 1
@@ -284,12 +286,12 @@ def test_a_download_that_breaks_off_goes_on_at_the_byte_where_it_stopped(
     fetch_piece = metadata_fetcher.MetadataFetcher._fetch_piece
 
     async def breaks_off(
-        self: metadata_fetcher.MetadataFetcher, asked: RaftState, partial: PartialSnapshot
+        self: metadata_fetcher.MetadataFetcher, state: RaftState, partial: PartialSnapshot
     ) -> int | None:
         asked_from.append(partial.size_bytes)
         if len(asked_from) == 3:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is gone")
-        return await fetch_piece(self, asked, partial)
+        return await fetch_piece(self, state, partial)
 
     monkeypatch.setattr(metadata_fetcher.MetadataFetcher, "_fetch_piece", breaks_off)
     cluster.start_broker(wiped)

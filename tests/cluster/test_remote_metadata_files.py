@@ -53,12 +53,12 @@ def local_start(cluster: EngineCluster) -> int:
 def read(bootstrap: str) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     for _ in range(600):
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
-            found.append(message.value())
-        if len(found) == RECORDS:
+            values.append(message.value())
+        if len(values) == RECORDS:
             break
     consumer.close()
-    return found
+    return values

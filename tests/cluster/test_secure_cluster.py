@@ -70,14 +70,14 @@ def test_records_are_replicated_and_groups_work_over_sasl_ssl(tmp_path: Path, me
         cluster.wait_until("connections between nodes authenticate anew", lambda: renewals() >= before + 2)
         consumer = Consumer({**client, "group.id": "readers", "auto.offset.reset": "earliest"})
         consumer.subscribe(["orders"])
-        found: list[bytes] = []
-        while len(found) < len(values):
-            messages = consumer.consume(len(values) - len(found), 30)
-            assert messages, f"{len(found)} of {len(values)} came"
-            found += [message.value() or b"" for message in messages]
+        consumed: list[bytes] = []
+        while len(consumed) < len(values):
+            messages = consumer.consume(len(values) - len(consumed), 30)
+            assert messages, f"{len(consumed)} of {len(values)} came"
+            consumed += [message.value() or b"" for message in messages]
         consumer.commit(asynchronous=False)
         consumer.close()
-        assert sorted(found) == sorted(values)
+        assert sorted(consumed) == sorted(values)
         assert all(
             set(partition.isrs) == {1, 2, 3}
             for partition in admin.list_topics("orders", timeout=30).topics["orders"].partitions.values()
@@ -121,13 +121,13 @@ def test_remote_log_metadata_go_by_the_listener_that_is_named_and_by_its_securit
         )
         consumer = Consumer({**client, "group.id": "cold", "enable.auto.commit": False})
         consumer.assign([TopicPartition("orders", 0, 0)])
-        found: list[bytes | None] = []
-        while len(found) < 20:
+        consumed: list[bytes | None] = []
+        while len(consumed) < 20:
             messages = consumer.consume(20, 30)
-            assert messages, f"{len(found)} of 20 came"
-            found += [message.value() for message in messages if message.error() is None]
+            assert messages, f"{len(consumed)} of 20 came"
+            consumed += [message.value() for message in messages if message.error() is None]
         consumer.close()
-        assert found == [b"%d" % number for number in range(20)]
+        assert consumed == [b"%d" % number for number in range(20)]
         metrics = [cluster.broker(node).services.metrics for node in (1, 2, 3)]
         assert sum(metric.successful_authentications for metric in metrics) >= 3
         assert sum(metric.failed_authentications for metric in metrics) == 0

@@ -46,14 +46,14 @@ class Worker:
     def run(self) -> None:
         """Goes on for ever. Raises KafkaException when the producer cannot be used any longer."""
         while True:
-            messages = [one for one in self._consumer.consume(BATCH, 0.2) if one.error() is None]
+            messages = [message for message in self._consumer.consume(BATCH, 0.2) if message.error() is None]
             if not messages:
                 continue
             signal.alarm(STUCK_S)
             self._producer.begin_transaction()
             try:
-                for one in messages:
-                    self._producer.produce(self._target, one.value(), partition=one.partition() or 0)
+                for message in messages:
+                    self._producer.produce(self._target, message.value(), partition=message.partition() or 0)
                 # On the brokers before the offsets are: a kill in between leaves records to be aborted.
                 self._producer.flush(WAIT_S)
                 time.sleep(WORK_S)
