@@ -227,8 +227,8 @@ def test_a_shortened_log_leads_at_no_later_start_either(cluster: EngineCluster, 
     path.write_bytes(whole[: len(whole) // 2])
 
     def leader() -> int:
-        leader_id: int = cluster.broker(1).services.metadata.image.partition("cut", 0).leader  # type: ignore[union-attr]
-        return leader_id
+        node_id: int = cluster.broker(1).services.metadata.image.partition("cut", 0).leader  # type: ignore[union-attr]
+        return node_id
 
     for _ in range(3):
         cluster.start_broker(2)

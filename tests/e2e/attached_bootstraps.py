@@ -32,9 +32,9 @@ class Bootstraps:
 
         async def look() -> bool | None:
             answer = await asyncio.to_thread(self._site.api.get, "/v1/partitions/phases/0")
-            found = answer.json()["replicas"] if answer.status_code == 200 else []
+            replicas = answer.json()["replicas"] if answer.status_code == 200 else []
             row.clear()
-            row.update(next((one for one in found if one["broker_id"] == NEW), {}))
+            row.update(next((replica for replica in replicas if replica["broker_id"] == NEW), {}))
             return (bool(row) and all(row[name] == value for name, value in expected.items())) or None
 
         try:

@@ -97,8 +97,8 @@ class Site:
 def offsets(tools: JavaTools, topics: str, when: str) -> dict[tuple[str, int], int]:
     """As kafka-get-offsets prints them; it prints nothing for a partition whose answer is -1."""
     said = tools.run("kafka-get-offsets", "--topic", topics, "--time", when)
-    found = (re.match(r"(\w+):(\d+):(\d+)$", line) for line in said.splitlines())
-    return {(line[1], int(line[2])): int(line[3]) for line in found if line}
+    matches = (re.match(r"(\w+):(\d+):(\d+)$", line) for line in said.splitlines())
+    return {(line[1], int(line[2])): int(line[3]) for line in matches if line}
 
 
 def described(bootstrap: str, topic: str) -> Any:
@@ -125,7 +125,7 @@ def set_on(bootstrap: str, kind: str, name: str) -> dict[str, str]:
         ConfigSource.DYNAMIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     )
-    return {one.name: one.value for one in result.values() if one.source in {source.value for source in own}}
+    return {entry.name: entry.value for entry in result.values() if entry.source in {source.value for source in own}}
 
 
 def limits(bootstrap: str, *topics: str, brokers: Sequence[int] = (1, 2, 3)) -> list[str]:
@@ -167,8 +167,8 @@ def wait_until_quiet(site: Site, *topics: str) -> None:
     def settled() -> bool:
         for topic in topics:
             rows = site.get(f"/v1/partitions?tiered=false&topic={topic}")["items"]
-            told = [site.get(f"/v1/partitions/{topic}/{row['partition']}") for row in rows]
-            if not told or not all(_settled(one["partition"], one["replicas"]) for one in told):
+            answers = [site.get(f"/v1/partitions/{topic}/{row['partition']}") for row in rows]
+            if not answers or not all(_settled(answer["partition"], answer["replicas"]) for answer in answers):
                 return False
         return True
 

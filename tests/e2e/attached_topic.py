@@ -20,18 +20,20 @@ def records_of(settings: PipelineSettings, partition: int, held: OffsetsHeld) ->
     """All records of a topic partition, by a new consumer."""
     consumer = open_consumer(settings.bootstrap_servers, {})
     consumer.assign([TopicPartition(settings.source_topic, partition, held.low)])
-    found: list[RawRecord] = []
+    records: list[RawRecord] = []
 
     def all_there() -> bool:
-        for one in consumer.consume(500, 0.2):
-            if one.error() is None:  # else the end of the partition
-                found.append((partition, one.offset() or 0, one.timestamp()[1], one.key(), one.value()))
-        return bool(found) and found[-1][1] == held.high - 1
+        for message in consumer.consume(500, 0.2):
+            if message.error() is None:  # else the end of the partition
+                records.append(
+                    (partition, message.offset() or 0, message.timestamp()[1], message.key(), message.value())
+                )
+        return bool(records) and records[-1][1] == held.high - 1
 
     if held.high > held.low:
         wait_until(f"partition {partition} is read", all_there)
     consumer.close()
-    return found
+    return records
 
 
 def by_spark(settings: PipelineSettings, connector: str, done: Callable[[], bool]) -> None:

@@ -33,7 +33,7 @@ def ledger(database_url: str, topic: str) -> dict[str, tuple[int, int, int, Segm
 
 def objects(remote: Path, topic: str) -> dict[str, tuple[int, int, int, frozenset[str]]]:
     """(partition, start offset, `.log` bytes, file endings) of every segment in the folder, by segment id."""
-    found: dict[str, tuple[int, int, int, set[str]]] = {}
+    segments: dict[str, tuple[int, int, int, set[str]]] = {}
     for folder in remote.rglob(f"{topic}-*"):
         if not folder.is_dir():
             continue
@@ -41,11 +41,11 @@ def objects(remote: Path, topic: str) -> dict[str, tuple[int, int, int, frozense
         for path in folder.iterdir():
             start, rest = path.name.split("-", 1)
             segment_id, ending = rest[:22], rest[22:]
-            entry = found.setdefault(segment_id, (partition, int(start), 0, set()))
+            entry = segments.setdefault(segment_id, (partition, int(start), 0, set()))
             entry[3].add(ending)
             if ending == ".log":
-                found[segment_id] = (partition, int(start), path.stat().st_size, entry[3])
-    return {segment_id: (p, s, size, frozenset(files)) for segment_id, (p, s, size, files) in found.items()}
+                segments[segment_id] = (partition, int(start), path.stat().st_size, entry[3])
+    return {segment_id: (p, s, size, frozenset(files)) for segment_id, (p, s, size, files) in segments.items()}
 
 
 def differences(database_url: str, remote: Path, topic: str) -> list[str]:
@@ -55,20 +55,20 @@ def differences(database_url: str, remote: Path, topic: str) -> list[str]:
     objects: it is running, or its broker was killed and retention will take it.
     """
     rows, files = ledger(database_url, topic), objects(remote, topic)
-    found: list[str] = []
+    sentences: list[str] = []
     for segment_id in rows.keys() | files.keys():
         row, stored = rows.get(segment_id), files.get(segment_id)
         if row is None:
-            found.append(f"segment {segment_id} has objects but no row")
+            sentences.append(f"segment {segment_id} has objects but no row")
         elif row[3] is not SegmentState.COPY_SEGMENT_FINISHED:
             continue
         elif stored is None:
-            found.append(f"segment {segment_id} has a finished row but no objects")
+            sentences.append(f"segment {segment_id} has a finished row but no objects")
         elif row[:3] != stored[:3]:
-            found.append(f"segment {segment_id}: the ledger says {row[:3]}, the objects say {stored[:3]}")
+            sentences.append(f"segment {segment_id}: the ledger says {row[:3]}, the objects say {stored[:3]}")
         elif missing := [ending for ending in FILES if ending not in stored[3]]:
-            found.append(f"segment {segment_id} lacks {', '.join(missing)}")
-    return found
+            sentences.append(f"segment {segment_id} lacks {', '.join(missing)}")
+    return sentences
 
 
 def finished_segments(database_url: str, topic: str) -> int:

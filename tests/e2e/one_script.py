@@ -90,19 +90,19 @@ def steady(value: Any) -> Any:
 _MEANT: Final = "durability"
 
 
-def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
     """Where two answers differ, but for what the second one marks as inferred, and where the systems themselves do."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        inferred = [name.removesuffix("_source") for name, value in other.items() if value == "inferred"]
-        for name in sorted(one.keys() | other.keys()):
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        inferred = [name.removesuffix("_source") for name, value in theirs.items() if value == "inferred"]
+        for name in sorted(ours.keys() | theirs.keys()):
             # `phase`, `phase_source` and the evidence for it; of a finding all of its evidence.
             if name != _MEANT and not any(name.startswith(mark) or name == "evidence" for mark in inferred):
-                yield from differences(one.get(name), other.get(name), f"{path}/{name}")
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for at, (left, right) in enumerate(zip(one, other, strict=True)):
+                yield from differences(ours.get(name), theirs.get(name), f"{path}/{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for at, (left, right) in enumerate(zip(ours, theirs, strict=True)):
             yield from differences(left, right, f"{path}/{at}")
-    elif one != other:
-        yield f"{path}: {json.dumps(one)} is not {json.dumps(other)}"
+    elif ours != theirs:
+        yield f"{path}: {json.dumps(ours)} is not {json.dumps(theirs)}"
 
 
 def shown(site: Site) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Kafka:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     libraries()
     folder = tmp_path_factory.mktemp("kafka") / "cluster"
-    settings = [word for one in AUTHORIZER for word in ("--set", one)]
+    settings = [word for setting in AUTHORIZER for word in ("--set", setting)]
     base = str(free_ports(60)[0])
     started = _oracle("up", "--dir", str(folder), "--brokers", "3", "--port-base", base, "--tiered", *settings)
     if started.returncode == 3:
@@ -209,8 +209,8 @@ def test_replicas_that_never_join_are_told_why_and_join_by_the_way_out(kafka: Ka
         kafka.reassign(topic, [1, 2, 3])
     stuck = attached.finding("follower-stuck", "all-copied", "never-joins-all-copied")
     cut = attached.finding("follower-stuck", "cut", "never-joins-nothing-remote")
-    for one in (stuck, cut):
-        assert f"Turn {FLAG} off on broker 3" in one["action"]
+    for finding in (stuck, cut):
+        assert f"Turn {FLAG} off on broker 3" in finding["action"]
     assert "or produce a record" in stuck["action"]
 
     kafka.reassign("all-copied", [1, 2])
@@ -265,7 +265,7 @@ def test_its_metadata_topic_gives_the_ledger_that_our_rlmm_cache_gives(
     reader = DirectReader(settings, "test", threading.Event())
     low, high = reader.low(), reader.high()
     held = {partition: OffsetsHeld(low[partition], end) for partition, end in high.items()}
-    records = [record for number, one in held.items() for record in records_of(settings, number, one)]
+    records = [record for number, offsets_held in held.items() for record in records_of(settings, number, offsets_held)]
     if connector == "none":
         sink = LedgerSink(engine, cluster_id=running.CLUSTER, job=JOB, source_topic=settings.source_topic)
         sink.claim_topic(reader.topic_id())
@@ -291,8 +291,8 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_th
     kafka.restart(3, f"remote.log.manager.task.interval.ms={NEVER_MS}")
 
     def loading() -> Any:
-        found = attached.get("/v1/findings?slug=metadata-loading")["items"]
-        return next((one for one in found if one["object"] == "broker 3"), None)
+        findings = attached.get("/v1/findings?slug=metadata-loading")["items"]
+        return next((finding for finding in findings if finding["object"] == "broker 3"), None)
 
     finding = wait_until("the leader is seen not to know", loading, timeout_s=60)
     assert "answers -1 for the latest tiered offset" in finding["evidence"]["sentence"]
@@ -303,7 +303,7 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_th
 
     def delayed() -> Any:
         held = attached.get("/v1/partitions/sole/0")["replicas"]
-        return next((one for one in held if (one["broker_id"], one["phase"]) == (1, "DELAYED")), None)
+        return next((replica for replica in held if (replica["broker_id"], replica["phase"]) == (1, "DELAYED")), None)
 
     replica = wait_until("the new replica is seen to wait", delayed, timeout_s=120)
     assert (replica["log_end_offset"], replica["phase_source"]) == (0, "inferred")
@@ -320,7 +320,7 @@ def test_what_kafkas_authorizer_refuses_is_one_sentence_and_changes_nothing(kafk
     produce(kafka.bootstrap, "guarded", partitions=1, batches=2)
     wait_until("it is seen", lambda: (attached.row("guarded") or {}).get("high_watermark") == 2 * BATCH_RECORDS)
     rules = ["--force", "--deny-principal", "User:ANONYMOUS", "--topic", "guarded"]
-    rules += [word for one in ("AlterConfigs", "Delete") for word in ("--operation", one)]
+    rules += [word for operation in ("AlterConfigs", "Delete") for word in ("--operation", operation)]
     allowed = ["--force", "--allow-principal", "User:ANONYMOUS", "--operation", "All", "--topic", "guarded"]
     for rule in (allowed, rules):
         kafka.tools.run("kafka-acls", "--add", *rule)

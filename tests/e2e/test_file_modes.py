@@ -44,8 +44,8 @@ def listening(pids: set[int]) -> set[str]:
     inodes = set()
     for pid in pids:
         with suppress(OSError):  # it has ended meanwhile
-            found = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-            inodes |= {name[8:-1] for name in found if name.startswith("socket:[")}
+            targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            inodes |= {name[8:-1] for name in targets if name.startswith("socket:[")}
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
 
@@ -98,14 +98,14 @@ def test_a_backup_is_private_too(up: UpProcess, tmp_path: Path) -> None:
 
 
 def test_a_single_broker_s_folders_are_private_and_one_of_before_is_closed(tmp_path: Path) -> None:
-    one, two = free_ports(2)
+    client_port, controller_port = free_ports(2)
     folder = tmp_path / "log"
     properties = tmp_path / "server.properties"
     properties.write_text(
         f"node.id=1\nprocess.roles=broker,controller\nlog.dirs={folder}\n"
-        f"listeners=CLIENTS://127.0.0.1:{one},CONTROLLER://127.0.0.1:{two}\n"
+        f"listeners=CLIENTS://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}\n"
         "listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT\ninter.broker.listener.name=CLIENTS\n"
-        f"controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:{two}\n"
+        f"controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:{controller_port}\n"
         "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
         "transaction.state.log.min.isr=1\n"
     )
@@ -114,7 +114,7 @@ def test_a_single_broker_s_folders_are_private_and_one_of_before_is_closed(tmp_p
         command = [sys.executable, "-m", "backend.cli.entry", "broker", "--config", str(properties)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
-            wait_until("the broker serves", lambda: _listens(one), 60)
+            wait_until("the broker serves", lambda: _listens(client_port), 60)
         finally:
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=60)

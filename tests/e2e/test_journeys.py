@@ -67,7 +67,7 @@ def verified(up: UpProcess, action: str) -> list[dict[str, str]]:
     """The audit's entries that say that such an action was seen to be done."""
     with operator(up) as api:
         items = api.get("/v1/audit?limit=100").json()["items"]
-    return [one for one in items if (one["action"], one["result"]) == (action, "verified")]
+    return [entry for entry in items if (entry["action"], entry["result"]) == (action, "verified")]
 
 
 def replicas(up: UpProcess) -> list[list[int]]:
@@ -120,9 +120,9 @@ def _offered(dashboard: Dashboard, topic: str) -> bool:
     browser.wait_until_drawn(dashboard.page)
     dashboard.page.get_by_role("combobox", name=re.compile("Topics")).click()
     dashboard.page.get_by_role("option").first.wait_for()
-    found = dashboard.page.get_by_role("option", name=topic, exact=True).count() == 1
+    is_offered = dashboard.page.get_by_role("option", name=topic, exact=True).count() == 1
     dashboard.page.keyboard.press("Escape")
-    return found
+    return is_offered
 
 
 def test_the_race_is_run_stepped_through_and_taken_away(dashboard: Dashboard, record_property: Record) -> None:

@@ -189,7 +189,7 @@ def _metadata_records(bootstrap: str) -> list[tuple[int, int]]:
     )
     partitions = consumer.list_topics(topic, timeout=30.0).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     ended: set[int] = set()
     while len(ended) < len(partitions):
         for message in consumer.consume(1_000, timeout=1.0):
@@ -199,7 +199,7 @@ def _metadata_records(bootstrap: str) -> list[tuple[int, int]]:
             if message.error() is not None:
                 ended.add(partition)
             else:
-                found.append((partition, offset))
+                places.append((partition, offset))
     consumer.close()
-    assert found
-    return sorted(found)
+    assert places
+    return sorted(places)

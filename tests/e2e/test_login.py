@@ -64,10 +64,10 @@ def test_the_printed_link_signs_one_browser_in(one: UpProcess, browsers: ExitSta
     assert one.process is not None
     assert one.process.stdout is not None
     printed = next(line for line in iter(one.process.stdout.readline, "") if line.startswith("Dashboard"))
-    found = re.fullmatch(r"Dashboard +(http://127\.0\.0\.1:\d+/login\?key=[\w-]{43})\n", printed)
-    assert found is not None, printed
-    assert is_in(opened(browsers, found[1]), one)
-    assert not is_in(opened(browsers, found[1]), one)
+    match = re.fullmatch(r"Dashboard +(http://127\.0\.0\.1:\d+/login\?key=[\w-]{43})\n", printed)
+    assert match is not None, printed
+    assert is_in(opened(browsers, match[1]), one)
+    assert not is_in(opened(browsers, match[1]), one)
     assert not is_in(browsers.enter_context(httpx.Client(verify=False)), one)
 
 

@@ -167,7 +167,7 @@ def within(limit_s: float, ask: Callable[[], int]) -> int:
 
 def ebbline(up: UpProcess, *words: str) -> int:
     command = [sys.executable, "-m", "backend.cli.entry", *words, "--data", str(up.data)]
-    known = {**os.environ, **up.environment, "EBBLINE_API_PORT": str(up.base + 30)}
-    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, **up.environment, "EBBLINE_API_PORT": str(up.base + 30)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert "does not answer" in done.stderr
     return done.returncode

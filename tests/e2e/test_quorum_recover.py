@@ -27,8 +27,8 @@ def create(up: UpProcess, topic: str) -> None:
 
 
 def topics(up: UpProcess) -> set[str]:
-    found = AdminClient({"bootstrap.servers": up.bootstrap}).list_topics(timeout=30).topics
-    return {name for name in found if not name.startswith("__")}
+    topics_by_name = AdminClient({"bootstrap.servers": up.bootstrap}).list_topics(timeout=30).topics
+    return {name for name in topics_by_name if not name.startswith("__")}
 
 
 def produce(up: UpProcess, topic: str, values: Sequence[str]) -> None:

@@ -38,17 +38,17 @@ def take(up: UpProcess) -> None:
 def values(up: UpProcess) -> set[bytes]:
     consumer = Consumer({"bootstrap.servers": up.bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
-    found: set[bytes] = set()
+    consumed: set[bytes] = set()
 
     def more() -> bool:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
-            found.add(message.value() or b"")
-        return len(found) == RECORDS
+            consumed.add(message.value() or b"")
+        return len(consumed) == RECORDS
 
     wait_until("all records", more, 90)
     consumer.close()
-    return found
+    return consumed
 
 
 def replicas_and_isrs(data: Path) -> list[tuple[set[int], set[int]]]:

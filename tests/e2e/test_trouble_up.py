@@ -236,11 +236,11 @@ def count(up: UpProcess) -> int:
     )
     end = consumer.get_watermark_offsets(TopicPartition("trouble", 0), timeout=30)[1]
     consumer.assign([TopicPartition("trouble", 0, 0)])
-    found = 0
-    while found < end:
-        messages = consumer.consume(end - found, timeout=30)
-        assert messages, f"{found} of {end} records"
+    consumed = 0
+    while consumed < end:
+        messages = consumer.consume(end - consumed, timeout=30)
+        assert messages, f"{consumed} of {end} records"
         assert all(message.error() is None for message in messages)
-        found += len(messages)
+        consumed += len(messages)
     consumer.close()
-    return found
+    return consumed
