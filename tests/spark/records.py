@@ -100,10 +100,10 @@ def mixed(records: int, *, partitions: int = 5, seed: int = 1) -> list[RawRecord
                 number += 1
                 until = chance.choice(list(SegmentState))
                 lives.append(life(partition * 1_000_000 + number, partition=partition, until=until))
-            one = chance.choice(lives)
-            event = next(one, None)
+            segment_life = chance.choice(lives)
+            event = next(segment_life, None)
             if event is None:
-                lives.remove(one)
+                lives.remove(segment_life)
                 continue
             value = encode(event)
             odd = chance.random()

@@ -47,15 +47,15 @@ def expected(records: Iterable[RawRecord]) -> dict[str, Any]:
             events[partition, offset] = (True, 2, tip.topic, *of, None, int(event.state), event.broker_id, at_ms)
             continue
         key = (*of, uuid_text(event.segment_id))
-        known = segments.get(key)
+        existing = segments.get(key)
         state, is_start = int(event.state), isinstance(event, SegmentMetadata)
-        legal = state in FOLLOWS[None if known is None else known["state"]] and is_start == (state == 0)
+        legal = state in FOLLOWS[None if existing is None else existing["state"]] and is_start == (state == 0)
         kind = 0 if is_start else 1
         events[partition, offset] = (legal, kind, tip.topic, *key, state, event.broker_id, at_ms)
         illegal[of] += not legal
         if legal:
             if isinstance(event, SegmentMetadata):
-                times = {} if known is None else known["times"]
+                times = {} if existing is None else existing["times"]
                 segments[key] = {
                     "place": (event.start_offset, event.end_offset, event.segment_size_bytes, event.max_timestamp_ms),
                     "epochs": [list(pair) for pair in event.segment_leader_epochs],
@@ -70,13 +70,20 @@ def expected(records: Iterable[RawRecord]) -> dict[str, Any]:
         totals[topic_id, number, segment["state"]] += 1
     return {
         "segments": {
-            key: (one["state"], *one["place"], one["epochs"], one["broker"], one["last"], *steps(one["times"]))
-            for key, one in segments.items()
+            key: (
+                segment["state"],
+                *segment["place"],
+                segment["epochs"],
+                segment["broker"],
+                segment["last"],
+                *steps(segment["times"]),
+            )
+            for key, segment in segments.items()
         },
         "intervals": {
             key: (times[1], max(times[1], times[2]) if 2 in times else None)
-            for key, one in segments.items()
-            if 1 in (times := one["times"])
+            for key, segment in segments.items()
+            if 1 in (times := segment["times"])
         },
         "events": events,
         "quarantine": quarantine,
@@ -120,9 +127,9 @@ def stored(connection: Connection, cluster_id: str) -> dict[str, Any]:
             illegal[row.topic_id, row.partition] = row.illegal_events
     event, quarantine, offsets = t.segment_event.c, t.quarantine.c, t.source_offsets.c
     interval = t.segment_interval.c
-    told = (event.legal, event.kind, event.topic, event.topic_id, event.partition, event.segment_id, event.state,
-            event.broker_id, event.event_timestamp_ms)  # fmt: skip
-    places = select(event.metadata_partition, event.metadata_offset, *told).where(event.cluster_id == cluster_id)
+    columns = (event.legal, event.kind, event.topic, event.topic_id, event.partition, event.segment_id, event.state,
+               event.broker_id, event.event_timestamp_ms)  # fmt: skip
+    places = select(event.metadata_partition, event.metadata_offset, *columns).where(event.cluster_id == cluster_id)
     return {
         "segments": segments,
         "intervals": {

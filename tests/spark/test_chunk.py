@@ -46,11 +46,11 @@ def test_what_is_made_ready_and_the_rest_are_the_ledger(seed: int) -> None:
 
     followed = follow(MINE, dict(enumerate(new)), trusting=True)
     assert 0 < len(followed.waiting) < len(new)
-    found = {new[at]: why for at, why in complete(followed, stored).items()}
+    reason_by_event = {new[at]: why for at, why in complete(followed, stored).items()}
     followed_later = follow(MINE, dict(enumerate(old)), trusting=False)
-    found |= {old[at]: why for at, why in complete(followed_later, stored).items()}
+    reason_by_event |= {old[at]: why for at, why in complete(followed_later, stored).items()}
 
-    assert [found.get(event) for event in events[cut:]] == reasons[cut:]
+    assert [reason_by_event.get(event) for event in events[cut:]] == reasons[cut:]
     segments, intervals = ledger_rows(MINE, stored)
     expected_segments, expected_intervals = ledger_rows(MINE, one_by_one)
     assert sorted(segments + followed.segments) == expected_segments
@@ -116,8 +116,8 @@ def test_by_columns_a_chunk_is_what_it_is_record_by_record(trusting: bool) -> No
         made = chunk_of(MINE, records, stored, trusting=trusting)
         expected = one_by_one(records, stored, trusting=trusting)
         assert made == expected, seed
-        given, wanted = (astuple(one)[1:] for one in (made, expected))  # without the table
-        assert types_in(given) == types_in(wanted), seed
+        given, expected_fields = (astuple(chunk)[1:] for chunk in (made, expected))  # without the table
+        assert types_in(given) == types_in(expected_fields), seed
         followed = made.followed
         seen += Counter(empty=not made.rows, replayed=made.replayed, unreadable=len(made.unreadable))
         seen += Counter(segments=len(followed.segments), intervals=len(followed.intervals))

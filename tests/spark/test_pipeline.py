@@ -130,12 +130,12 @@ def test_a_batch_that_is_too_large_for_the_driver_is_read_again_in_halves(
 def every_row(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
     """All that the pipeline stored, without the times at which it did."""
     tables = (t.segment_event, t.segment, t.segment_interval, t.remote_partition, t.quarantine, t.source_offsets)
-    found = {}
+    rows_by_table = {}
     with reading(engine) as connection:
         for table in tables:
             columns = [column for column in table.c if column.name not in ("ingested_ms", "updated_ms", "topic")]
-            found[table.name] = sorted(map(tuple, connection.execute(select(*columns))), key=repr)
-    return found
+            rows_by_table[table.name] = sorted(map(tuple, connection.execute(select(*columns))), key=repr)
+    return rows_by_table
 
 
 @pytest.mark.timeout(3 * WAIT_S)
@@ -279,7 +279,7 @@ def test_states_and_flags_equal_the_ledger_of_the_same_records(frame: Any, tmp_p
     flags = {(row.metadata_partition, row.metadata_offset): row.illegal_reason for row in followed.collect()}
     states = transforms.segment_states(followed)
     names = [name for name in states.columns if name != "leader_epochs"]
-    found = {row.segment_id: tuple(row[name] for name in names) for row in states.collect()}
+    segments = {row.segment_id: tuple(row[name] for name in names) for row in states.collect()}
     followed.unpersist()
     with reading(engine) as connection:
         e = t.segment_event.c
@@ -288,7 +288,7 @@ def test_states_and_flags_equal_the_ledger_of_the_same_records(frame: Any, tmp_p
         ledger = {
             row.segment_id: tuple(row._mapping[name] for name in names) for row in connection.execute(select(t.segment))
         }
-    assert found == ledger
+    assert segments == ledger
     assert any(reason is not None for reason in flags.values())
     engine.dispose()
 

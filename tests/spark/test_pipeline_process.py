@@ -203,12 +203,12 @@ def test_a_start_opens_the_store_and_asks_its_schema_once(tmp_path: Path, how: s
 
 def running_with(part: str) -> list[int]:
     """Processes that have this in their command lines."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if part.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 @pytest.mark.parametrize("how", effort(["its supervisor is gone"], ["its supervisor is gone", "it is told to stop"]))

@@ -41,7 +41,7 @@ def rebuild(folder: Path, database_url: str) -> Result:
 def test_a_rebuild_forgets_the_ledger_of_its_cluster_and_no_other(folder: Path, database_url: str) -> None:
     records = mixed(500)
     engine = create_engine(database_url)
-    sinks = [LedgerSink(engine, cluster_id=one, job=JOB, source_topic="t") for one in (OURS, OTHER)]
+    sinks = [LedgerSink(engine, cluster_id=cluster_id, job=JOB, source_topic="t") for cluster_id in (OURS, OTHER)]
 
     def content(cluster_id: str) -> dict[str, Any]:
         with reading(engine) as connection:

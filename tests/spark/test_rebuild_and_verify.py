@@ -87,11 +87,11 @@ def test_a_rebuild_reads_the_topic_and_takes_the_place_of_a_spoilt_ledger(
     produce(settings.bootstrap_servers, settings.source_topic, records)
     write(live(engine, settings), records[:900])
     spoil(engine)
-    told: list[tuple[int, int]] = []
-    done = rebuild(settings, go(), lambda stored, total: told.append((stored, total)))
+    progress: list[tuple[int, int]] = []
+    done = rebuild(settings, go(), lambda stored, total: progress.append((stored, total)))
     assert content(engine) == expected(records)
     assert (done.records, done.events_after) == (len(records), len(expected(records)["events"]))
-    assert told[-1] == (len(records), len(records))
+    assert progress[-1] == (len(records), len(records))
     # The pipeline that ran meanwhile comes with what it had read: nothing counts twice.
     write(live(engine, settings), records)
     assert content(engine) == expected(records)

@@ -33,7 +33,7 @@ def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
     """The segments that the caches of all partitions list, and how many events they refused."""
     caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
     refused = 0
-    for record in sorted(records, key=lambda one: one[:2]):
+    for record in sorted(records, key=lambda raw_record: raw_record[:2]):
         try:
             event = decode(record[4])
         except Unreadable:
@@ -42,24 +42,24 @@ def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
             tip = event.topic_id_partition
             cache = caches.setdefault(tip, RemoteLogMetadataCache(tip))
             refused += cache.apply(event) is not ApplyOutcome.APPLIED
-    found: Segments = {}
+    segments: Segments = {}
     for cache in caches.values():
-        for one in cache.segments():
-            found[uuid_text(one.segment_id)] = {
-                "topic": one.topic_id_partition.topic,
-                "partition": one.topic_id_partition.partition,
-                "start_offset": one.start_offset,
-                "end_offset": one.end_offset,
-                "state": int(one.state),
-                "segment_size_bytes": one.segment_size_bytes,
-                "leader_epochs": [list(epoch) for epoch in one.segment_leader_epochs],
-                "custom_metadata": one.custom_metadata,
-                "broker_id": one.broker_id,
-                "last_event_ms": one.event_timestamp_ms,
-                "max_timestamp_ms": one.max_timestamp_ms,
-                "txn_index_empty": one.txn_index_empty,
+        for segment in cache.segments():
+            segments[uuid_text(segment.segment_id)] = {
+                "topic": segment.topic_id_partition.topic,
+                "partition": segment.topic_id_partition.partition,
+                "start_offset": segment.start_offset,
+                "end_offset": segment.end_offset,
+                "state": int(segment.state),
+                "segment_size_bytes": segment.segment_size_bytes,
+                "leader_epochs": [list(epoch) for epoch in segment.segment_leader_epochs],
+                "custom_metadata": segment.custom_metadata,
+                "broker_id": segment.broker_id,
+                "last_event_ms": segment.event_timestamp_ms,
+                "max_timestamp_ms": segment.max_timestamp_ms,
+                "txn_index_empty": segment.txn_index_empty,
             }
-    return found, refused
+    return segments, refused
 
 
 def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set[str], int]:
@@ -99,12 +99,12 @@ def test_they_agree_on_repeated_cut_and_illegal_events(tmp_path: Path) -> None:
     for partition in sorted({record[0] for record in records}):
         values = [record[4] for record in records if record[0] == partition]
         for _ in range(len(values) // 20):  # some events out of their order
-            one, other = chance.randrange(len(values)), chance.randrange(len(values))
-            values[one], values[other] = values[other], values[one]
+            index, other_index = chance.randrange(len(values)), chance.randrange(len(values))
+            values[index], values[other_index] = values[other_index], values[index]
         shuffled += [(partition, offset, 1, None, value) for offset, value in enumerate(values)]
     cached, refused = by_cache(shuffled)
     ledger, deleted, illegal = by_ledger(shuffled, tmp_path)
     # A cache forgets a deleted segment, and takes what begins it once more for a new one; the ledger knows better.
-    assert ledger == {segment_id: one for segment_id, one in cached.items() if segment_id not in deleted}
+    assert ledger == {segment_id: segment for segment_id, segment in cached.items() if segment_id not in deleted}
     assert len(ledger) > 100
     assert min(refused, illegal) > 50

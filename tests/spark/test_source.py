@@ -52,7 +52,7 @@ def test_admission_takes_no_more_than_the_limit_and_leaves_nobody_out(
 def test_work_is_dealt_once_and_evenly(parts: list[tuple[int, int, int]], tasks: int) -> None:
     ranges = [(partition, start, start + count) for partition, start, count in parts]
     dealt = spread(ranges, tasks)
-    assert sorted(one for part in dealt for one in part) == sorted(ranges)
+    assert sorted(offset_range for part in dealt for offset_range in part) == sorted(ranges)
     assert len(dealt) == min(tasks, len(ranges))
     loads = [sum(end - start for _, start, end in part) for part in dealt]
     if len(dealt) == tasks and ranges:
@@ -91,11 +91,13 @@ def reader(bootstrap: str, topic: str, **options: str) -> RemoteLogMetadataReade
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as Spark does before every task
 
 
-def read_all(one: RemoteLogMetadataReader, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
+def read_all(
+    metadata_reader: RemoteLogMetadataReader, start: dict[str, int], end: dict[str, int]
+) -> list[tuple[int, int]]:
     return [
         (row["metadata_partition"], row["metadata_offset"])
-        for part in one.partitions(start, end)
-        for batch in one.read(part)
+        for part in metadata_reader.partitions(start, end)
+        for batch in metadata_reader.read(part)
         for row in batch.to_pylist()
     ]
 

@@ -39,14 +39,14 @@ class SparkCluster:
 
     def executors(self) -> list[int]:
         """The processes that workers have started for the pipeline."""
-        found = []
+        processes = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 process = int(path.parent.name)
                 is_executor = b"CoarseGrainedExecutorBackend" in path.read_bytes()
                 if is_executor and os.getpgid(process) == self.processes[0].pid:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def registered(self) -> bool:
         """Whether the master knows both workers; raises when one of the three has ended."""

@@ -132,9 +132,9 @@ def test_the_whole_cluster_at_a_moment_is_the_sum_of_its_partitions(engine: Engi
     events = told(records)
     at_ms = sorted(event.event_timestamp_ms for event in events)[len(events) // 2]
     with reading(engine) as connection:
-        found = {(p.topic_id, p.partition): p.remote.segments for p in partitions_at(connection, CLUSTER, at_ms)}
+        counts = {(p.topic_id, p.partition): p.remote.segments for p in partitions_at(connection, CLUSTER, at_ms)}
         of_topic = partitions_at(connection, CLUSTER, at_ms, "orders")
         assert partitions_at(connection, CLUSTER, at_ms, "no such topic") == []
-    assert found == {key: len(held) for key, held in replayed(events, at_ms).items() if held}
-    assert {(p.topic_id, p.partition): p.remote.segments for p in of_topic} == found
-    assert found
+    assert counts == {key: len(held) for key, held in replayed(events, at_ms).items() if held}
+    assert {(p.topic_id, p.partition): p.remote.segments for p in of_topic} == counts
+    assert counts
