@@ -133,7 +133,7 @@ def set_aside(now_ms: int) -> list[Row]:
 
 def _brokers(now_ms: int, trouble: bool) -> list[Row]:
     kept = set_aside(now_ms) if trouble else []
-    sizes = {"set_aside_count": len(kept), "set_aside_bytes": sum(one["size_bytes"] for one in kept)}
+    sizes = {"set_aside_count": len(kept), "set_aside_bytes": sum(replica["size_bytes"] for replica in kept)}
     return [
         {
             "broker_id": number,

@@ -40,7 +40,7 @@ def dashboard(database_url: str, folder: Path, **environment: str) -> Iterator[S
     """Runs it, with more of the environment."""
     (port,) = free_ports(1)
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
-    known = {
+    settings = {
         "EBBLINE_DATABASE_URL": database_url,
         "EBBLINE_CLUSTER_ID": seed.CLUSTER_ID,
         "EBBLINE_DATA_DIR": str(folder),
@@ -48,7 +48,7 @@ def dashboard(database_url: str, folder: Path, **environment: str) -> Iterator[S
     }
     with (folder / "app.log").open("w") as log:
         command = [sys.executable, "-m", "app.run", "--port", str(port)]
-        process = subprocess.Popen(command, env={**os.environ, **known}, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
         wait_until("the dashboard answers", lambda: _answers(address), START_TIMEOUT_S)

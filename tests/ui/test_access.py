@@ -51,8 +51,8 @@ def new_key(served: Served) -> str:
 def upgraded(served: Served, **headers: str) -> str:
     """The first line of the answer to a WebSocket's handshake."""
     host, port = served.address.removeprefix("http://").split(":")
-    told = {"Host": f"{host}:{port}", **headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    request_headers = {"Host": f"{host}:{port}", **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in request_headers.items())
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(
             f"GET /_stcore/stream HTTP/1.1\r\n{lines}Upgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -165,15 +165,15 @@ def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
 
 def test_a_link_shows_its_runbook_and_one_that_is_not_there_says_so(healthy: Database) -> None:
     shown = open_page("activity", runbook="copy-hung")
-    assert any("a copy does not end" in one.value for one in shown.markdown)
+    assert any("a copy does not end" in markdown.value for markdown in shown.markdown)
     missing = open_page("activity", runbook="../../README")
     assert missing.toast[0].value == "There is no runbook '../../README'."
-    assert not any("make up" in one.value for one in missing.markdown)
+    assert not any("make up" in markdown.value for markdown in missing.markdown)
 
 
 def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_prometheus(trouble: Database) -> None:
     table, opened_ms = t.finding, now_ms() - 25 * MINUTE_MS
-    found = {
+    finding = {
         "cluster_id": CLUSTER_ID,
         "slug": "local-debt",
         "object": "orders-7",
@@ -183,7 +183,7 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
         "opened_ms": opened_ms,
         "seen_ms": opened_ms,
     }
-    trouble.change(table.delete(), table.insert().values(found))
+    trouble.change(table.delete(), table.insert().values(finding))
     page = open_page("activity")
     shown = _shown(page)
     assert f"{len(list(RUNBOOKS.glob('*.md')))} rules · 1 firing" in shown
@@ -191,7 +191,7 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
     assert "Broker away ● quiet" in shown
     listed = next(frame.value for frame in page.dataframe if "firing" in frame.value.columns)
     assert next(iter(listed["rule"])) == "local-debt"
-    assert "Download Prometheus rules" in {str(one.proto.label) for one in page.get("download_button")}
+    assert "Download Prometheus rules" in {str(button.proto.label) for button in page.get("download_button")}
 
 
 def test_the_rules_file_is_made_outside_of_the_page_for_whom_it_was_drawn(tmp_path: Path) -> None:

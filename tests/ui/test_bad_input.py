@@ -74,7 +74,7 @@ def test_who_is_signed_out_meanwhile_sees_nothing_more_and_changes_nothing(troub
         assert not page.exception
         assert api.calls == []
         assert "Sign in to see the cluster." in text_of(page)
-        assert "change" not in {str(one.key) for one in page.button}
+        assert "change" not in {str(button.key) for button in page.button}
         assert not page.dataframe
         page.user = {"is_logged_in": True, "email": "bob@example.com", "role": "operator"}
         page.run()

@@ -89,8 +89,8 @@ def _axe(page: Page) -> list[str]:
 def spills(page: Page) -> list[str]:
     """Elements wider than their place: the page than the window, a card's content than the card; hidden buttons."""
     wide = int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
-    found = [f"the page by {wide} px"] if wide > 0 else []
-    return [*found, *page.evaluate(_OVERFULL), *page.evaluate(_OUT_OF_SIGHT)]
+    too_wide = [f"the page by {wide} px"] if wide > 0 else []
+    return [*too_wide, *page.evaluate(_OVERFULL), *page.evaluate(_OUT_OF_SIGHT)]
 
 
 _OVERFULL: Final = """() => [...document.querySelectorAll('[class*="st-key-card-"]')]
@@ -105,12 +105,12 @@ _OUT_OF_SIGHT: Final = """() => [...document.querySelectorAll('[data-testid="stM
 
 def spilt(page: Page) -> list[str]:
     """The same in each width of a window."""
-    found = []
+    lines = []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(300)
-        found += [f"{width} px wide: {one}" for one in spills(page)]
-    return found
+        lines += [f"{width} px wide: {spill}" for spill in spills(page)]
+    return lines
 
 
 @pytest.mark.parametrize("theme", effort(("light",), ("light", "dark")))
@@ -122,8 +122,8 @@ def test_no_page_shuts_anybody_out_spills_or_complains(served: Served, chromium:
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
         page.goto(served.address + path_of(name))
         browser.wait_until_drawn(page)
-        if found := serious(page) + spilt(page):
-            problems[name] = found
+        if faults := serious(page) + spilt(page):
+            problems[name] = faults
     assert not problems, "\n".join(f"{name}: {line}" for name, lines in problems.items() for line in lines)
     assert complaints.found == []
 

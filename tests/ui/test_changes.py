@@ -61,11 +61,11 @@ def set_default(site: ControlSite, value: str | None) -> None:
 
 def effective(site: ControlSite) -> set[str | None]:
     """The values in effect on the brokers, as confluent-kafka gets them."""
-    found = set()
+    values = set()
     for broker_id in (1, 2, 3):
         resource = ClientResource(ClientResource.Type.BROKER, str(broker_id))
-        found.add(site.admin.describe_configs([resource])[resource].result(10)[FLAG].value)
-    return found
+        values.add(site.admin.describe_configs([resource])[resource].result(10)[FLAG].value)
+    return values
 
 
 def seen(site: ControlSite) -> set[str]:
@@ -74,7 +74,9 @@ def seen(site: ControlSite) -> set[str]:
 
 def plan_number(page: AppTest) -> int:
     """The plan in the dialog."""
-    return next(int(str(one.key).partition("-")[2]) for one in page.text_input if str(one.key).startswith("reason-"))
+    return next(
+        int(str(field.key).partition("-")[2]) for field in page.text_input if str(field.key).startswith("reason-")
+    )
 
 
 def confirm(page: AppTest, name: str = CLUSTER_NAME, reason: str = "a test") -> None:
@@ -136,7 +138,9 @@ def test_a_set_aside_folder_is_removed_through_the_dialog_and_only_the_one_that_
 
     wait_until("both are listed", lambda: len(choices(config_page(section="brokers"))) == 2)
     page = config_page(section="brokers")
-    page.selectbox(key="set-aside-folder").select_index(["abab" in one for one in choices(page)].index(True)).run()
+    page.selectbox(key="set-aside-folder").select_index(
+        ["abab" in choice for choice in choices(page)].index(True)
+    ).run()
     press(page, "set-aside-remove")
     shown = text_of(page)
     assert f"Deletes 1 folder, 5.1 kB. {folder.name}: metadata has no replica of it." in shown
@@ -165,7 +169,7 @@ def test_a_plan_that_no_longer_fits_is_refused_in_the_dialog(cluster: ControlSit
     assert "Nothing was changed. The cluster has changed since plan" in text_of(page)
     assert page.button(key="act").disabled
     page.button(key="keep").click().run()
-    assert "act" not in {one.key for one in page.button}
+    assert "act" not in {button.key for button in page.button}
 
 
 def test_the_direction_is_of_the_moment_of_the_press_not_of_the_drawing(cluster: ControlSite) -> None:
@@ -181,7 +185,7 @@ def test_keeping_it_as_it_is_changes_nothing(cluster: ControlSite) -> None:
     page = config_page()
     press(page, "change")
     page.button(key="keep").click().run()
-    assert "act" not in {one.key for one in page.button}
+    assert "act" not in {button.key for button in page.button}
     assert effective(cluster) == {"false"}
 
 
@@ -209,7 +213,7 @@ def test_a_viewer_may_try_it_and_that_changes_nothing(cluster: ControlSite) -> N
     assert not page.exception
     shown = text_of(page)
     assert "This was a dry run of “Turn on bootstrap from the tiered offset”." in shown
-    assert "act" not in {one.key for one in page.button}
+    assert "act" not in {button.key for button in page.button}
     assert cluster.get("/v1/plans?limit=1000")["items"] == before
     assert effective(cluster) == {"false"}
 
@@ -221,7 +225,7 @@ def test_a_plan_that_would_change_nothing_cannot_be_confirmed(cluster: ControlSi
     shown = text_of(page)
     assert "refused: " in shown
     assert "there is nothing to change" in shown
-    assert "act" not in {one.key for one in page.button}
+    assert "act" not in {button.key for button in page.button}
 
 
 def test_two_tabs_that_act_on_one_plan_carry_it_out_once(cluster: ControlSite) -> None:

@@ -99,7 +99,7 @@ def test_an_api_that_is_away_is_told_and_changes_nothing(
     page.button(key=button).click().run()
     assert not page.exception
     assert "▲ Critical Nothing was changed. The control API does not answer" in text_of(page)
-    assert "act" not in {one.key for one in page.button}
+    assert "act" not in {shown_button.key for shown_button in page.button}
     page.button(key="dismiss").click().run()
     assert "Nothing was changed." not in text_of(page)
 

@@ -187,7 +187,7 @@ def test_a_follower_s_log_end_is_drawn_beside_its_leader_s(trouble: Database) ->
     trouble.change(t.replica_sample.insert().values(samples))
     page = open_page("followers", tp="orders-7")
     assert "Catch-up orders-7 on broker 5, last 20 min" in _shown(page)
-    chart = next(one for one in page.get("plotly_chart") if "catch-up-chart" in one.proto.id)
+    chart = next(element for element in page.get("plotly_chart") if "catch-up-chart" in element.proto.id)
     lines = {line["name"]: line for line in json.loads(chart.proto.spec)["data"]}
     assert set(lines) == {"leader end", "follower", "pending from", "local start"}
     assert len(lines["follower"]["x"]) == 3

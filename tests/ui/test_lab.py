@@ -73,7 +73,7 @@ def test_a_cluster_that_is_only_watched_has_no_lab(healthy: Database) -> None:
     healthy.change(t.cluster.update().values(kind="attached"))
     page = lab_page()
     assert "runs on an embedded cluster only. Start one with ebbline up" in text_of(page)
-    assert "race-start" not in {one.key for one in page.button}
+    assert "race-start" not in {button.key for button in page.button}
 
 
 # --- with one ---

@@ -17,9 +17,9 @@ from tests.ui.conftest import INTERVAL_MS, Database, html_of, open_page, text_of
 
 def chart(page: AppTest, key: str) -> dict[str, Any]:
     """The Plotly figure with this key."""
-    found = [element.proto for element in page.get("plotly_chart") if key in element.proto.id]
-    assert len(found) == 1, f"one chart {key}, not {len(found)}"
-    figure: dict[str, Any] = json.loads(found[0].spec)
+    charts = [element.proto for element in page.get("plotly_chart") if key in element.proto.id]
+    assert len(charts) == 1, f"one chart {key}, not {len(charts)}"
+    figure: dict[str, Any] = json.loads(charts[0].spec)
     return figure
 
 

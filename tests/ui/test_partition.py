@@ -112,12 +112,12 @@ def test_who_may_lead_is_told_with_its_source_and_age(trouble: Database) -> None
     assert "In-sync replicas (ISR) 2, 4 Eligible leader replicas (ELR) ? Last known ELR ?" in shown
     features = {"eligible.leader.replicas.version": {"level": 1, "max_level": 1}}
     rows = [["orders", 7, [4], [5]], ["orders", 6, [1], []]]
-    told = {"seen_ms": now_ms() - 4_000, "complete": True, "cause": None, "rows": rows}
+    eligible = {"seen_ms": now_ms() - 4_000, "complete": True, "cause": None, "rows": rows}
     status, current = t.process_status, t.partition_current
     trouble.change(
         status.update()
         .where(status.c.process == "backend")
-        .values(detail={"quorum": {"features": features}, "eligible": told}),
+        .values(detail={"quorum": {"features": features}, "eligible": eligible}),
         current.update().where(current.c.topic == "orders", current.c.partition == 7).values(isr=[2], leader=2),
     )
     page = open_page("partition", tp="orders-7")
@@ -348,7 +348,7 @@ def test_a_partition_is_compared_at_two_instants_of_the_link(healthy: Database) 
 
 def test_the_report_of_a_partition_holds_what_its_page_shows(healthy: Database) -> None:
     page = open_page("partition", tp="orders-7")
-    assert any("Report of this partition" in str(one.proto.label) for one in page.get("download_button"))
+    assert any("Report of this partition" in str(button.proto.label) for button in page.get("download_button"))
     facts = Page(LIGHT, CLUSTER_ID, "1h", None, User("ann", OPERATOR))
     text = partition_report.document(facts, "orders", 7, "http://127.0.0.1/partition?tp=orders-7").decode()
     for words in ("Partition orders-7", "Offsets by tier and replica", "Leader-epoch chain", "Ledger", "Last events"):
@@ -362,9 +362,9 @@ def test_groups_that_read_it_from_the_remote_tier_are_listed_with_what_they_have
     assert "? The groups have not been looked at yet" in text_of(open_page("partition", tp="orders-7"))
     reads = {"group": "<b>backfill", "topic": "orders", "partition": 7, "committed_offset": 2_318_004}
     row = {**reads, "offsets_left": 6_092_000, "bytes_left": 45_300_000_000, "moved": True}
-    told = {"seen_ms": now_ms() - 4_000, "count": 1, "rows": [row], "cause": None, "fetched_bytes": None}
+    readers = {"seen_ms": now_ms() - 4_000, "count": 1, "rows": [row], "cause": None, "fetched_bytes": None}
     status = t.process_status
-    trouble.change(status.update().where(status.c.process == "backend").values(detail={"readers": told}))
+    trouble.change(status.update().where(status.c.process == "backend").values(detail={"readers": readers}))
     page = open_page("partition", tp="orders-7")
     assert not page.exception
     shown = text_of(page).replace("\u202f", " ")

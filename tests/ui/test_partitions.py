@@ -229,7 +229,9 @@ def test_the_list_of_an_instant_shows_the_samples_of_then(trouble: Database) -> 
     assert "Time travel. As of " in shown
     assert "Of 400 partitions no sample of that time is kept." in shown
     # Pending grows by the hour: half an hour ago it was less.
-    pending = [float(one) for words in (now, shown) for one in re.findall(r"Pending \[.*?\) · ([\d.]+) GB", words)]
+    pending = [
+        float(gigabytes) for words in (now, shown) for gigabytes in re.findall(r"Pending \[.*?\) · ([\d.]+) GB", words)
+    ]
     assert len(pending) == 2
     assert 0 < pending[1] < pending[0]
     assert "Copy hung" not in shown, "open copies of then are not known"

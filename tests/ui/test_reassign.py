@@ -132,9 +132,9 @@ def test_an_attached_cluster_is_only_looked_at_unless_it_was_allowed(
 
 
 def test_an_unknown_plan_in_the_link_is_told(trouble: Database) -> None:
-    for wanted in ("777", "nope", "1"):
-        page = reassign_page(plan=wanted)
-        assert [note.value for note in page.toast] == [f"There is no reassignment {wanted!r}; make a new one."]
+    for plan in ("777", "nope", "1"):
+        page = reassign_page(plan=plan)
+        assert [note.value for note in page.toast] == [f"There is no reassignment {plan!r}; make a new one."]
 
 
 def test_names_from_outside_are_text_and_never_markup(trouble: Database) -> None:

@@ -163,8 +163,8 @@ def test_each_number_says_its_source_and_age(trouble: Database) -> None:
                 continue
             walked += 1
             cards = [block for key, block in keys if key.startswith("card-") or key.endswith("-tiles")]
-            said = [one for card in cards for one in SOURCE.findall(_html_of(card))]
-            if not said or not all(AGE.search(part) for one in said for part in unescape(one).split("; ")):
+            said = [source for card in cards for source in SOURCE.findall(_html_of(card))]
+            if not said or not all(AGE.search(part) for source in said for part in unescape(source).split("; ")):
                 unsaid.append(f"{name} {query}: {[key for key, _ in keys]}: {_words_of(element)[:80]}")
     assert not unsaid, "\n".join(unsaid)
     assert walked > 80
@@ -195,4 +195,4 @@ def _has_number(element: Any) -> bool:
 
 
 def _html_of(block: Any) -> str:
-    return "\n".join(str(one.proto.body) for _, one in _leaves(block, ()) if one.type == "html")
+    return "\n".join(str(element.proto.body) for _, element in _leaves(block, ()) if element.type == "html")
