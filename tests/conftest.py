@@ -200,8 +200,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         if not _allowed(reason):
             report.outcome = "failed"
             report.longrepr = f"CI could have run this and skipped it: {reason}"
-    known = unsteady(report.nodeid)
-    if report.failed and known is not None:
+    entry = unsteady(report.nodeid)
+    if report.failed and entry is not None:
         report.outcome = "skipped"
-        report.wasxfail = f"unsteady since {known.since}: {known.reason}"
+        report.wasxfail = f"unsteady since {entry.since}: {entry.reason}"
     return report

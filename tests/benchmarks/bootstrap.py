@@ -73,18 +73,18 @@ def bootstrap_verdicts() -> list[Verdict]:
 def verdicts(ours: Bootstraps, theirs: Bootstraps | None) -> list[Verdict]:
     """KIP-1023's promise for ours, and ours beside Apache Kafka in the same run."""
     on, off = ours.flag_on, ours.flag_off
-    found = [
+    comparisons = [
         Verdict(
             "flag on copies the untiered share and a segment, MB", on.copied_mb, ours.untiered_mb + ours.segment_mb
         ),
         Verdict("flag on over flag off, time", on.seconds / off.seconds, SHARE_OF_TIME_MAX),
     ]
     if theirs is not None:
-        found += [
+        comparisons += [
             Verdict("flag off over Apache Kafka, time", off.seconds / theirs.flag_off.seconds, 1.0),
             Verdict("flag on over Apache Kafka, time", on.seconds / theirs.flag_on.seconds, 1.0),
         ]
-    return found
+    return comparisons
 
 
 def bootstrap_seconds(flag: bool) -> Callable[[Peer, str, bool], float]:
@@ -111,8 +111,8 @@ def _bootstrap(peer: Peer, topic: str, flag: bool, *, quick: bool) -> Bootstrap:
 
 def _median(races: list[Race], *, flag: bool) -> Bootstrap:
     return Bootstrap(
-        statistics.median(one.seconds for one in races if one.flag is flag),
-        statistics.median(one.copied_bytes for one in races if one.flag is flag) / 1e6,
+        statistics.median(measured_race.seconds for measured_race in races if measured_race.flag is flag),
+        statistics.median(measured_race.copied_bytes for measured_race in races if measured_race.flag is flag) / 1e6,
     )
 
 
@@ -129,9 +129,13 @@ async def _races(peer: Peer, name: str, *, quick: bool) -> tuple[LeaderLog, int,
         for flag in (False, True) * (RACES_QUICK if quick else RACES):
             # As between works: no race waits for the disk to take what the one before it has left in memory.
             await asyncio.to_thread(os.sync)
-            one = await race(topic, gateway, leader, broker, flag=flag, phases=_no_phases)
-            print(f"  {peer.name}: {one.copied_bytes / 1e6:.1f} MB, {one.seconds:.2f} s", file=sys.stderr, flush=True)
-            races.append(one)
+            measured_race = await race(topic, gateway, leader, broker, flag=flag, phases=_no_phases)
+            print(
+                f"  {peer.name}: {measured_race.copied_bytes / 1e6:.1f} MB, {measured_race.seconds:.2f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+            races.append(measured_race)
             await remove_replica(topic, leader, broker)
         await set_flag(gateway, broker, None)
         return log, plan.segment_bytes, races

@@ -75,27 +75,31 @@ def observed(engine: Engine) -> Iterator[None]:
 
 
 def _measure(served: Served, rounds: int) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    seconds_by_figure: dict[str, list[float]] = {}
     with browser.browser() as started:
         # Each has a separate cache, which is empty; the first of them is also the server's first session.
-        found["first load"] = [_first_load(started, served) for _ in range(rounds - 1)]
+        seconds_by_figure["first load"] = [_first_load(started, served) for _ in range(rounds - 1)]
         page = served.page(started)
         complaints = browser.Complaints(page)
-        found["first load"].append(_load(page, served.address))
+        seconds_by_figure["first load"].append(_load(page, served.address))
         for _ in range(rounds):
             for name in links.NAMES:
-                found.setdefault(f"reload: {name}", []).append(_load(page, f"{served.address}{_path(name)}"))
+                seconds_by_figure.setdefault(f"reload: {name}", []).append(
+                    _load(page, f"{served.address}{_path(name)}")
+                )
         page.goto(served.address)
         browser.wait_until_drawn(page)
         for number in range(rounds + 1):
-            for name in (one for one in links.NAMES if one != "partition"):
+            for name in (page_name for page_name in links.NAMES if page_name != "partition"):
                 seconds = _navigate(page, name)
                 if number > 0:  # the first visit is not warm
-                    found.setdefault(f"warm navigation: {name}", []).append(seconds)
+                    seconds_by_figure.setdefault(f"warm navigation: {name}", []).append(seconds)
         assert not complaints.found, complaints.found
-    over = [name for name, times in found.items() if statistics.median(times) > LIMITS_S[name.split(":")[0]]]
+    over = [
+        name for name, times in seconds_by_figure.items() if statistics.median(times) > LIMITS_S[name.split(":")[0]]
+    ]
     print(f"  over the limit: {', '.join(over) or 'nothing'}", file=sys.stderr, flush=True)
-    medians = {f"{name} (s)": statistics.median(times) for name, times in found.items()}
+    medians = {f"{name} (s)": statistics.median(times) for name, times in seconds_by_figure.items()}
     return medians | {"pages over the limit": float(len(over))}
 
 

@@ -177,8 +177,8 @@ def wait_until_ready() -> None:
 
 def metrics() -> dict[str, float]:
     """The numbers of the control plane of `up` that have no labels, those that are known."""
-    told = httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/metrics", timeout=20).text
-    families = text_string_to_metric_families(told)
+    exposition = httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/metrics", timeout=20).text
+    families = text_string_to_metric_families(exposition)
     return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 

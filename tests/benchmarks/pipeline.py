@@ -94,11 +94,13 @@ def measure_pipeline(*, quick: bool) -> Figures:
             _fill_topic(servers, TOPIC, EVENTS_QUICK if quick else EVENTS)
             for database, url in _databases(Path(name)):
                 settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("direct"), source_topic=TOPIC)
-                found = {"plain Python, events/s": _direct(settings)}
+                measured = {"plain Python, events/s": _direct(settings)}
                 steady, more = _streams(settings, url, until_s, quick)
-                found |= {STEADY[database]: steady, TO_PYTHON: steady / found["plain Python, events/s"]} | more
-                found |= load(url("load"), SEGMENTS_QUICK if quick else SEGMENTS, until_s)
-                figures |= {f"{database}: {what}": _told(f"{database}: ", what, value) for what, value in found.items()}
+                measured |= {STEADY[database]: steady, TO_PYTHON: steady / measured["plain Python, events/s"]} | more
+                measured |= load(url("load"), SEGMENTS_QUICK if quick else SEGMENTS, until_s)
+                figures |= {
+                    f"{database}: {what}": _told(f"{database}: ", what, value) for what, value in measured.items()
+                }
     return figures
 
 
@@ -296,10 +298,10 @@ class Stored:
 
     def wait_for(self, at_least: int, pause_s: float = 0.1) -> int:
         """Returns the number once it is large enough; raises NotMeasured without progress, or too late."""
-        known, deadline_s = -1, 0.0
+        last_stored, deadline_s = -1, 0.0
         while (now := self.now()) < at_least:
-            if now != known:
-                known, deadline_s = now, min(self._until_s, time.monotonic() + self._patience_s)
+            if now != last_stored:
+                last_stored, deadline_s = now, min(self._until_s, time.monotonic() + self._patience_s)
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 lines = self._log.read_text(errors="replace").splitlines()[-10:]
                 raise NotMeasured(
@@ -459,7 +461,7 @@ def _size_mb(engine: Engine) -> float:
 
 def _sizes(engine: Engine, segments: int) -> Figures:
     """MB of each table with its indexes, per million events."""
-    found: Figures = {}
+    figures: Figures = {}
     with engine.connect() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("ANALYZE"))
@@ -472,11 +474,11 @@ def _sizes(engine: Engine, segments: int) -> Figures:
         try:
             rows = connection.execute(text(sql)).all()
         except OperationalError:
-            return found  # a SQLite that was built without the table of sizes
+            return figures  # a SQLite that was built without the table of sizes
     sizes: Counter[str] = Counter()
     for name, size in rows:
         sizes["segment_event" if is_part(name) else name] += int(size)
     for name, size in sizes.items():
         if size / 2 / segments >= 1:  # bytes an event
-            found[f"table {name}, MB per million events"] = float(size) / 2 / segments
-    return found
+            figures[f"table {name}, MB per million events"] = float(size) / 2 / segments
+    return figures

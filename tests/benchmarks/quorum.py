@@ -100,7 +100,7 @@ def _measure_image(folder: Path, partitions: int, tell: Callable[[str, float], N
     tell(f"{name}: snapshot written, s", write_s)
     [path] = snapshot.glob("*.checkpoint")
     tell(f"{name}: snapshot, MB", path.stat().st_size / 1e6)
-    tell(f"{name}: log behind it, MB", sum(one.stat().st_size for one in snapshot.glob("*.log")) / 1e6)
+    tell(f"{name}: log behind it, MB", sum(segment.stat().st_size for segment in snapshot.glob("*.log")) / 1e6)
     tell(f"{name}: snapshot loaded, s", _load(path))
     short = _restart(config, port)
     tell(f"{name}: memory of the image, MiB", short.mib - empty.mib)
@@ -150,8 +150,10 @@ def _as_command(records: list[Message], image: MetadataImage) -> ControllerResul
 def history(partitions: int) -> Iterator[list[Message]]:
     """The records of brokers, topics, and of every change, as commands of at most `BATCH`."""
     yield [
-        m.RegisterBrokerRecord(broker_id=one, incarnation_id=bytes([one]) * 16, broker_epoch=one, fenced=False)
-        for one in BROKERS
+        m.RegisterBrokerRecord(
+            broker_id=broker_id, incarnation_id=bytes([broker_id]) * 16, broker_epoch=broker_id, fenced=False
+        )
+        for broker_id in BROKERS
     ]
     places = [divmod(number, PARTITIONS_PER_TOPIC) for number in range(partitions)]
     ids = [(1_000 + topic).to_bytes(16, "big") for topic in range(-(-partitions // PARTITIONS_PER_TOPIC))]
@@ -168,7 +170,7 @@ def history(partitions: int) -> Iterator[list[Message]]:
                     leader=replicas[0],
                     leader_epoch=0,
                     partition_epoch=0,
-                    directories=[bytes(15) + bytes([one]) for one in replicas],
+                    directories=[bytes(15) + bytes([broker_id]) for broker_id in replicas],
                 )
             )
         yield made

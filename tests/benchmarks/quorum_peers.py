@@ -92,7 +92,7 @@ def _measure(voters: Voters, tell: Tell, *, quick: bool) -> None:
         ("a setting is committed", _set, COMMITS_QUICK if quick else COMMITS),
         (
             "a topic is created",
-            lambda one, number: _create(one, f"topic-{number}"),
+            lambda caller, number: _create(caller, f"topic-{number}"),
             CREATES_QUICK if quick else CREATES,
         ),
     ):

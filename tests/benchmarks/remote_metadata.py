@@ -109,7 +109,7 @@ class OneBrokerTopic:
         return {partition: OffsetRange(0, self._held[partition]) for partition in partitions}
 
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
-        waiting = {one: position for one, position in positions.items() if position < self._held[one]}
+        waiting = {partition: position for partition, position in positions.items() if position < self._held[partition]}
         if not waiting:
             await asyncio.sleep(max_wait_ms / 1000)
             return []

@@ -139,7 +139,7 @@ def _load(kind: str, bootstrap: str, count: int) -> Iterator[dict[str, Any]]:
 
 def measure_slow_store(*, quick: bool) -> dict[str, float]:
     """Produce latency by situation, and the ratios to the quiet broker."""
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     did: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
         server = _Process("tests.benchmarks.slow_store", folder)
@@ -152,7 +152,7 @@ def measure_slow_store(*, quick: bool) -> dict[str, float]:
                 words = ("tests.benchmarks.tier_client", "produce", bootstrap, "hot")
                 result = json.loads(_Process(*words, str(RECORDS_QUICK if quick else RECORDS)).end().splitlines()[-1])
                 for key, value in result.items():
-                    found.setdefault(f"produce, {name}: {key}", []).append(value)
+                    values_by_figure.setdefault(f"produce, {name}: {key}", []).append(value)
                     print(f"  ebbline: produce, {name}: {key}: {value:.2f}", file=sys.stderr, flush=True)
 
             with _load("cold-readers", bootstrap, COLD_READERS) as did["cold reads"]:
@@ -167,9 +167,9 @@ def measure_slow_store(*, quick: bool) -> dict[str, float]:
                 server.tell("fast")
         finally:
             server.end()
-    figures = {name: statistics.median(values) for name, values in found.items()}
-    for name, one in did.items():
-        figures |= {f"{name}: {key}": float(value) for key, value in one.items()}
+    figures = {name: statistics.median(values) for name, values in values_by_figure.items()}
+    for name, outcome in did.items():
+        figures |= {f"{name}: {key}": float(value) for key, value in outcome.items()}
     return figures | ratios(figures)
 
 

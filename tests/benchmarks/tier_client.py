@@ -112,7 +112,7 @@ def times(bootstrap: str, topic: str, look_ups: int) -> dict[str, float]:
     ends = {partition: ask_offset(at, topic, partition, EARLIEST_LOCAL)[0] for partition, at in connections.items()}
     requested = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
     random.Random(5).shuffle(requested)
-    found: dict[str, float] = {"segments": len(requested)}
+    figures: dict[str, float] = {"segments": len(requested)}
     for name in ("first", "again"):
         spent_ms = []
         for partition, expected in requested[:look_ups]:
@@ -120,8 +120,8 @@ def times(bootstrap: str, topic: str, look_ups: int) -> dict[str, float]:
             if offset != expected:
                 raise SystemExit(f"time {expected} of {topic}-{partition} is at offset {offset}")
             spent_ms.append(ms)
-        found |= {f"{name}_{key}": value for key, value in quantiles(spent_ms).items()}
-    return found
+        figures |= {f"{name}_{key}": value for key, value in quantiles(spent_ms).items()}
+    return figures
 
 
 def write_times(bootstrap: str, topic: str, records: int) -> dict[str, float]:

@@ -42,7 +42,7 @@ def test_the_site_is_built_and_asks_no_other_host(tree: Path) -> None:
     site = make(tree)
     pages = list(site.rglob("*.html"))
     assert len(pages) > 80
-    fetched = {found for page in pages for pair in FETCHED.findall(page.read_text()) for found in pair if found}
+    fetched = {address for page in pages for pair in FETCHED.findall(page.read_text()) for address in pair if address}
     assert not [address for address in fetched if re.match(r"(https?:)?//", address)]
     assert "__index" in (site / "search" / "search_index.js").read_text()
 

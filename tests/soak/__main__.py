@@ -118,15 +118,15 @@ def main() -> int:
     os.environ["EBBLINE_SOAK"] = "1"
     recorder = Recorder()
     started_s = time.monotonic()
-    wanted, left = (options.tests, []) if options.tests else _turn(everything=options.all)
+    parts, left = (options.tests, []) if options.tests else _turn(everything=options.all)
     code = 0
     for tests, how in (
-        ([test for test in wanted if test not in (*ALONE_TESTS, TIERED)], SPREAD),
-        ([test for test in wanted if test in ALONE_TESTS], []),
+        ([test for test in parts if test not in (*ALONE_TESTS, TIERED)], SPREAD),
+        ([test for test in parts if test in ALONE_TESTS], []),
     ):
         if tests:
             code = pytest.main(["-q", *how, *tests], plugins=[recorder]) or code
-    if TIERED in wanted:
+    if TIERED in parts:
         recorder.run = TIERED
         os.environ |= {TIERING_VARIABLE: "on", "EBBLINE_SOAK": "0"}
         code = pytest.main(["-q", *SPREAD, *TIERED_TESTS], plugins=[recorder]) or code

@@ -39,11 +39,11 @@ def _belongs(test: dict[str, Any], part: str) -> bool:
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """The results in the folder, oldest first. The earliest results had their day in the file's name only."""
-    found = []
+    results = []
     for file in folder.glob("*.json"):
         result = json.loads(file.read_text())
-        found.append(result | {"finished": result.get("finished") or file.name[:8]})
-    return sorted(found, key=lambda result: str(result["finished"]))
+        results.append(result | {"finished": result.get("finished") or file.name[:8]})
+    return sorted(results, key=lambda result: str(result["finished"]))
 
 
 def turn(
@@ -52,7 +52,7 @@ def turn(
     """The parts that fit, in their own order; parts ``alone`` have no other beside them. At least one has its turn."""
     chosen: set[str] = set()
     left_s = budget_s
-    for part in sorted(parts, key=lambda one: (last_runs[one].finished, parts.index(one))):
+    for part in sorted(parts, key=lambda candidate: (last_runs[candidate].finished, parts.index(candidate))):
         takes_s = last_runs[part].seconds / (1 if part in alone else workers)
         if takes_s <= left_s or not chosen:
             chosen.add(part)
