@@ -100,10 +100,10 @@ class Complaints:
     """The errors in the browser's console, and the exceptions that no script caught."""
 
     def __init__(self, page: Page) -> None:
-        self.found: list[str] = []
+        self.texts: list[str] = []
         page.on("console", self._console)
-        page.on("pageerror", lambda error: self.found.append(f"not caught: {error}"))
+        page.on("pageerror", lambda error: self.texts.append(f"not caught: {error}"))
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.found.append(f"{message.text} ({message.location['url']})")
+            self.texts.append(f"{message.text} ({message.location['url']})")

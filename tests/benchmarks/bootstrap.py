@@ -124,7 +124,7 @@ async def _races(peer: Peer, name: str, *, quick: bool) -> tuple[LeaderLog, int,
         brokers = sorted(broker.broker_id for broker in (await fetch_cluster(gateway)).brokers)
         leader, broker = brokers[0], brokers[-1]
         topic = LabTopic(gateway, name)
-        log = await build(topic, plan, leader, _tell(peer))
+        log = await build(topic, plan, leader, report_to(peer))
         races = []
         for flag in (False, True) * (RACES_QUICK if quick else RACES):
             # As between works: no race waits for the disk to take what the one before it has left in memory.
@@ -147,9 +147,9 @@ async def _no_phases(_: int) -> tuple[PhaseSeen, ...]:
     return ()
 
 
-def _tell(peer: Peer) -> Callable[[RaceStage, int], None]:
-    def tell(step: RaceStage, done_bytes: int) -> None:
+def report_to(peer: Peer) -> Callable[[RaceStage, int], None]:
+    def report(step: RaceStage, done_bytes: int) -> None:
         if done_bytes == 0:
             print(f"  {peer.name}: {step} …", file=sys.stderr, flush=True)
 
-    return tell
+    return report

@@ -94,7 +94,7 @@ def _measure(served: Served, rounds: int) -> dict[str, float]:
                 seconds = _navigate(page, name)
                 if number > 0:  # the first visit is not warm
                     seconds_by_figure.setdefault(f"warm navigation: {name}", []).append(seconds)
-        assert not complaints.found, complaints.found
+        assert not complaints.texts, complaints.texts
     over = [
         name for name, times in seconds_by_figure.items() if statistics.median(times) > LIMITS_S[name.split(":")[0]]
     ]

@@ -55,7 +55,7 @@ class Peer:
     pids: list[int]
     start_s: float
     # Figures of client work that one run gives several of.
-    found: dict[str, dict[str, float]] = field(default_factory=dict)
+    figures_by_key: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def resident_mb(self) -> float:
         """Resident memory of all broker processes."""

@@ -89,7 +89,7 @@ def measure_pipeline(*, quick: bool) -> Figures:
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as name:
         times = [_first_rows_s(Path(name) / f"up-{number}", until_s) for number in range(UPS_QUICK if quick else UPS)]
-        figures[FIRST_ROWS] = _told("", FIRST_ROWS, max(times[1:]))
+        figures[FIRST_ROWS] = _reported("", FIRST_ROWS, max(times[1:]))
         with broker_process(Path(name) / "kafka") as servers:
             _fill_topic(servers, TOPIC, EVENTS_QUICK if quick else EVENTS)
             for database, url in _databases(Path(name)):
@@ -99,12 +99,12 @@ def measure_pipeline(*, quick: bool) -> Figures:
                 measured |= {STEADY[database]: steady, TO_PYTHON: steady / measured["plain Python, events/s"]} | more
                 measured |= load(url("load"), SEGMENTS_QUICK if quick else SEGMENTS, until_s)
                 figures |= {
-                    f"{database}: {what}": _told(f"{database}: ", what, value) for what, value in measured.items()
+                    f"{database}: {what}": _reported(f"{database}: ", what, value) for what, value in measured.items()
                 }
     return figures
 
 
-def _told(where: str, what: str, value: float) -> float:
+def _reported(where: str, what: str, value: float) -> float:
     print(f"  {where}{what}: {value:.2f}", file=sys.stderr, flush=True)
     return value
 
@@ -232,7 +232,7 @@ def _stream(settings: PipelineSettings, until_s: float, latency_s: int) -> tuple
     Events/s steady, and more.
     """
     engine = create_engine(settings.database_url)
-    total = _held(settings)
+    total = _record_count(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     started_s = time.perf_counter()
     with _job(settings) as process:
@@ -249,7 +249,7 @@ def _stream(settings: PipelineSettings, until_s: float, latency_s: int) -> tuple
     return (total - first) / max(end_s - first_s, 1e-9), figures
 
 
-def _held(settings: PipelineSettings) -> int:
+def _record_count(settings: PipelineSettings) -> int:
     """Returns the number of records in the topic."""
     reader = DirectReader(settings, "bench", threading.Event())
     high = reader.high()

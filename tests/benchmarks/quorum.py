@@ -58,13 +58,13 @@ def measure_quorum(*, quick: bool) -> Figures:
     partitions = PARTITIONS_QUICK if quick else PARTITIONS
     figures: Figures = {}
 
-    def tell(what: str, value: float) -> None:
+    def report(what: str, value: float) -> None:
         figures[what] = value
         print(f"  {what}: {value:.2f}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
-        _measure_image(Path(folder), partitions, tell)
-    measure_three_voters(tell, quick=quick)
+        _measure_image(Path(folder), partitions, report)
+    measure_three_voters(report, quick=quick)
     return figures
 
 
@@ -89,7 +89,7 @@ def properties(folder: Path, port: int) -> dict[str, str]:
     }
 
 
-def _measure_image(folder: Path, partitions: int, tell: Callable[[str, float], None]) -> None:
+def _measure_image(folder: Path, partitions: int, report: Callable[[str, float], None]) -> None:
     [port] = free_ports(1)
     config = folder / "server.properties"
     config.write_text(format_properties(properties(folder, port)))
@@ -97,22 +97,22 @@ def _measure_image(folder: Path, partitions: int, tell: Callable[[str, float], N
     name = f"{partitions} partitions"
     snapshot = folder / "log" / "__cluster_metadata-0"
     write_s = asyncio.run(_write_history(folder, port, partitions))
-    tell(f"{name}: snapshot written, s", write_s)
+    report(f"{name}: snapshot written, s", write_s)
     [path] = snapshot.glob("*.checkpoint")
-    tell(f"{name}: snapshot, MB", path.stat().st_size / 1e6)
-    tell(f"{name}: log behind it, MB", sum(segment.stat().st_size for segment in snapshot.glob("*.log")) / 1e6)
-    tell(f"{name}: snapshot loaded, s", _load(path))
+    report(f"{name}: snapshot, MB", path.stat().st_size / 1e6)
+    report(f"{name}: log behind it, MB", sum(segment.stat().st_size for segment in snapshot.glob("*.log")) / 1e6)
+    report(f"{name}: snapshot loaded, s", _load(path))
     short = _restart(config, port)
-    tell(f"{name}: memory of the image, MiB", short.mib - empty.mib)
-    tell(f"{name}: restart to serving with the snapshot, s", short.seconds)
-    tell(f"{name}: restart to serving with the snapshot, CPU s", short.cpu_s)
+    report(f"{name}: memory of the image, MiB", short.mib - empty.mib)
+    report(f"{name}: restart to serving with the snapshot, s", short.seconds)
+    report(f"{name}: restart to serving with the snapshot, CPU s", short.cpu_s)
     path.unlink()
     long = _restart(config, port)
-    tell(f"{name}, {CHANGES} changes each: restart to serving from the log alone, s", long.seconds)
-    tell(f"{name}, {CHANGES} changes each: restart to serving from the log alone, CPU s", long.cpu_s)
-    tell("restart is faster with a snapshot, times", long.seconds / short.seconds)
-    tell("start with nothing, s", empty.seconds)
-    tell("start with nothing, CPU s", empty.cpu_s)
+    report(f"{name}, {CHANGES} changes each: restart to serving from the log alone, s", long.seconds)
+    report(f"{name}, {CHANGES} changes each: restart to serving from the log alone, CPU s", long.cpu_s)
+    report("restart is faster with a snapshot, times", long.seconds / short.seconds)
+    report("start with nothing, s", empty.seconds)
+    report("start with nothing, CPU s", empty.cpu_s)
 
 
 async def _write_history(folder: Path, port: int, partitions: int) -> float:

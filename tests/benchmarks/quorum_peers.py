@@ -37,7 +37,7 @@ ALTER_VERSION, CREATE_VERSION, DESCRIBE_VERSION = 1, 7, 2
 EAGER: Final = {"metadata.log.max.record.bytes.between.snapshots": "20000", "offsets.topic.num.partitions": "1"}
 # Where Kafka's controllers listen, above its brokers' ports.
 CONTROLLERS_ABOVE: Final = 50
-Tell = Callable[[str, float], None]
+Report = Callable[[str, float], None]
 R = TypeVar("R", bound=Message)
 
 
@@ -72,20 +72,20 @@ class Caller:
         self._socket.close()
 
 
-def measure_three_voters(tell: Tell, *, quick: bool) -> None:
+def measure_three_voters(report: Report, *, quick: bool) -> None:
     """ebbline, then Apache Kafka, or why not."""
     with ebbline_voters() as voters:
-        _measure(voters, tell, quick=quick)
+        _measure(voters, report, quick=quick)
     jars = subprocess.run([sys.executable, str(ORACLE), "jars"], capture_output=True, text=True, check=False)
     if jars.returncode != 0:
         said = (jars.stderr or jars.stdout).strip().splitlines()
         print(f"Apache Kafka was not measured: {said[-1] if said else 'it said nothing'}", file=sys.stderr)
         return
     with kafka_voters() as voters:
-        _measure(voters, tell, quick=quick)
+        _measure(voters, report, quick=quick)
 
 
-def _measure(voters: Voters, tell: Tell, *, quick: bool) -> None:
+def _measure(voters: Voters, report: Report, *, quick: bool) -> None:
     caller = Caller(voters.ports[NODES[0]])
     _create(caller, "settings")
     for what, once, count in (
@@ -103,11 +103,11 @@ def _measure(voters: Voters, tell: Tell, *, quick: bool) -> None:
             times_ms.append((time.perf_counter() - started_s) * 1e3)
         times_ms = sorted(times_ms[count // 10 :])
         for percent in (50, 99):
-            tell(f"{voters.name}, 3 voters: {what}, p{percent} ms", times_ms[len(times_ms) * percent // 100])
+            report(f"{voters.name}, 3 voters: {what}, p{percent} ms", times_ms[len(times_ms) * percent // 100])
     caller.close()
     gaps = [_gap(voters, number) for number in range(KILLS_QUICK if quick else KILLS)]
-    tell(f"{voters.name}, 3 voters: service after kill -9 of the leader, median s", sorted(gaps)[len(gaps) // 2])
-    tell(f"{voters.name}, 3 voters: service after kill -9 of the leader, most s", max(gaps))
+    report(f"{voters.name}, 3 voters: service after kill -9 of the leader, median s", sorted(gaps)[len(gaps) // 2])
+    report(f"{voters.name}, 3 voters: service after kill -9 of the leader, most s", max(gaps))
 
 
 def _gap(voters: Voters, number: int) -> float:
@@ -157,7 +157,7 @@ def leader_of(ports: dict[int, int]) -> int:
     requested = topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])
     request = m.DescribeQuorumRequest(topics=[requested])
 
-    def told() -> int | None:
+    def leader_id() -> int | None:
         for port in ports.values():
             try:
                 answer = ask(port, request, DESCRIBE_VERSION, m.DescribeQuorumResponse)
@@ -167,7 +167,7 @@ def leader_of(ports: dict[int, int]) -> int:
                 return answer.topics[0].partitions[0].leader_id
         return None
 
-    result = wait_until("the quorum has a leader", told)
+    result = wait_until("the quorum has a leader", leader_id)
     assert result is not None
     return result
 

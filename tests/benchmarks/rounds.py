@@ -116,7 +116,7 @@ def _in_turns(works: Sequence[Work], opened: Opened, figures: Figures, *, quick:
             return
         for work in due:
             for peer in opened(number):
-                with _told(work, peer, figures):
+                with _failure_as_row(work, peer, figures):
                     topic = f"bench-{group}-{works.index(work)}-{number}"
                     # The next work would wait for the disk to write the pages that this work has left in memory.
                     os.sync()
@@ -139,7 +139,7 @@ def _touch_memory() -> None:
 
 
 @contextmanager
-def _told(work: Work, peer: Peer, figures: Figures) -> Iterator[None]:
+def _failure_as_row(work: Work, peer: Peer, figures: Figures) -> Iterator[None]:
     """A work that fails has a row that says so; the others go on."""
     try:
         yield

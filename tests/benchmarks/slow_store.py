@@ -111,7 +111,7 @@ class _Process:
             raise RuntimeError(f"{self._words} ended with {self._running.wait()}")
         return line
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         assert self._running.stdin is not None
         self._running.stdin.write(line + "\n")
         self._running.stdin.flush()
@@ -159,12 +159,12 @@ def measure_slow_store(*, quick: bool) -> dict[str, float]:
                 produce(f"{COLD_READERS} cold readers")
             for _ in range(ROUNDS_QUICK if quick else ROUNDS):
                 produce("quiet")
-                server.tell("slow")
+                server.send_line("slow")
                 with _load("cold-readers", bootstrap, COLD_READERS) as did["cold reads, slow store"]:
                     produce(f"{COLD_READERS} cold readers, store takes 2 s")
                 with _load("searchers", bootstrap, LOOK_UPS) as did["look-ups, slow store"]:
                     produce(f"{LOOK_UPS} pending look-ups, store takes 2 s")
-                server.tell("fast")
+                server.send_line("fast")
         finally:
             server.end()
     figures = {name: statistics.median(values) for name, values in values_by_figure.items()}

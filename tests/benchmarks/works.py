@@ -67,11 +67,11 @@ def latency(acks: str, replicas: int, figure: str) -> Measure:
     def measure(peer: Peer, topic: str, quick: bool) -> float:
         key = f"latency {acks} {replicas}"
         # One run gives all its figures: each is taken out of it once.
-        if figure not in peer.found.get(key, {}):
+        if figure not in peer.figures_by_key.get(key, {}):
             config = {"min.insync.replicas": "2"} if replicas > 1 else {}
             peer.create_topic(topic, partitions=1, replicas=replicas, config=config)
-            peer.found[key] = peer.client("latency", topic, _records(quick, 5_000), acks)
-        return peer.found[key].pop(figure)
+            peer.figures_by_key[key] = peer.client("latency", topic, _records(quick, 5_000), acks)
+        return peer.figures_by_key[key].pop(figure)
 
     return measure
 
@@ -127,9 +127,9 @@ def times(figure: str) -> Measure:
     """ListOffsets by time on 10,000 remote segments of one record in 10 partitions, one request after the other."""
 
     def measure(peer: Peer, topic: str, quick: bool) -> float:
-        if "times" not in peer.found:
-            peer.found["times"] = _measure_times(peer, topic, 1_000 if quick else 10_000)
-        return peer.found["times"][figure]
+        if "times" not in peer.figures_by_key:
+            peer.figures_by_key["times"] = _measure_times(peer, topic, 1_000 if quick else 10_000)
+        return peer.figures_by_key["times"][figure]
 
     return measure
 

@@ -19,7 +19,7 @@ HOLD: Final = "EBBLINE_TEST_HOLD_SNAPSHOT"
 HELD_MAX_S: Final = 600
 
 
-def held(*args: Any, **more: Any) -> Iterator[bytearray]:
+def paused_batches(*args: Any, **more: Any) -> Iterator[bytearray]:
     """The batches; after the first, which is the header, the worker thread waits."""
     for batch in snapshot_batches(*args, **more):
         yield batch
@@ -27,5 +27,5 @@ def held(*args: Any, **more: Any) -> Iterator[bytearray]:
 
 
 if __name__ == "__main__":
-    snapshotter.snapshot_batches = held  # type: ignore[attr-defined]  # what it calls is replaced
+    snapshotter.snapshot_batches = paused_batches  # type: ignore[attr-defined]  # what it calls is replaced
     main()

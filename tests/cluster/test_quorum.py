@@ -179,12 +179,12 @@ def test_a_voter_that_was_away_and_one_whose_disk_is_wiped_fetch_a_snapshot_whil
             # Several snapshots later the log that it would need is gone.
             seen: set[str] = set()
 
-            def gone(seen: set[str] = seen, end: int = end) -> bool:
+            def is_deleted(seen: set[str] = seen, end: int = end) -> bool:
                 seen |= {path.name for path in metadata_folder(cluster, leads).glob("*.checkpoint")}
                 return start_offset(cluster, leads) > end and len(seen) >= 3
 
             if node == away:
-                wait_until("the leader's log begins behind what the voter has", gone)
+                wait_until("the leader's log begins behind what the voter has", is_deleted)
             cluster.spawn(node)
             wait_until(
                 f"voter {node} has fetched a snapshot",

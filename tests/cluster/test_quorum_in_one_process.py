@@ -346,12 +346,12 @@ def test_a_node_that_must_not_take_part_says_why_in_one_line(cluster: EngineClus
 def test_voters_do_not_change_on_a_folder_in_use(tmp_path: Path) -> None:
     cluster_layout = layout(tmp_path, brokers=3, settings=EAGER)
 
-    async def found() -> None:
+    async def start_and_stop() -> None:
         node = Broker(BrokerConfig.parse(cluster_layout.properties(1)))
         await node.start()
         await node.stop()
 
-    asyncio.run(found())
+    asyncio.run(start_and_stop())
     three = layout(tmp_path, brokers=3, voters=3)
     assert "voters cannot be changed on a folder that is in use" in refused(three.properties(1))
 

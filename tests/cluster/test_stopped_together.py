@@ -135,10 +135,10 @@ def test_a_controller_that_restarts_beside_living_brokers_waits_for_nobody(
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 6, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
 
-        def heard() -> bool:
+        def knows_leader() -> bool:
             return (TOPIC, 5) in leaders(cluster.broker(2).services.metadata.image)
 
-        cluster.wait_until("broker 2 has heard of the topic", heard)
+        cluster.wait_until("broker 2 has heard of the topic", knows_leader)
         before = epochs(cluster.broker(2).services.metadata.image)
         led = leaders(cluster.broker(2).services.metadata.image)
         # Node 1 alone is the controller.

@@ -69,12 +69,12 @@ def fill(site: ControlSite) -> None:
 def draft_of(site: ControlSite, inputs: dict[str, Any]) -> dict[str, Any]:
     """The estimate, once the samples know every joining replica's bytes."""
 
-    def look() -> dict[str, Any] | None:
+    def read_estimate() -> dict[str, Any] | None:
         answer = site.operator.post("/v1/plans", json={"kind": "reassign", "inputs": inputs, "dry_run": True}).json()
         rows = answer["estimate"]["partitions"]
         return answer["estimate"] if rows and all(row["in_effect_bytes"] is not None for row in rows) else None
 
-    return site.wait_until("all bytes are known", look) or {}
+    return site.wait_until("all bytes are known", read_estimate) or {}
 
 
 def take_back(site: ControlSite, plan_id: int) -> None:

@@ -32,7 +32,7 @@ def replicas(site: ControlSite, topic: str) -> dict[int, list[int]]:
 def limits(site: ControlSite, *topics: str) -> dict[str, str]:
     """Every replication limit that is set, as the controller has it: Kafka keeps the rates to itself."""
 
-    def look() -> dict[str, str]:
+    def probe() -> dict[str, str]:
         image = site.cluster.broker(1).services.metadata.image
         places = [*((4, name, RATES) for name in ("", "1", "2", "3")), *((2, topic, LISTS) for topic in topics)]
         return {
@@ -42,17 +42,17 @@ def limits(site: ControlSite, *topics: str) -> dict[str, str]:
             if (value := image.config(kind, name).get(setting))
         }
 
-    return site.cluster.ask(look)
+    return site.cluster.ask(probe)
 
 
 def ended(site: ControlSite, plan_id: int) -> dict[str, Any]:
     """The plan when it has ended."""
 
-    def look() -> dict[str, Any] | None:
+    def probe() -> dict[str, Any] | None:
         plan: dict[str, Any] = site.get(f"/v1/plans/{plan_id}")["plan"]
         return plan if plan["finished_ms"] else None
 
-    return site.wait_until(f"plan {plan_id} has ended", look, timeout_s=60) or {}
+    return site.wait_until(f"plan {plan_id} has ended", probe, timeout_s=60) or {}
 
 
 def audit(site: ControlSite, plan_id: int) -> list[tuple[str, str]]:
@@ -100,11 +100,11 @@ def slow(site: ControlSite, name: str, partitions: int, *, records: int = 80, **
 def moving(site: ControlSite, plan_id: int) -> dict[str, Any]:
     """The plan when it moves something."""
 
-    def look() -> dict[str, Any] | None:
+    def probe() -> dict[str, Any] | None:
         plan: dict[str, Any] = site.get(f"/v1/plans/{plan_id}")["plan"]
         return plan if plan["progress"] and plan["progress"]["counts"]["moving"] else None
 
-    return site.wait_until(f"plan {plan_id} moves", look) or {}
+    return site.wait_until(f"plan {plan_id} moves", probe) or {}
 
 
 def steer(site: ControlSite, plan_id: int, verb: str, **body: int) -> dict[str, Any]:

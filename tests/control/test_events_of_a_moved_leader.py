@@ -41,8 +41,8 @@ class Leaders:
 
     def __init__(self) -> None:
         self.fetches: list[tuple[int, int]] = []
-        self.asked = asyncio.Event()
-        self.told = asyncio.Event()
+        self.is_requested = asyncio.Event()
+        self.is_answered = asyncio.Event()
         self.went_on = asyncio.Event()
 
     async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,8 +54,8 @@ class Leaders:
                 offset = request.topics[0].partitions[0].fetch_offset
                 self.fetches.append((node, offset))
                 if node == 1:
-                    self.asked.set()
-                    await self.told.wait()
+                    self.is_requested.set()
+                    await self.is_answered.wait()
                 else:
                     self.went_on.set()
                     await asyncio.sleep(0.05)
@@ -93,11 +93,11 @@ def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -
             follower = EngineEventReader(gateway, database, "c", lambda: 10)
             running = asyncio.create_task(follower.run())
             follower.set_partitions([led_by(1)])
-            await leaders.asked.wait()
+            await leaders.is_requested.wait()
             follower.set_partitions([led_by(2)])
             await asyncio.sleep(0.3)
             assert leaders.fetches == [(1, 0)], "its answer may still come"
-            leaders.told.set()
+            leaders.is_answered.set()
             await leaders.went_on.wait()
             assert leaders.fetches[:2] == [(1, 0), (2, 3)]
             assert follower.events_read == 3

@@ -44,7 +44,7 @@ def breaks(*slugs: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
             test(*args, **kwargs)
             (site,) = (argument for argument in (*args, *kwargs.values()) if isinstance(argument, ControlSite))
             for slug in slugs:
-                assert any(finding["closed_ms"] for finding in found(site, slug, state="all")), slug
+                assert any(finding["closed_ms"] for finding in findings_of(site, slug, state="all")), slug
 
         return checked
 
@@ -75,7 +75,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)
 
 
-def found(site: ControlSite, slug: str, topic: str | None = None, *, state: str = "open") -> list[dict[str, Any]]:
+def findings_of(site: ControlSite, slug: str, topic: str | None = None, *, state: str = "open") -> list[dict[str, Any]]:
     about = "" if topic is None else f"&topic={topic}"
     items: list[dict[str, Any]] = site.get(f"/v1/findings?slug={slug}&state={state}{about}")["items"]
     return items
@@ -83,7 +83,7 @@ def found(site: ControlSite, slug: str, topic: str | None = None, *, state: str 
 
 def opens(site: ControlSite, slug: str, topic: str | None = None, *, timeout_s: float = 60) -> dict[str, Any]:
     """The one finding of this rule about the topic, once it is open."""
-    items = site.wait_until(f"{slug} opens", lambda: found(site, slug, topic), timeout_s)
+    items = site.wait_until(f"{slug} opens", lambda: findings_of(site, slug, topic), timeout_s)
     assert len(items) == 1, items
     item = items[0]
     assert item["sentence"]
@@ -99,7 +99,7 @@ def closes(site: ControlSite, finding: dict[str, Any], *, timeout_s: float = 60)
     site.wait_until(f"{slug} closes", lambda: site.get(path)["finding"]["closed_ms"] is not None, timeout_s)
     closed = site.get(path)["finding"]
     assert closed["opened_ms"] <= closed["seen_ms"] <= closed["closed_ms"]
-    assert finding["id"] not in [item["id"] for item in found(site, slug)]
+    assert finding["id"] not in [item["id"] for item in findings_of(site, slug)]
 
 
 def create_on(site: ControlSite, topic: str, replicas: Sequence[int], config: dict[str, str] | None = None) -> None:
@@ -163,7 +163,7 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own.wait_until(
         "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 5
     )
-    assert [found(own, "divergence", name, state="all") for name in names] == [[], []]
+    assert [findings_of(own, "divergence", name, state="all") for name in names] == [[], []]
 
 
 @breaks("metadata-unsafe")
@@ -190,7 +190,7 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     own.stop_plane()
     own.start_plane()
     own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > 2)
-    assert [found(own, "broker-away")[0]["id"], found(own, "offline")[0]["id"]] == [away["id"], lost["id"]]
+    assert [findings_of(own, "broker-away")[0]["id"], findings_of(own, "offline")[0]["id"]] == [away["id"], lost["id"]]
     assert {away["id"], lost["id"]} <= set(page_by_page(own))
     muted_until_ms = what_two_people_do(own, away)
     own.cluster.start_broker(3)
@@ -242,7 +242,7 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
     own.cluster.start_broker(3)
 
     def named() -> str:
-        sentences = [str(finding["evidence"]["sentence"]) for finding in found(own, "offline", "damaged")]
+        sentences = [str(finding["evidence"]["sentence"]) for finding in findings_of(own, "offline", "damaged")]
         return next((sentence for sentence in sentences if "cannot use its log" in sentence), "")
 
     file = f"damaged-0/{path.name}"
@@ -260,7 +260,7 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
     own.stop_plane()
     own.start_plane()
     own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > 2)
-    assert file in str(found(own, "offline", "damaged")[0]["evidence"])
+    assert file in str(findings_of(own, "offline", "damaged")[0]["evidence"])
 
     own.cluster.stop_broker(2)
     path.write_bytes(whole)
@@ -310,7 +310,7 @@ def test_a_remote_tier_that_is_away_makes_copies_fail_and_fall_behind(own: Contr
     create_on(own, "failing", [1, 2, 3], TIERED)
     own.produce("failing", 200)
     own.wait_until_quiet("failing")
-    assert found(own, "copy-failing", "failing", state="all") == []
+    assert findings_of(own, "copy-failing", "failing", state="all") == []
     with broken_remote(own):
         own.produce("failing", 1_500)
         failing = opens(own, "copy-failing", "failing")
@@ -327,7 +327,7 @@ def same_reason(site: ControlSite) -> bool:
     the reason may be another one between two requests.
     """
     (shown,) = (r for r in site.get("/v1/partitions/stuck/0")["replicas"] if r["broker_id"] == 3)
-    stuck = found(site, "follower-stuck", "stuck")
+    stuck = findings_of(site, "follower-stuck", "stuck")
     return any(finding["evidence"]["sentence"].startswith(shown["evidence"]["reason"]) for finding in stuck)
 
 
@@ -388,7 +388,7 @@ def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(
     assert reassign(as_kafka, "orders", [1, 2]) == 0
     moving = as_kafka.wait_until(
         "going back is seen not to end",
-        lambda: [f for f in found(as_kafka, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
+        lambda: [f for f in findings_of(as_kafka, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
         timeout_s=60,
     )[0]
     assert "Cancel" in moving["action"]
@@ -436,7 +436,7 @@ def a_group_that_reads_what_is_remote_is_seen_until_it_has_caught_up(site: Contr
 
         def reads_on() -> list[dict[str, Any]]:
             consumer.commit(offsets=[TopicPartition("orders", 0, next(offsets))], asynchronous=False)
-            return found(site, "remote-read-storm")
+            return findings_of(site, "remote-read-storm")
 
         (storm,) = site.wait_until("remote-read-storm opens", reads_on, timeout_s=60)
         assert (storm["object"], storm["severity"], storm["evidence"]["source"]) == ("group slow", "notice", "inferred")
@@ -504,16 +504,16 @@ def test_a_deletion_that_the_remote_tier_does_not_do_is_overdue(own: ControlSite
 
         def fed() -> list[dict[str, Any]]:
             feed_ledger(own)
-            return found(own, "delete-lag", "late")
+            return findings_of(own, "delete-lag", "late")
 
         (late,) = own.wait_until("delete-lag opens", fed, timeout_s=60)
         assert late["evidence"]["age_ms"] > 1_000
 
-    def gone() -> bool:
+    def is_closed() -> bool:
         feed_ledger(own)
-        return not found(own, "delete-lag", "late")
+        return not findings_of(own, "delete-lag", "late")
 
-    own.wait_until("the deletions end", gone, timeout_s=60)
+    own.wait_until("the deletions end", is_closed, timeout_s=60)
 
 
 @breaks("segment-leak")
@@ -533,7 +533,7 @@ def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offs
 
     def fed() -> list[dict[str, Any]]:
         feed_ledger(own)
-        return found(own, "segment-leak", "leaky")
+        return findings_of(own, "segment-leak", "leaky")
 
     (leak,) = own.wait_until("segment-leak opens", fed, timeout_s=60)
     assert (leak["object"], leak["severity"]) == ("leaky-0", "warning")
@@ -554,11 +554,11 @@ def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offs
     own.produce("leaky", 1_500)
     own.admin.delete_records([TopicPartition("leaky", 0, -1)])[TopicPartition("leaky", 0)].result(30)
 
-    def gone() -> bool:
+    def is_closed() -> bool:
         feed_ledger(own)
-        return not found(own, "segment-leak", "leaky")
+        return not findings_of(own, "segment-leak", "leaky")
 
-    own.wait_until("the segments are deleted", gone, timeout_s=60)
+    own.wait_until("the segments are deleted", is_closed, timeout_s=60)
 
 
 def test_every_rule_has_its_runbook_and_every_runbook_its_rule() -> None:

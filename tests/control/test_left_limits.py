@@ -26,7 +26,7 @@ class Broker:
 
     def __init__(self, refusal: ErrorCode, limited: tuple[str, ...]) -> None:
         self.refusal, self.limited = refusal, limited
-        self.asked: list[str] = []
+        self.requested_topics: list[str] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -50,7 +50,7 @@ class Broker:
     def _alter(self, request: m.IncrementalAlterConfigsRequest) -> m.IncrementalAlterConfigsResponse:
         response_type = m.IncrementalAlterConfigsResponse
         (topic,) = (resource.resource_name for resource in request.resources)
-        self.asked.append(topic)
+        self.requested_topics.append(topic)
         code = self.refusal if topic == "first" else ErrorCode.NONE
         return response_type(
             responses=[response_type.Responses(error_code=int(code), resource_type=TOPIC, resource_name=topic)]
@@ -77,13 +77,13 @@ def brings(peer: Broker, *, force_removal: bool) -> ErrorCode | None:
 def test_a_refusal_about_one_topic_keeps_no_limit_on_another() -> None:
     peer = Broker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, limited=TOPICS)
     assert brings(peer, force_removal=True) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert peer.asked == list(TOPICS)
+    assert peer.requested_topics == list(TOPICS)
 
 
 def test_before_a_move_nothing_more_is_asked_after_a_refusal() -> None:
     peer = Broker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, limited=TOPICS)
     assert brings(peer, force_removal=False) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert peer.asked == ["first"]
+    assert peer.requested_topics == ["first"]
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_what_is_not_seen_to_be_set_is_removed_all_the_same_unless_it_may_never_
     monkeypatch.setattr(kafka_client, "RETRY_FIRST_S", 100.0)
     peer = Broker(refusal, limited=())
     assert brings(peer, force_removal=True) is raised
-    assert sorted(peer.asked) == sorted(TOPICS)
+    assert sorted(peer.requested_topics) == sorted(TOPICS)

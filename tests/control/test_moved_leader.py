@@ -28,7 +28,7 @@ class Brokers:
         self.elections = elections
         self.addresses: dict[int, BrokerAddress] = {}
         self.moved = False
-        self.asked: list[tuple[int, list[str]]] = []
+        self.requests: list[tuple[int, list[str]]] = []
 
     async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -63,7 +63,7 @@ class Brokers:
 
     def _delete(self, node: int, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
         response_type, topics = m.DeleteRecordsResponse, []
-        self.asked.append((node, sorted(topic.name for topic in request.topics)))
+        self.requests.append((node, sorted(topic.name for topic in request.topics)))
         for topic in request.topics:
             leads = (topic.name == "stays") == (node == 1)
             code = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -91,4 +91,4 @@ def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice(electio
             await gateway.close()
 
     run(test())
-    assert brokers.asked == [(1, ["moved", "stays"]), (2, ["moved"])]
+    assert brokers.requests == [(1, ["moved", "stays"]), (2, ["moved"])]

@@ -131,7 +131,7 @@ def test_each_replica_is_shown_as_its_own_broker_has_it(site: ControlSite) -> No
 
 
 def _log(site: ControlSite, broker_id: int, partition: int) -> dict[str, Any]:
-    def look() -> dict[str, Any]:
+    def read_numbers() -> dict[str, Any]:
         log = site.cluster.broker(broker_id).services.log_manager.get(TopicPartition(TOPIC, partition))
         assert log is not None
         return {
@@ -144,7 +144,7 @@ def _log(site: ControlSite, broker_id: int, partition: int) -> dict[str, Any]:
             "epochs": [[entry[0], entry[1]] for entry in log.leader_epochs.entries],
         }
 
-    return site.cluster.ask(look)
+    return site.cluster.ask(read_numbers)
 
 
 def test_settings_and_their_sources_are_those_that_confluent_kafka_gets(site: ControlSite) -> None:

@@ -35,7 +35,7 @@ def receiver(statuses: list[int], bodies: list[dict[str, Any]], ids: list[str]) 
     return peer
 
 
-async def _told(statuses: list[int], numbers: range) -> tuple[Webhook, list[dict[str, Any]], list[str]]:
+async def _delivered(statuses: list[int], numbers: range) -> tuple[Webhook, list[dict[str, Any]], list[str]]:
     bodies: list[dict[str, Any]] = []
     ids: list[str] = []
     async with serving(receiver(statuses, bodies, ids)) as address:
@@ -54,7 +54,7 @@ def test_findings_arrive_in_order_and_again_under_the_same_number_after_a_failur
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(webhook, "RETRY_FIRST_S", 0.01)
-    sink, bodies, ids = asyncio.run(_told([503, 429], range(2)))
+    sink, bodies, ids = asyncio.run(_delivered([503, 429], range(2)))
     assert [body["finding"]["object"] for body in bodies] == ["t-0", "t-0", "t-0", "t-1"]
     assert (len(set(ids[:3])), len(set(ids))) == (1, 2)
     assert (sink.delivered, sink.lost) == (2, 0)
@@ -64,7 +64,7 @@ def test_findings_arrive_in_order_and_again_under_the_same_number_after_a_failur
 
 
 def test_what_the_receiver_refuses_for_good_is_lost_and_the_next_one_told() -> None:
-    sink, bodies, _ = asyncio.run(_told([400], range(2)))
+    sink, bodies, _ = asyncio.run(_delivered([400], range(2)))
     assert [body["finding"]["object"] for body in bodies] == ["t-0", "t-1"]
     assert (sink.delivered, sink.lost) == (1, 1)
 

@@ -30,7 +30,7 @@ class Bootstraps:
         """The row of the new replica once it is so."""
         row: dict[str, Any] = {}
 
-        async def look() -> bool | None:
+        async def probe() -> bool | None:
             answer = await asyncio.to_thread(self._site.api.get, "/v1/partitions/phases/0")
             replicas = answer.json()["replicas"] if answer.status_code == 200 else []
             row.clear()
@@ -38,7 +38,7 @@ class Bootstraps:
             return (bool(row) and all(row[name] == value for name, value in expected.items())) or None
 
         try:
-            await until(what, look, 120)
+            await until(what, probe, 120)
         except LabFailed as error:
             raise AssertionError(f"{error} Shown was {row}") from error
         return row

@@ -78,11 +78,11 @@ class Site:
     def finding(self, slug: str, topic: str, rule: str) -> dict[str, Any]:
         """The open finding of this rule about the topic, once there is one."""
 
-        def look() -> list[dict[str, Any]]:
+        def probe() -> list[dict[str, Any]]:
             items = self.get(f"/v1/findings?slug={slug}&topic={topic}")["items"]
             return [item for item in items if item["evidence"].get("rule") == rule]
 
-        return wait_until(f"{slug} of {topic} says {rule}", look, timeout_s=180)[0]
+        return wait_until(f"{slug} of {topic} says {rule}", probe, timeout_s=180)[0]
 
     def wait_until_closed(self, finding: dict[str, Any]) -> None:
         path = f"/v1/findings/{finding['id']}"

@@ -110,5 +110,5 @@ class Dashboard:
 
     def is_quiet(self) -> None:
         """Nothing is in the browser's console, and no page shows an error."""
-        assert self.complaints.found == []
+        assert self.complaints.texts == []
         assert self.page.get_by_test_id("stException").count() == 0

@@ -18,7 +18,7 @@ CANARY = "CANARY7SECRET"
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
     up = UpProcess(tmp_path_factory.mktemp("up") / "data", options=("--no-pipeline", "--no-demo"), brokers=1)
     up.environment = {
         "EBBLINE_WEBHOOK_URL": f"http://127.0.0.1:1/{CANARY}",
@@ -60,40 +60,42 @@ def is_in(client: httpx.Client, up: UpProcess) -> bool:
     return answer.status_code == 200
 
 
-def test_the_printed_link_signs_one_browser_in(one: UpProcess, browsers: ExitStack) -> None:
-    assert one.process is not None
-    assert one.process.stdout is not None
-    printed = next(line for line in iter(one.process.stdout.readline, "") if line.startswith("Dashboard"))
+def test_the_printed_link_signs_one_browser_in(single_node: UpProcess, browsers: ExitStack) -> None:
+    assert single_node.process is not None
+    assert single_node.process.stdout is not None
+    printed = next(line for line in iter(single_node.process.stdout.readline, "") if line.startswith("Dashboard"))
     match = re.fullmatch(r"Dashboard +(http://127\.0\.0\.1:\d+/login\?key=[\w-]{43})\n", printed)
     assert match is not None, printed
-    assert is_in(opened(browsers, match[1]), one)
-    assert not is_in(opened(browsers, match[1]), one)
-    assert not is_in(browsers.enter_context(httpx.Client(verify=False)), one)
+    assert is_in(opened(browsers, match[1]), single_node)
+    assert not is_in(opened(browsers, match[1]), single_node)
+    assert not is_in(browsers.enter_context(httpx.Client(verify=False)), single_node)
 
 
-def test_another_link_signs_another_browser_in_until_all_are_signed_out(one: UpProcess, browsers: ExitStack) -> None:
-    first = opened(browsers, ebbline(one, "login"))
-    assert is_in(first, one)
-    second = opened(browsers, ebbline(one, "login", "--end-sessions"))
-    assert not is_in(first, one)
-    assert is_in(second, one)
+def test_another_link_signs_another_browser_in_until_all_are_signed_out(
+    single_node: UpProcess, browsers: ExitStack
+) -> None:
+    first = opened(browsers, ebbline(single_node, "login"))
+    assert is_in(first, single_node)
+    second = opened(browsers, ebbline(single_node, "login", "--end-sessions"))
+    assert not is_in(first, single_node)
+    assert is_in(second, single_node)
 
 
-def test_no_log_and_no_command_line_holds_a_secret(one: UpProcess) -> None:
-    tokens = [path.read_text().strip() for path in (one.data / "run").glob("*.token")]
-    secrets = [CANARY, *tokens, (one.data / "run" / "dashboard.secret").read_text().strip()]
+def test_no_log_and_no_command_line_holds_a_secret(single_node: UpProcess) -> None:
+    tokens = [path.read_text().strip() for path in (single_node.data / "run").glob("*.token")]
+    secrets = [CANARY, *tokens, (single_node.data / "run" / "dashboard.secret").read_text().strip()]
     assert len(secrets) == 5
-    said = {path.name: path.read_text() for path in (one.data / "logs").iterdir()}
-    said |= {name: Path(f"/proc/{one.pid(name)}/cmdline").read_text() for name in ("backend", "app")}
+    said = {path.name: path.read_text() for path in (single_node.data / "logs").iterdir()}
+    said |= {name: Path(f"/proc/{single_node.pid(name)}/cmdline").read_text() for name in ("backend", "app")}
     assert [(name, secret) for name, text in said.items() for secret in secrets if secret in text] == []
 
 
-def test_no_log_holds_a_key(one: UpProcess, browsers: ExitStack) -> None:
-    link = ebbline(one, "login")
+def test_no_log_holds_a_key(single_node: UpProcess, browsers: ExitStack) -> None:
+    link = ebbline(single_node, "login")
     opened(browsers, link)
     opened(browsers, link)
     key = link.rpartition("=")[2]
-    logs = [path.read_text() for path in (one.data / "logs").iterdir()]
+    logs = [path.read_text() for path in (single_node.data / "logs").iterdir()]
     assert any("a key that is not good" in text for text in logs)
     assert not any(key in text for text in logs)
 

@@ -25,7 +25,7 @@ RECORDS = 300
 PROCESSES = ("broker-1", "broker-2", "broker-3", "backend")
 
 
-def take(up: UpProcess) -> None:
+def produce_acknowledged(up: UpProcess) -> None:
     """Records that acks=all has taken with all three brokers in sync."""
     admin = AdminClient({"bootstrap.servers": up.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
@@ -70,7 +70,7 @@ def test_each_isr_is_whole_after_the_end_of_all_and_a_lost_disk_costs_nothing(tm
     data = tmp_path / "data"
     up = UpProcess(data, options=OPTIONS)
     with up:
-        take(up)
+        produce_acknowledged(up)
         pids = [up.pid(name) for name in PROCESSES]
         assert up.process is not None
         if how == "Ctrl-C":

@@ -34,23 +34,23 @@ class Connection:
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-        self._asked = False
+        self._is_requested = False
 
     def state(self, *, expects_answer: bool = True) -> str:
         """The result of a question, which is asked once and waited for again."""
         self._socket.settimeout(WAIT_S if expects_answer else PATIENCE_S)
         try:
-            if not self._asked:
+            if not self._is_requested:
                 request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
                 self._socket.sendall(b"".join(bytes(chunk) for chunk in frames.encode_request(request, 4, 1, "test")))
-                self._asked = True
+                self._is_requested = True
             (size,) = struct.unpack(">i", exactly(self._socket, 4))
             exactly(self._socket, size)
         except TimeoutError:
             return WAITS
         except OSError:
             return CLOSED
-        self._asked = False
+        self._is_requested = False
         return ANSWERED
 
     def close(self) -> None:
@@ -61,30 +61,30 @@ def run(internal: int, external: int) -> list[tuple[str, str]]:
     """(what was done, what became of the connection)."""
     outcomes: list[tuple[str, str]] = []
 
-    def tell(label: str, connection: Connection, *, expects_answer: bool = True) -> None:
+    def record(label: str, connection: Connection, *, expects_answer: bool = True) -> None:
         outcomes.append((label, connection.state(expects_answer=expects_answer)))
         # The least recently used one is known by its time.
         time.sleep(0.05)
 
     first, second = Connection(external), Connection(external)
-    tell("external 1 of 2", first)
-    tell("external 2 of 2", second)
+    record("external 1 of 2", first)
+    record("external 2 of 2", second)
     third = Connection(external)
-    tell("external 3 of 2", third, expects_answer=False)
+    record("external 3 of 2", third, expects_answer=False)
     first.close()
-    tell("external 3, when 1 is gone", third)
-    tell("external 2", second)
+    record("external 3, when 1 is gone", third)
+    record("external 2", second)
     first_internal, second_internal = Connection(internal), Connection(internal)
-    tell("internal, 3 of 4", first_internal)
-    tell("internal, 4 of 4", second_internal)
+    record("internal, 3 of 4", first_internal)
+    record("internal, 4 of 4", second_internal)
     third_internal = Connection(internal)
-    tell("internal, 5 of 4", third_internal)
-    tell("external 3, used longest ago", third, expects_answer=False)
-    tell("external 2, used after it", second)
+    record("internal, 5 of 4", third_internal)
+    record("external 3, used longest ago", third, expects_answer=False)
+    record("external 2, used after it", second)
     fourth = Connection(external)
-    tell("external, 5 of 4", fourth, expects_answer=False)
+    record("external, 5 of 4", fourth, expects_answer=False)
     first_internal.close()
-    tell("external, when an internal one is gone", fourth)
+    record("external, when an internal one is gone", fourth)
     for connection in (second, third, fourth, second_internal, third_internal):
         connection.close()
     return outcomes

@@ -41,7 +41,7 @@ class Script:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.told: list[tuple[str, str]] = []
+        self.answers: list[tuple[str, str]] = []
         self.names: dict[bytes, str] = {}
         self.ids: dict[str, bytes] = {}
         # Ids that the broker gave out, which are random.
@@ -73,7 +73,7 @@ class Script:
             text = text.replace(repr(topic_id), name)
         if self.member:
             text = text.replace(self.member, "MEMBER")
-        self.told.append((label, text))
+        self.answers.append((label, text))
         return answer
 
     # Requests
@@ -100,12 +100,12 @@ class Script:
         text = repr(answer).replace(self.member or "no member", "MEMBER")
         for topic_id, name in self.names.items():
             text = text.replace(repr(topic_id), name)
-        self.told.append((label, re.sub(r"client_host='[^']*'", "client_host=''", text)))
+        self.answers.append((label, re.sub(r"client_host='[^']*'", "client_host=''", text)))
 
     def listed(self, label: str, **filters: list[str]) -> None:
         answer = ask(self.port, m.ListGroupsRequest(**filters), 5, m.ListGroupsResponse)
         answer.groups.sort(key=lambda group: group.group_id)
-        self.told.append((label, repr(answer)))
+        self.answers.append((label, repr(answer)))
 
     def join(self, label: str) -> int:
         """A classic member joins group c; its generation."""
@@ -116,7 +116,7 @@ class Script:
         )  # fmt: skip
         answer = ask(self.port, request, 9, m.JoinGroupResponse)
         self.member = answer.member_id
-        self.told.append((label, repr(answer).replace(self.member, "MEMBER")))
+        self.answers.append((label, repr(answer).replace(self.member, "MEMBER")))
         return answer.generation_id
 
     def sync(self, label: str, generation: int, assignment: bytes | None = None) -> None:
@@ -154,7 +154,7 @@ class Script:
         self.both_protocols()
         self.offsets()
         self.the_end()
-        return self.told
+        return self.answers
 
     def members(self) -> None:
         self.beat("the first joins")

@@ -193,12 +193,12 @@ def test_performance_and_verifiable_tools_run_and_offsets_add_up(tools: JavaTool
 def leader(cluster: EngineCluster) -> int:
     """Of partition 1, whose preferred replica is broker 2."""
 
-    def asked() -> int:
+    def leader_of_image() -> int:
         partition = cluster.broker(1).services.metadata.image.partition(TOPIC, 1)
         assert partition is not None
         return partition.leader
 
-    return cluster.ask(asked)
+    return cluster.ask(leader_of_image)
 
 
 def test_leadership_goes_back_to_the_preferred_replica(tools: JavaTools, cluster: EngineCluster) -> None:

@@ -171,18 +171,18 @@ def test_decode_prints_what_kafkas_own_formatter_prints(kafka: Kafka, tip: Topic
 
 
 def test_ls_and_verify_know_kafkas_own_segments(kafka: Kafka, tip: TopicIdPartition) -> None:
-    def told(*words: str) -> Any:
+    def remote_command(*words: str) -> Any:
         place = ("--bootstrap-server", kafka.bootstrap, "--json")
         return json.loads(CliRunner().invoke(app, ["remote", *words, *place]).stdout)
 
     logs = {path.stem.split("-", 1)[1]: path.stat().st_size for path in kafka.tree.glob("*.log")}
-    listed = told("ls", TOPIC)["items"]
+    listed = remote_command("ls", TOPIC)["items"]
     assert {segment["segment_id"]: segment["segment_size_bytes"] for segment in listed} == logs
     assert {segment["topic_id"] for segment in listed} == {uuid_text(tip.topic_id)}
-    sound = told("verify", TOPIC, "--remote", str(kafka.folder / "remote"))
+    sound = remote_command("verify", TOPIC, "--remote", str(kafka.folder / "remote"))
     assert (sound["segments"], sound["items"]) == (len(logs), [])
     # A folder without any of the objects.
-    verdict = told("verify", TOPIC, "--remote", str(kafka.local))
+    verdict = remote_command("verify", TOPIC, "--remote", str(kafka.local))
     assert {problem["problem"] for problem in verdict["items"]} == {"missing"}
     assert len({problem["object"] for problem in verdict["items"] if problem["object"].endswith(".log")}) == len(logs)
 

@@ -20,20 +20,20 @@ WAIT_S: Final = 30.0
 SWITCH: Final = "remote.log.storage.system.enable"
 
 
-@pytest.mark.parametrize("told", ["off", "on"])
+@pytest.mark.parametrize("tiering", ["off", "on"])
 def test_a_cluster_whose_test_says_nothing_has_the_tier_only_where_the_run_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiering: str
 ) -> None:
-    monkeypatch.setenv(TIERING_VARIABLE, told)
+    monkeypatch.setenv(TIERING_VARIABLE, tiering)
     with EngineCluster(tmp_path, brokers=1) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         resource = ConfigResource(ResourceType.BROKER, "1")
         settings = admin.describe_configs([resource])[resource].result(WAIT_S)
-        assert settings[SWITCH].value == ("true" if told == "on" else "false")
-        assert (cluster.broker(1).services.remote_log_manager is not None) == (told == "on")
+        assert settings[SWITCH].value == ("true" if tiering == "on" else "false")
+        assert (cluster.broker(1).services.remote_log_manager is not None) == (tiering == "on")
         topic = NewTopic("tiered", 1, 1, config={"remote.storage.enable": "true"})
         created = admin.create_topics([topic])["tiered"]
-        if told == "on":
+        if tiering == "on":
             created.result(WAIT_S)
             return
         with pytest.raises(KafkaException) as refused:

@@ -65,7 +65,7 @@ class Script:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.told: list[tuple[str, Any]] = []
+        self.answers: list[tuple[str, Any]] = []
         self.controller_port = -1
         self.cluster_id = ""
         self.dirs: list[str] = []
@@ -105,12 +105,12 @@ class Script:
     def ask(self, label: str, request: Message, version: int, response: type[R], port: int | None = None) -> None:
         answer = ask(self.port if port is None else port, request, version, response)
         text = json.dumps(brief(answer)).replace(self.cluster_id, "(cluster)").replace(self.topic_id.hex(), "(topic)")
-        self.told.append((label, json.loads(text)))
+        self.answers.append((label, json.loads(text)))
 
     def produced(self, label: str, request: m.ProduceRequest, version: int) -> None:
         """Without texts of errors: Apache Kafka has none where we say what is wrong."""
         self.ask(f"produce: {label}", request, version, m.ProduceResponse)
-        for topic in self.told[-1][1]["responses"]:
+        for topic in self.answers[-1][1]["responses"]:
             for row in topic["partition_responses"]:
                 row.pop("error_message", None)
 
@@ -123,7 +123,7 @@ class Script:
         self.reassignments()
         self.moves()
         self.markers()
-        return self.told
+        return self.answers
 
     def voters(self, where: str, port: int) -> None:
         def add(

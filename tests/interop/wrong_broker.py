@@ -35,11 +35,11 @@ _Produced = m.ProduceRequest.TopicData
 
 
 class Script:
-    """The conversation; `told` has the pairs (request, response)."""
+    """The conversation; `answers` has the pairs (request, response)."""
 
     def __init__(self, port: int, other_port: int) -> None:
         self.port, self.other_port = port, other_port
-        self.told: list[tuple[str, Any]] = []
+        self.answers: list[tuple[str, Any]] = []
         self.topic_id = bytes(16)
 
     def run(self) -> list[tuple[str, Any]]:
@@ -55,7 +55,7 @@ class Script:
             self.fetch(MOVED, version, epoch=STALE, port=self.other_port)
         for version in (9, 10, 13):
             self.produce(MOVED, version, port=self.other_port)
-        return self.told
+        return self.answers
 
     def prepare(self) -> None:
         """The topic, and a partition whose leader has changed."""
@@ -102,7 +102,7 @@ class Script:
         answer = ask(self.port if port is None else port, request, version, m.ProduceResponse)
         for row in (row for topic in answer.responses for row in topic.partition_responses):
             row.error_message = None
-        self._tell(f"produce {version} to {partition}", answer, port)
+        self._record(f"produce {version} to {partition}", answer, port)
 
     def fetch(self, partition: int, version: int, *, epoch: int = -1, port: int | None = None) -> None:
         part = _Fetched.Partitions(
@@ -111,13 +111,13 @@ class Script:
         topic = _Fetched(topic=TOPIC, topic_id=self.topic_id, partitions=[part])
         request = m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, session_epoch=-1, topics=[topic])
         answer = ask(self.port if port is None else port, request, version, m.FetchResponse)
-        self._tell(f"fetch {version} of {partition} in epoch {epoch}", answer, port)
+        self._record(f"fetch {version} of {partition} in epoch {epoch}", answer, port)
 
-    def _tell(self, label: str, answer: Any, port: int | None) -> None:
+    def _record(self, label: str, answer: Any, port: int | None) -> None:
         text = json.dumps(brief(answer)).replace(self.topic_id.hex(), "(topic)")
         for name, port_number in (("(one)", self.port), ("(two)", self.other_port)):
             text = text.replace(f'"port": {port_number}', f'"port": "{name}"')
-        self.told.append((f"{label}{'' if port is None else ', of broker 2'}", json.loads(text)))
+        self.answers.append((f"{label}{'' if port is None else ', of broker 2'}", json.loads(text)))
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def topics(count: int) -> list[Resource]:
     return [("topic", f"t-{number}") for number in range(count)]
 
 
-def told(resource: Resource, at_ms: int, **values: str) -> list[dict[str, Any]]:
+def config_rows(resource: Resource, at_ms: int, **values: str) -> list[dict[str, Any]]:
     kind, name = resource
     return [
         row(t.config_value, cluster_id="c", resource_type=kind, resource=name, name=key, value=value, sampled_ms=at_ms)
@@ -40,7 +40,7 @@ def told(resource: Resource, at_ms: int, **values: str) -> list[dict[str, Any]]:
 
 
 def save(engine: Engine, at_ms: int, changed: list[Resource], same: list[Resource], of_cluster: list[Resource]) -> None:
-    rows = [setting for resource in changed for setting in told(resource, at_ms, first=f"{at_ms}", second="s")]
+    rows = [setting for resource in changed for setting in config_rows(resource, at_ms, first=f"{at_ms}", second="s")]
     with writing(engine) as connection:
         save_settings(connection, "c", rows, set(same), set(of_cluster), at_ms)
 

@@ -208,7 +208,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def asked() -> Iterator[tuple[str, Case, int]]:
+def cases() -> Iterator[tuple[str, Case, int]]:
     """Every (topic, case, codec) of the table."""
     for topic in TOPICS:
         for codec in CODECS if topic == "plain" else FEW_CODECS:
@@ -276,7 +276,7 @@ def play(port: int) -> list[Row]:
     for topic, config in TOPICS.items():
         _create(port, topic, config)
     rows = []
-    for topic, case, codec in asked():
+    for topic, case, codec in cases():
         now_ms = int(time.time() * 1000)
         row: Row = {"topic": topic, "case": case.name, "codec": codec, "now_ms": now_ms}
         answer = _produce(port, topic, bytes(build(case, codec, now_ms)))

@@ -49,7 +49,7 @@ class Stage:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.lines: list[str] = []
-        self._asked: list[str] = []
+        self._requests: list[str] = []
         self._uuids: dict[bytes, str] = {}
         self._messages = 0
         nodes.listen = self._listen
@@ -159,8 +159,8 @@ class Stage:
     async def show(self, what: str) -> None:
         """A step: what happened, what followers asked meanwhile, and how everything is now."""
         self.lines += ["", f"== {what}"]
-        self.lines += [f"   {line}" for line in self._asked]
-        self._asked.clear()
+        self.lines += [f"   {line}" for line in self._requests]
+        self._requests.clear()
         registration = self.nodes.play.partition(TOPIC)
         isr = " ".join(NAMES[node] for node in sorted(registration.isr))
         self.lines.append(f"   leader epoch {registration.leader_epoch}, ISR {isr}")
@@ -247,11 +247,11 @@ class Stage:
             timestamp = request.topics[0].partitions[0].timestamp
             row = answer.topics[0].partitions[0]
             said = f"{row.offset} of epoch {row.leader_epoch}" if not row.error_code else ErrorCode(row.error_code).name
-            self._asked.append(f"{who} ListOffsets {SENTINELS[timestamp]} -> {said}")
+            self._requests.append(f"{who} ListOffsets {SENTINELS[timestamp]} -> {said}")
         elif isinstance(request, m.OffsetForLeaderEpochRequest) and isinstance(answer, m.OffsetForLeaderEpochResponse):
             epoch = request.topics[0].partitions[0].leader_epoch
             end = answer.topics[0].partitions[0]
-            self._asked.append(
+            self._requests.append(
                 f"{who} OffsetForLeaderEpoch {epoch} -> epoch {end.leader_epoch} ends at {end.end_offset}"
             )
         elif isinstance(answer, m.FetchResponse):
@@ -267,9 +267,9 @@ class Stage:
 
         Whether a new replica's metadata is read in time for its first attempt is chance.
         """
-        if line in self._asked:
-            del self._asked[self._asked.index(line) :]
-        self._asked.append(line)
+        if line in self._requests:
+            del self._requests[self._requests.index(line) :]
+        self._requests.append(line)
 
     def _asking(self, node: int) -> str:
         """A follower's log at the moment of an answer, which it has not taken over yet."""

@@ -70,7 +70,7 @@ def offsets(running: Lab, topic: str, node: int) -> dict[str, int]:
     return {name: row.offset for name, row in rows.items()}
 
 
-def wanted(row: Mapping[str, int]) -> dict[str, int]:
+def offsets_of(row: Mapping[str, int]) -> dict[str, int]:
     return {name: row[name] for name in OFFSETS}
 
 
@@ -93,7 +93,7 @@ def expect_leader(running: Lab, case: Mapping[str, Any], *, same_epoch: bool = T
     topic, before = case["topic"], case["leader_before"]
     if same_epoch:
         assert running.registration(topic).leader_epoch == before["leaderEpoch"]
-    expect_offsets(running, topic, LEADER, wanted(before))
+    expect_offsets(running, topic, LEADER, offsets_of(before))
 
 
 def add(running: Lab, topic: str) -> None:
@@ -126,7 +126,7 @@ def as_kafka(running: Lab, name: str, *, same_epoch: bool = True) -> None:
     expect_leader(running, case, same_epoch=same_epoch)
     add(running, topic)
     wait_joined(running, topic)
-    expect_offsets(running, topic, NEW, wanted(case["new_replica"]))
+    expect_offsets(running, topic, NEW, offsets_of(case["new_replica"]))
     # A leader epoch without records does not reach the follower, there as here; an empty checkpoint has no header.
     assert _entries(checkpoint(running, topic, NEW)) == _entries(case["new_replica_leader_epoch_checkpoint"])
     own, kafkas = checkpoint(running, topic, LEADER), case["leader_leader_epoch_checkpoint"]
@@ -150,7 +150,7 @@ def stuck_in_kafka(running: Lab, name: str, joined: dict[str, int], *, flag_off:
     add(running, topic)
     running.wait("three attempts have failed", lambda: attempts(running, topic) >= 3)
     assert set(running.registration(topic).isr) == {LEADER, OLD}
-    assert offsets(running, topic, NEW) == wanted(case["new_replica"])
+    assert offsets(running, topic, NEW) == offsets_of(case["new_replica"])
     assert checkpoint(running, topic, LEADER) == case["leader_leader_epoch_checkpoint"]
     if flag_off:
         set_flag(running, None)
@@ -230,7 +230,7 @@ def test_the_flag_starts_the_replica_behind_the_last_tiered_offset(running: Lab,
     log = running.log(drift)
     kept = [segment.size_bytes for segment in log.segments if segment.base_offset >= 24_210]
     assert running.alter(drift, local_retention_bytes=sum(kept)) == 0
-    expect_offsets(running, drift, LEADER, wanted(CASES["flag off, leader local start above 0"]["leader_before"]))
+    expect_offsets(running, drift, LEADER, offsets_of(CASES["flag off, leader local start above 0"]["leader_before"]))
     as_kafka(running, "flag off, leader local start above 0")
     remove(running, drift)
     set_flag(running, "true")
@@ -337,7 +337,7 @@ def test_everything_tiered_keeps_a_replica_out_of_kafka_and_not_out_of_ours(runn
     stuck_in_kafka(running, stuck, afterwards(stuck), flag_off=True)
 
 
-def standing(running: Lab, topic: str) -> tuple[set[int], tuple[int, ...], tuple[int, ...]]:
+def reassignment(running: Lab, topic: str) -> tuple[set[int], tuple[int, ...], tuple[int, ...]]:
     """(replicas, those being added, those being removed)."""
     now = running.registration(topic)
     return set(now.replicas), now.adding_replicas, now.removing_replicas
@@ -358,26 +358,26 @@ def test_asking_for_the_old_replicas_does_not_end_a_move_which_cannot_end_and_a_
         add(running, topic)
         running.wait("an attempt has failed", lambda: attempts(running, topic) >= 1)
         running.reassign(topic, (LEADER, OLD))
-        assert standing(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
+        assert reassignment(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
         failed = attempts(running, topic)
         running.wait("two more have failed", lambda: attempts(running, topic) >= failed + 2)
-        assert standing(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
+        assert reassignment(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
 
-    def gone() -> bool:
+    def is_refused() -> bool:
         return running.list_offset(NEW, topic, -1, replica=DEBUG).error != 0
 
     back()
     epoch = running.registration(topic).leader_epoch
     running.reassign(topic, None)
-    assert standing(running, topic) == ({LEADER, OLD}, (), ())
+    assert reassignment(running, topic) == ({LEADER, OLD}, (), ())
     assert running.registration(topic).leader_epoch == epoch + 1
-    running.wait("its log is gone", gone)
+    running.wait("its log is gone", is_refused)
     # Without Kafka's way the last request counts (KIP-455).
     back()
     set_compat(running, None)
     running.reassign(topic, (LEADER, OLD))
-    running.wait("the move has ended", lambda: standing(running, topic) == ({LEADER, OLD}, (), ()))
-    running.wait("its log is gone", gone)
+    running.wait("the move has ended", lambda: reassignment(running, topic) == ({LEADER, OLD}, (), ()))
+    running.wait("its log is gone", is_refused)
 
 
 def test_records_deleted_up_to_the_local_log_keep_a_replica_out_of_kafka_and_not_out_of_ours(running: Lab) -> None:

@@ -78,7 +78,7 @@ def batches(records: Any) -> list[tuple[int, int, int]]:
     return [(header.base_offset, header.last_offset, header.leader_epoch) for _, header in iter_batches(data)]
 
 
-def told(row: Row) -> dict[str, Any]:
+def row_fields(row: Row) -> dict[str, Any]:
     """A row in the fixture's words."""
     aborted = row.aborted_transactions
     fields: dict[str, Any] = {
@@ -132,7 +132,7 @@ def test_a_consumer_is_answered_as_by_kafka(running: Lab, name: str) -> None:
 
 
 def assert_same(name: str, row: Row) -> None:
-    expected_fields, fields = expected(name), told(row)
+    expected_fields, fields = expected(name), row_fields(row)
     assert {key: fields.get(key) for key in expected_fields} == expected_fields
     assert ("DivergingEpoch" in fields) == ("DivergingEpoch" in expected_fields)
 

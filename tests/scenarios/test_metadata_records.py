@@ -107,11 +107,11 @@ def test_a_deleted_topic_is_told_as_by_kafka_within_the_kips_life_cycle(running:
     running.delete_topic(topic)
     expected = kafkas(topic, 0)
 
-    def told() -> list[bytes]:
+    def records_of_topic() -> list[bytes]:
         return [bytes(record.value or b"") for record in next(iter(written(running, topic_id).values()))]
 
-    running.wait("all of it is told", lambda: len(told()) >= len(expected) + 3)
-    events = [decode(value) for value in told()]
+    running.wait("all of it is told", lambda: len(records_of_topic()) >= len(expected) + 3)
+    events = [decode(value) for value in records_of_topic()]
     partition = [
         (at, event.state, event.broker_id) for at, event in enumerate(events) if isinstance(event, PartitionDelete)
     ]
@@ -122,7 +122,9 @@ def test_a_deleted_topic_is_told_as_by_kafka_within_the_kips_life_cycle(running:
         (len(expected) + 2, PartitionDeleteState.DELETE_PARTITION_FINISHED, remover),
     ]
     ids: dict[str, bytes] = {}
-    segments = [value for value, event in zip(told(), events, strict=True) if not isinstance(event, PartitionDelete)]
+    segments = [
+        value for value, event in zip(records_of_topic(), events, strict=True) if not isinstance(event, PartitionDelete)
+    ]
     for value, line in zip(segments, expected, strict=True):
         kafka = as_of_here(line, value, topic_id, ids)
         if line["decoded"]["RemoteLogSegmentState"] >= SegmentState.DELETE_SEGMENT_STARTED:

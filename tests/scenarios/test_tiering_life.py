@@ -150,11 +150,11 @@ def test_offsets_by_time_over_both_tiers_and_two_leaders(running: Lab) -> None:
     def at(offset: int) -> Told:
         return running.list_offset(2, topic, START_MS + 1000 * offset)
 
-    def found(offset: int, epoch: int) -> Told:
+    def at_offset(offset: int, epoch: int) -> Told:
         return Told(offset, epoch, START_MS + 1000 * offset)
 
-    assert [at(6), at(5), at(4)] == [Told(-1, -1), found(5, 1), found(4, 1)]
-    assert [at(-1), at(0), at(1), at(3)] == [found(0, 0), found(0, 0), found(1, 0), found(3, 1)]
+    assert [at(6), at(5), at(4)] == [Told(-1, -1), at_offset(5, 1), at_offset(4, 1)]
+    assert [at(-1), at(0), at(1), at(3)] == [at_offset(0, 0), at_offset(0, 0), at_offset(1, 0), at_offset(3, 1)]
     running.delete_records(topic, 3)
     wait_deleted(running, 2, topic, 0)
     assert [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4)] == [Told(3, 1), Told(4, 1)]

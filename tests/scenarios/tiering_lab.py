@@ -316,13 +316,13 @@ class Lab:
     def wait_offsets(self, topic: str, expected: tuple[int, int, int, int], *nodes: int, partition: int = 0) -> None:
         """(log start, local start, log end, highest remote) on these brokers (default: the leader)."""
 
-        def found() -> list[tuple[int, int, int, int]]:
+        def offsets_now() -> list[tuple[int, int, int, int]]:
             return [self.offsets(topic, partition, node=node) for node in nodes or (self.leader(topic, partition),)]
 
         try:
-            self.wait(f"{topic}-{partition} is at {expected}", lambda: set(found()) == {expected}, 30)
+            self.wait(f"{topic}-{partition} is at {expected}", lambda: set(offsets_now()) == {expected}, 30)
         except AssertionError as error:
-            raise AssertionError(f"{error}; found {found()}") from error
+            raise AssertionError(f"{error}; found {offsets_now()}") from error
 
 
 @contextmanager

@@ -20,7 +20,7 @@ POLL_S: Final = 0.004
 NOBODY: Final = Producer(-1, -1)
 
 
-class Known(NamedTuple):
+class Description(NamedTuple):
     """A transaction as DescribeTransactions tells it."""
 
     state: str
@@ -36,7 +36,7 @@ class Subject:
     me: Producer
     ids: list[int] = field(default_factory=list)
 
-    def told(self, producer: Producer) -> None:
+    def take_producer(self, producer: Producer) -> None:
         self.me = producer
         if producer.producer_id not in self.ids:
             self.ids.append(producer.producer_id)
@@ -65,7 +65,7 @@ def quickly(what: str, probe: Callable[[], R | None]) -> R:
     return answer
 
 
-def is_held(transaction: Known) -> bool:
+def is_held(transaction: Description) -> bool:
     """Its markers wait for the broker that is stopped, and for no other: partitions that have it get no second one."""
     return transaction.partitions == {(HELD, 0)}
 
@@ -95,7 +95,7 @@ class Broker:
             self.introduce(subject, claims=claims, timeout_ms=timeout_ms)
             return
         assert answer.error_code == ErrorCode.NONE, (subject, ErrorCode(answer.error_code))
-        subject.told(Producer(answer.producer_id, answer.producer_epoch))
+        subject.take_producer(Producer(answer.producer_id, answer.producer_epoch))
 
     def init(self, subject: Subject, claimed: Producer, *, timeout_ms: int = TIMEOUT_MS) -> Any:
         return self.ask(init_request(subject, claimed, timeout_ms), 5, m.InitProducerIdResponse)
@@ -121,7 +121,7 @@ class Broker:
         answer = self.ask(end_request(subject, subject.me, commit), protocol.end, m.EndTxnResponse)
         assert answer.error_code == ErrorCode.NONE, (subject, ErrorCode(answer.error_code))
         if answer.producer_id >= 0:
-            subject.told(Producer(answer.producer_id, answer.producer_epoch))
+            subject.take_producer(Producer(answer.producer_id, answer.producer_epoch))
 
     def add_old(self, subject: Subject, me: Producer, *partitions: tuple[str, int]) -> list[int]:
         answer = self.ask(add_old_request(subject, me, *partitions), 3, m.AddPartitionsToTxnResponse)
@@ -165,18 +165,18 @@ class Broker:
         )
         return int(self.ask(request, version, m.ProduceResponse).responses[0].partition_responses[0].error_code)
 
-    def known(self, subject: Subject) -> Known:
+    def described(self, subject: Subject) -> Description:
         row = self.cluster.described(subject.name)
         if row.error_code != ErrorCode.NONE:
-            return Known(ErrorCode(row.error_code).name, NOBODY, frozenset())
+            return Description(ErrorCode(row.error_code).name, NOBODY, frozenset())
         partitions = {(topic.topic, index) for topic in row.topics for index in topic.partitions}
-        return Known(row.transaction_state, Producer(row.producer_id, row.producer_epoch), frozenset(partitions))
+        return Description(row.transaction_state, Producer(row.producer_id, row.producer_epoch), frozenset(partitions))
 
-    def settled(self, subject: Subject) -> Known:
+    def settled(self, subject: Subject) -> Description:
         """Once no marker is on its way that can arrive."""
 
-        def ended() -> Known | None:
-            transaction = self.known(subject)
+        def ended() -> Description | None:
+            transaction = self.described(subject)
             return None if transaction.state.startswith("Prepare") and not is_held(transaction) else transaction
 
         result = quickly(f"{subject} has ended", ended)

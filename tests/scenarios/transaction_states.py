@@ -76,7 +76,7 @@ def _timed_out(*, held: bool = False) -> Reach:
                 broker.begin(made, protocol, held=held)
                 mine.append(made)
         made = mine.pop()
-        quickly(f"{made} has timed out", lambda: broker.known(made).state != "Ongoing")
+        quickly(f"{made} has timed out", lambda: broker.described(made).state != "Ongoing")
         return made
 
     return reach

@@ -29,7 +29,7 @@ from tests.scenarios.transaction_producers import (
     NOBODY,
     OLD,
     Broker,
-    Known,
+    Description,
     Protocol,
     Subject,
     end_request,
@@ -58,7 +58,7 @@ def _code(code: int) -> str:
     return ErrorCode(code).name
 
 
-def _told(subject: Subject, code: int, producer_id: int, epoch: int) -> str:
+def _outcome(subject: Subject, code: int, producer_id: int, epoch: int) -> str:
     if code != ErrorCode.NONE or producer_id < 0:
         return _code(code)
     return f"NONE, {_id(subject, producer_id)} {epoch}"
@@ -75,14 +75,14 @@ def _id(subject: Subject, producer_id: int) -> str:
 def _end(commit: bool, version: int) -> Question:
     def question(broker: Broker, subject: Subject, me: Producer) -> str:
         answer = broker.ask(end_request(subject, me, commit), version, m.EndTxnResponse)
-        return _told(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
+        return _outcome(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
 
     return question
 
 
 def _init(broker: Broker, subject: Subject, me: Producer) -> str:
     answer = broker.init(subject, me)
-    return _told(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
+    return _outcome(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
 
 
 QUESTIONS: Final[dict[str, Question]] = {
@@ -115,7 +115,7 @@ OF_VERSION_2: Final = frozenset(
 )  # fmt: skip
 
 
-def producers(subject: Subject, transaction: Known) -> list[tuple[str, Producer]]:
+def producers(subject: Subject, transaction: Description) -> list[tuple[str, Producer]]:
     """As which producers each question is asked, with what stands in the table for them."""
     now = transaction.producer
     mine = _id(subject, now.producer_id)
@@ -143,11 +143,11 @@ class Asking:
         self._broker, self._fresh, self._questions, self._settles = broker, fresh, questions, settles
         self._subject: Subject | None = None
 
-    def _current(self) -> tuple[Subject, Known]:
+    def _current(self) -> tuple[Subject, Description]:
         if self._subject is None:
             self._subject = self._fresh()
         subject = self._subject
-        transaction = self._broker.settled(subject) if self._settles else self._broker.known(subject)
+        transaction = self._broker.settled(subject) if self._settles else self._broker.described(subject)
         if not subject.ids:
             subject.ids.append(transaction.producer.producer_id)
         return subject, transaction
@@ -169,7 +169,7 @@ class Asking:
         subject, before = self._current()
         label, me = ("", NOBODY) if at is None else producers(subject, before)[at]
         answer = question(self._broker, subject, me)
-        after = self._broker.settled(subject) if self._settles else self._broker.known(subject)
+        after = self._broker.settled(subject) if self._settles else self._broker.described(subject)
         text = answer
         if after != before:
             text += f" → {after.state} {_id(subject, after.producer.producer_id)} {after.producer.epoch}"
@@ -219,7 +219,7 @@ class Tables:
         requested = [(kind, title, storing) for kind in self._kinds for title, storing in changes.items()]
         return list(self._pool.map(lambda arguments: self._of_storing(*arguments), requested))
 
-    def asked(self, tables: list[Table]) -> list[str]:
+    def answer_lines(self, tables: list[Table]) -> list[str]:
         return [line for lines in self._pool.map(Table.lines, tables) for line in lines]
 
     def _named(self, kind: Kind, title: str) -> str:
@@ -277,10 +277,10 @@ def _all_states(
     changes: Mapping[str, Storing],
 ) -> list[str]:
     storing = tables.of_storing(changes)
-    lines = tables.asked(tables.of_states(states))
+    lines = tables.answer_lines(tables.of_states(states))
     with cluster.stopped():
-        lines += tables.asked(tables.of_states(held))
-        lines += tables.asked(storing)
+        lines += tables.answer_lines(tables.of_states(held))
+        lines += tables.answer_lines(storing)
     return lines
 
 

@@ -41,7 +41,7 @@ class QuorumFabric(Fabric):
     """Sending is an effect, before which a process may end; what was asked of a node is remembered."""
 
     before_send: Callable[[Process], None] = staticmethod(lambda process: None)
-    asked: deque[tuple[int, bytes]]
+    requests: deque[tuple[int, bytes]]
 
     def carry(self, near: VirtualConnection, data: bytes) -> None:
         if not near.process.alive:
@@ -50,7 +50,7 @@ class QuorumFabric(Fabric):
         if near.process.alive:
             port = int(near.peer.rpartition(":")[2])
             if port < EPHEMERAL_PORT:
-                self.asked.append((port, data))
+                self.requests.append((port, data))
             super().carry(near, data)
 
 
@@ -61,7 +61,7 @@ class QuorumWorld(World):
         super().__init__(seed, show)
         self.fabric = self.quorum_fabric = QuorumFabric(self.loop, self.new_random("network"), self.trace)
         self.quorum_fabric.before_send = self._effect
-        self.quorum_fabric.asked = deque(maxlen=REMEMBERED_MAX)
+        self.quorum_fabric.requests = deque(maxlen=REMEMBERED_MAX)
         # A run has its own: with none elections are quicker than the others' starts.
         start_wait_ms = self.new_random("start wait").choice((0, 0, 300))
         settings = SETTINGS | {"ebbline.quorum.start.wait.ms": str(start_wait_ms)}
@@ -156,7 +156,7 @@ class QuorumWorld(World):
 
     async def ask_again(self, choice: Callable[[int], int]) -> None:
         """An old request reaches its node again, by a new connection."""
-        requested = self.quorum_fabric.asked
+        requested = self.quorum_fabric.requests
         if not requested:
             return
         port, data = requested[choice(len(requested))]

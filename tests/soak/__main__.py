@@ -98,7 +98,7 @@ def commit_id() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def _turn(*, everything: bool) -> tuple[list[str], list[str]]:
+def _parts_of_run(*, everything: bool) -> tuple[list[str], list[str]]:
     """The parts of this run, and those left out."""
     parts, results = [*TESTS, *ALONE_TESTS, TIERED], read_results(RESULTS)
     if everything:
@@ -118,7 +118,7 @@ def main() -> int:
     os.environ["EBBLINE_SOAK"] = "1"
     recorder = Recorder()
     started_s = time.monotonic()
-    parts, left = (options.tests, []) if options.tests else _turn(everything=options.all)
+    parts, left = (options.tests, []) if options.tests else _parts_of_run(everything=options.all)
     code = 0
     for tests, how in (
         ([test for test in parts if test not in (*ALONE_TESTS, TIERED)], SPREAD),

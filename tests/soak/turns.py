@@ -46,7 +46,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     return sorted(results, key=lambda result: str(result["finished"]))
 
 
-def turn(
+def parts_that_fit(
     parts: Sequence[str], alone: Collection[str], last_runs: dict[str, LastRun], *, workers: int, budget_s: float
 ) -> list[str]:
     """The parts that fit, in their own order; parts ``alone`` have no other beside them. At least one has its turn."""

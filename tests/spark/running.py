@@ -99,12 +99,12 @@ def beat(engine: Engine) -> Any:
 def says(engine: Engine, state: str) -> Callable[[], bool]:
     """Whether the heartbeat says so; there is a row soon after the start."""
 
-    def said() -> bool:
+    def is_reported() -> bool:
         with reading(engine) as connection:
             row = processes(connection, CLUSTER, time.time_ns() // 1_000_000).get("pipeline")
         return row is not None and row.state == state
 
-    return said
+    return is_reported
 
 
 def environment(settings: PipelineSettings, **more: str) -> dict[str, str]:

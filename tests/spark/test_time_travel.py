@@ -46,7 +46,7 @@ def store(engine: Engine, records: Sequence[RawRecord]) -> None:
         sink.write(at, pa.Table.from_batches([to_batch(records[at : at + 500])]))
 
 
-def told(records: Sequence[RawRecord]) -> list[Told]:
+def readable_events(records: Sequence[RawRecord]) -> list[Told]:
     """The readable events of the records, in log order."""
     events: list[Told] = []
     for _, _, _, _, value in sorted(records, key=lambda record: record[:2]):
@@ -84,7 +84,7 @@ def replayed(events: Sequence[Told], at_ms: int) -> Remote:
 def test_at_random_moments_the_intervals_equal_a_replay_of_the_events(engine: Engine) -> None:
     records = mixed(effort(800, 20_000), seed=11)
     store(engine, records)
-    events = told(records)
+    events = readable_events(records)
     said = [event.event_timestamp_ms for event in events]
     chance = random.Random(5)
     most = 0
@@ -105,7 +105,7 @@ def test_at_random_moments_the_intervals_equal_a_replay_of_the_events(engine: En
 def test_the_past_of_a_real_kafka_is_told_at_each_of_its_moments(engine: Engine) -> None:
     records = raw(captured("metadata-records.jsonl"))
     store(engine, records)
-    events, remote = told(records), 0
+    events, remote = readable_events(records), 0
     with reading(engine) as connection:
         for at_ms in {event.event_timestamp_ms + shift for event in events for shift in (-1, 0)}:
             for (topic_id, partition), held in replayed(events, at_ms).items():
@@ -129,7 +129,7 @@ def test_a_deletion_that_says_an_earlier_time_than_the_copy_ends_it_at_once(engi
 def test_the_whole_cluster_at_a_moment_is_the_sum_of_its_partitions(engine: Engine) -> None:
     records = mixed(600, seed=6)
     store(engine, records)
-    events = told(records)
+    events = readable_events(records)
     at_ms = sorted(event.event_timestamp_ms for event in events)[len(events) // 2]
     with reading(engine) as connection:
         counts = {(p.topic_id, p.partition): p.remote.segments for p in partitions_at(connection, CLUSTER, at_ms)}

@@ -27,7 +27,7 @@ def _shown(page: AppTest) -> str:
     return text_of(page).replace("\u202f", " ")
 
 
-def _told(offset: int, kind: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _event_row(offset: int, kind: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "cluster_id": CLUSTER_ID,
         "source_partition": 0,
@@ -102,10 +102,10 @@ def test_a_plan_of_another_kind_has_no_way_back_here(trouble: Database) -> None:
 
 def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) -> None:
     trouble.change(
-        t.engine_event.insert().values(_told(1, "leader", {"leader": 2, "leader_epoch": 18})),
-        t.engine_event.insert().values(_told(2, "copy", {"outcome": "failed", "error": "no such bucket"})),
-        t.engine_event.insert().values(_told(3, "copy", {"outcome": "finished"})),
-        t.engine_event.insert().values(_told(4, "phase", {"phase": "FETCHING"})),
+        t.engine_event.insert().values(_event_row(1, "leader", {"leader": 2, "leader_epoch": 18})),
+        t.engine_event.insert().values(_event_row(2, "copy", {"outcome": "failed", "error": "no such bucket"})),
+        t.engine_event.insert().values(_event_row(3, "copy", {"outcome": "finished"})),
+        t.engine_event.insert().values(_event_row(4, "phase", {"phase": "FETCHING"})),
     )
     page = open_page("activity")
     shown = _shown(page)
@@ -157,7 +157,7 @@ def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
     trouble.change(
         t.audit.insert().values(**_refusal(actor=evil, object=evil, reason=evil, detail=evil)),
         t.operation.update().values(reason=evil, author=evil, result={"executed_by": evil}),
-        t.engine_event.insert().values(_told(1, "copy", {"outcome": "failed", "error": evil}, topic=evil)),
+        t.engine_event.insert().values(_event_row(1, "copy", {"outcome": "failed", "error": evil}, topic=evil)),
     )
     assert evil not in html_of(open_page("activity", q=evil))
     assert evil not in html_of(open_page("activity"))

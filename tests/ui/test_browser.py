@@ -125,7 +125,7 @@ def test_no_page_shuts_anybody_out_spills_or_complains(served: Served, chromium:
         if faults := serious(page) + spilt(page):
             problems[name] = faults
     assert not problems, "\n".join(f"{name}: {line}" for name, lines in problems.items() for line in lines)
-    assert complaints.found == []
+    assert complaints.texts == []
 
 
 # The cards that a page is opened for (ui.md calls them "first"); the Lab and Reassign have none without a backend.
@@ -201,7 +201,7 @@ def test_names_of_249_characters_and_markup_stay_in_their_cards(
     assert spilt(page) == []
     assert page.locator("img[src='x']").count() == 0
     assert "\u202e" not in page.locator("[data-testid='stHtml'], .stHtml").all_inner_texts().__repr__()
-    assert complaints.found == []
+    assert complaints.texts == []
     page.context.close()
 
 

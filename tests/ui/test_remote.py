@@ -53,7 +53,7 @@ def _event(offset: int, at_ms: int, state: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def _tell(database: Database, *events: dict[str, Any]) -> None:
+def _store_events(database: Database, *events: dict[str, Any]) -> None:
     with writing(database.engine) as connection:
         for event in events:
             connection.execute(t.segment_event.insert(), [event])
@@ -121,7 +121,7 @@ def test_a_segment_id_finds_its_partition_and_its_events(trouble: Database) -> N
         name = connection.scalars(
             table.select().with_only_columns(table.c.segment_id).where(table.c.topic == "orders").limit(1)
         ).one()
-    _tell(trouble, _event(1, moment - 9_000, 0, segment_id=name), _event(2, moment - 5_000, 1, segment_id=name))
+    _store_events(trouble, _event(1, moment - 9_000, 0, segment_id=name), _event(2, moment - 5_000, 1, segment_id=name))
     shown = _shown(open_page("remote", q=name))
     assert f"Segment {name} · orders-" in shown
 
@@ -135,7 +135,7 @@ def test_words_that_name_nothing_say_so(trouble: Database) -> None:
 
 def test_time_travel_folds_the_stored_events_of_the_partition(trouble: Database) -> None:
     moment = now_ms()
-    _tell(
+    _store_events(
         trouble,
         _event(1, moment - 60_000, 0),
         _event(2, moment - 50_000, 1),
@@ -153,7 +153,7 @@ def test_time_travel_folds_the_stored_events_of_the_partition(trouble: Database)
 
 def test_clocks_that_differ_make_the_past_inexact_and_it_is_said(trouble: Database) -> None:
     moment = now_ms()
-    _tell(
+    _store_events(
         trouble,
         _event(1, moment - 60_000, 0),
         _event(2, moment - 20_000, 1),
@@ -177,7 +177,7 @@ def test_a_time_that_is_none_is_named_and_now_is_shown(trouble: Database) -> Non
 def test_events_that_were_not_followed_are_listed_with_their_reason(trouble: Database) -> None:
     moment = now_ms()
     reason = "DELETE_SEGMENT_FINISHED cannot follow COPY_SEGMENT_STARTED"
-    _tell(trouble, _event(9, moment - 1_000, 3, legal=False, illegal_reason=reason))
+    _store_events(trouble, _event(9, moment - 1_000, 3, legal=False, illegal_reason=reason))
     shown = _shown(open_page("remote"))
     assert f"orders-7 {reason}" in shown
     assert reason not in _shown(open_page("remote", q="orders-0"))
@@ -207,7 +207,7 @@ def test_without_the_backend_the_ledger_still_stands(trouble: Database) -> None:
 
 def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    _tell(trouble, _event(9, now_ms(), 3, legal=False, illegal_reason=evil, topic=evil))
+    _store_events(trouble, _event(9, now_ms(), 3, legal=False, illegal_reason=evil, topic=evil))
     assert evil not in html_of(open_page("remote"))
     assert evil not in html_of(open_page("remote", q=evil, seg=evil))
 

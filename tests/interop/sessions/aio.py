@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from tests.interop.sessions.transcript import Transcript, told
+from tests.interop.sessions.transcript import Transcript, error_text
 
 WAIT_S: Final = 60
 T0_MS: Final = 700_000_000_000
@@ -27,7 +27,7 @@ class Session:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.transcript = Transcript("aiokafka", bootstrap)
-        self.tell = self.transcript.tell
+        self.record = self.transcript.record
 
     async def run(self) -> None:
         admin: Any = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
@@ -39,13 +39,13 @@ class Session:
             NewTopic("aio/bad", 1, 1),
         ):
             answer = await admin.create_topics([new])
-            self.tell(f"create {new.name}", answer.topic_errors)
-        self.tell("delete unknown", (await admin.delete_topics(["aio-no"])).topic_error_codes)
+            self.record(f"create {new.name}", answer.topic_errors)
+        self.record("delete unknown", (await admin.delete_topics(["aio-no"])).topic_error_codes)
         await self.records()
         await self.group(admin)
         await self.transactions()
         listed = await admin.list_consumer_groups()
-        self.tell("groups", sorted(group for group in listed if group[0].startswith("aio-")))
+        self.record("groups", sorted(group for group in listed if group[0].startswith("aio-")))
         await admin.close()
 
     async def records(self) -> None:
@@ -60,7 +60,7 @@ class Session:
                     "aio-a", f"{codec}-{n}".encode() * 9, b"k%d" % n, n % 3, T0_MS + n, [("h", b"\x00")]
                 )
                 rows.append((sent.partition, sent.offset, sent.log_start_offset))
-            self.tell(f"written {codec}", rows)
+            self.record(f"written {codec}", rows)
             await producer.stop()
         consumer: Any = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="none")
         partitions = [TopicPartition("aio-a", index) for index in range(3)]
@@ -68,18 +68,18 @@ class Session:
         consumer.assign(partitions)
         await consumer.seek_to_beginning()
         result = await self.read(consumer, 24)
-        self.tell(
+        self.record(
             "records", sorted((r.partition, r.offset, r.timestamp, r.key, r.value[:8], r.headers) for r in result)
         )
-        self.tell("end", sorted((await consumer.end_offsets(partitions)).items()))
+        self.record("end", sorted((await consumer.end_offsets(partitions)).items()))
         for at in (T0_MS + 7, T0_MS + 1000):
-            self.tell(f"offsets for time +{at - T0_MS}",
+            self.record(f"offsets for time +{at - T0_MS}",
                       sorted((await consumer.offsets_for_times(dict.fromkeys(partitions, at))).items()))  # fmt: skip
         consumer.seek(partitions[0], 10_000)
         try:
             await asyncio.wait_for(consumer.getone(partitions[0]), WAIT_S)
         except Exception as error:  # whatever the client makes of it
-            self.tell("past the end", told(error))
+            self.record("past the end", error_text(error))
         await consumer.stop()
 
     async def read(self, consumer: Any, count: int) -> list[Any]:
@@ -99,20 +99,20 @@ class Session:
 
         first = member()
         await first.start()
-        self.tell("read by one", len(await self.read(first, 24)))
+        self.record("read by one", len(await self.read(first, 24)))
         await first.commit()
-        self.tell("committed", [await first.committed(TopicPartition("aio-a", index)) for index in range(3)])
+        self.record("committed", [await first.committed(TopicPartition("aio-a", index)) for index in range(3)])
         second = member()
         await second.start()
         async with asyncio.timeout(WAIT_S):
             while not (len(first.assignment()) in (1, 2) and len(first.assignment()) + len(second.assignment()) == 3):
                 await first.getmany(timeout_ms=200)
                 await second.getmany(timeout_ms=200)
-        self.tell("shared", sorted(len(each.assignment()) for each in (first, second)))
+        self.record("shared", sorted(len(each.assignment()) for each in (first, second)))
         await second.stop()
         await first.stop()
         offsets = await admin.list_consumer_group_offsets("aio-group")
-        self.tell("offsets", sorted((key, value.offset) for key, value in offsets.items()))
+        self.record("offsets", sorted((key, value.offset) for key, value in offsets.items()))
 
     async def transactions(self) -> None:
         producer: Any = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id="aio-tx")
@@ -133,6 +133,6 @@ class Session:
             await consumer.start()
             consumer.assign([TopicPartition("aio-tx", 0)])
             await consumer.seek_to_beginning()
-            self.tell(isolation, [(r.offset, r.value) for r in await self.read(consumer, count)])
-            self.tell("committed with it", await consumer.committed(TopicPartition("aio-a", 0)))
+            self.record(isolation, [(r.offset, r.value) for r in await self.read(consumer, count)])
+            self.record("committed with it", await consumer.committed(TopicPartition("aio-a", 0)))
             await consumer.stop()

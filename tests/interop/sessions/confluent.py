@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.interop.sessions.transcript import Transcript, told
+from tests.interop.sessions.transcript import Transcript, error_text
 from tests.waiting import wait_until
 
 WAIT_S: Final = 60.0
@@ -62,7 +62,7 @@ class Session:
     def __init__(self, bootstrap: str) -> None:
         self.servers: dict[str, Any] = {"bootstrap.servers": bootstrap}
         self.transcript = Transcript("confluent-kafka", bootstrap)
-        self.ask, self.tell = self.transcript.ask, self.transcript.tell
+        self.ask, self.record = self.transcript.ask, self.transcript.record
         self.admin: Any = AdminClient(self.servers)
 
     def each(self, label: str, futures: dict[Any, Any], shown: Any = repr) -> None:
@@ -93,34 +93,34 @@ class Session:
         self.each("create", self.admin.create_topics(new))
         self.each("create again", self.admin.create_topics([NewTopic("cf-a", 3, 3)]))
         self.each("validate", self.admin.create_topics([NewTopic("cf-only-asked", 2, 2)], validate_only=True))
-        self._known("cf-a", 3)
+        self._wait_for_leaders("cf-a", 3)
         grow = [NewPartitions("cf-b", 3), NewPartitions("cf-a", 3), NewPartitions("cf-c", 1), NewPartitions("cf-no", 2)]
         self.each("grow", self.admin.create_partitions(grow))
         self.each("grow badly", self.admin.create_partitions([NewPartitions("cf-b", 4, [[9]])]))
         for topic in ("cf-b", "cf-c", "cf-defaults"):
-            self._known(topic, {"cf-b": 3, "cf-c": 2, "cf-defaults": 1}[topic])
+            self._wait_for_leaders(topic, {"cf-b": 3, "cf-c": 2, "cf-defaults": 1}[topic])
         described = self.admin.describe_topics(TopicCollection(["cf-a", "cf-b", "cf-c", "cf-defaults", "cf-no"]))
         self.each("describe", described, _topic)
         self.each("delete", self.admin.delete_topics(["cf-defaults", "cf-no"]))
         wait_until("cf-defaults is gone", lambda: "cf-defaults" not in self._listed())
-        self.tell("listed", self._listed())
+        self.record("listed", self._listed())
         unknown = self.admin.list_topics("cf-no", timeout=WAIT_S).topics["cf-no"]
-        self.tell("metadata of an unknown topic", f"{unknown.error.name()} {len(unknown.partitions)}")
+        self.record("metadata of an unknown topic", f"{unknown.error.name()} {len(unknown.partitions)}")
 
     def _listed(self) -> list[str]:
         return sorted(name for name in self.admin.list_topics(timeout=WAIT_S).topics if name.startswith("cf-"))
 
-    def _known(self, topic: str, partitions: int) -> None:
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         """All brokers have heard of the topic and its leaders."""
 
-        def known() -> bool:
+        def all_in_sync() -> bool:
             by_id = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
             in_sync = all(
                 partition.leader > 0 and len(partition.isrs) == len(partition.replicas) for partition in by_id.values()
             )
             return len(by_id) == partitions and in_sync
 
-        wait_until(f"{topic} has leaders", known)
+        wait_until(f"{topic} has leaders", all_in_sync)
 
     # Settings
 
@@ -129,7 +129,7 @@ class Session:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             entries = self.admin.describe_configs([resource])[resource].result(WAIT_S)
             for name, entry in sorted(entries.items()):
-                self.tell(f"setting {topic} {name}", _entry(entry))
+                self.record(f"setting {topic} {name}", _entry(entry))
         resource = ConfigResource(ResourceType.TOPIC, "cf-no")
         self.each("describe settings of", self.admin.describe_configs([resource]), sorted)
         self.set("cf-b", "retention.ms", "7654321")
@@ -143,7 +143,7 @@ class Session:
         resource = ConfigResource(ResourceType.TOPIC, "cf-b")
         entries = self.admin.describe_configs([resource])[resource].result(WAIT_S)
         for name in ("retention.ms", "cleanup.policy", "min.insync.replicas"):
-            self.tell(f"then {name}", _entry(entries[name]))
+            self.record(f"then {name}", _entry(entries[name]))
         self.set("1", "log.cleaner.threads", "2", kind=ResourceType.BROKER)
         self.set("1", "broker.id", "5", kind=ResourceType.BROKER)
         self.set("1", "log.cleaner.threads", None, AlterConfigOpType.DELETE, ResourceType.BROKER)
@@ -170,22 +170,22 @@ class Session:
                     "cf-a", f"{codec}-{number}".encode() * 20, f"k{number}".encode(), number % 3,
                     timestamp=T0_MS + number, headers=[("h", b"\x00\xff"), ("empty", None)],
                 )  # fmt: skip
-            self.tell(f"left to send {codec}", producer.flush(WAIT_S))
+            self.record(f"left to send {codec}", producer.flush(WAIT_S))
         self.told_errors("an unknown partition", "cf-a", b"x", 17)
         self.told_errors("a record that is too large", "cf-a", b"x" * 1_200_000, 0, {"message.max.bytes": 5_000_000})
         self.told_errors("a key for a compacted topic", "cf-b", b"x", 0)
         for isolation in ("read_committed", "read_uncommitted"):
             for index in range(3):
                 records = list(self.read("cf-a", index, 0, isolation=isolation))
-                self.tell(f"records of cf-a-{index} {isolation}", records)
-        self.tell("from the middle", list(self.read("cf-a", 0, 5))[:3])
+                self.record(f"records of cf-a-{index} {isolation}", records)
+        self.record("from the middle", list(self.read("cf-a", 0, 5))[:3])
         consumer = Consumer(self.servers | {"group.id": "cf-range", "auto.offset.reset": "error"})
         consumer.assign([TopicPartition("cf-a", 0, 10_000)])
-        self.tell("past the end", _first_error(consumer))
-        self.tell("watermarks", consumer.get_watermark_offsets(TopicPartition("cf-a", 0), WAIT_S))
+        self.record("past the end", _first_error(consumer))
+        self.record("watermarks", consumer.get_watermark_offsets(TopicPartition("cf-a", 0), WAIT_S))
         for ask_ms in (0, T0_MS, T0_MS + 5, T0_MS + 10**9):
             topic_partitions = [TopicPartition("cf-a", index, ask_ms) for index in range(3)]
-            self.tell(
+            self.record(
                 f"offsets for time +{ask_ms - T0_MS}", _offsets(consumer.offsets_for_times(topic_partitions, WAIT_S))
             )
         consumer.close()
@@ -201,8 +201,8 @@ class Session:
             )
             producer.flush(WAIT_S)
         except KafkaException as error:
-            errors.append(told(error))
-        self.tell(label, errors)
+            errors.append(error_text(error))
+        self.record(label, errors)
 
     def read(
         self, topic: str, index: int, offset: int, *, isolation: str = "read_committed"
@@ -230,13 +230,13 @@ class Session:
             self.group(f"cf-{protocol}", protocol)
         listed = self.admin.list_consumer_groups().result(WAIT_S)
         mine = [group for group in listed.valid if group.group_id.startswith("cf-")]
-        self.tell(
+        self.record(
             "groups",
             sorted(
                 (group.group_id, group.state.name, group.type.name, group.is_simple_consumer_group) for group in mine
             ),
         )
-        self.tell("groups with errors", [error.name() for error in listed.errors])
+        self.record("groups with errors", [error.name() for error in listed.errors])
         self.each("describe group", self.admin.describe_consumer_groups(["cf-no-group"]), _group)
         topic_partitions = [ConsumerGroupTopicPartitions("cf-no-group")]
         self.each("offsets of", self.admin.list_consumer_group_offsets(topic_partitions), _group_offsets)
@@ -254,8 +254,8 @@ class Session:
             message: Any = consumer.poll(1.0)
             if message is not None and message.error() is None:
                 seen.add((message.partition(), message.offset()))
-        self.tell(f"{name} has read", len(seen))
-        self.tell(
+        self.record(f"{name} has read", len(seen))
+        self.record(
             f"{name} owns",
             sorted((topic_partition.topic, topic_partition.partition) for topic_partition in consumer.assignment()),
         )
@@ -298,7 +298,7 @@ class Session:
         self.ask("a fenced producer commits", producer.commit_transaction)
         for isolation in ("read_committed", "read_uncommitted"):
             records = [(offset, value) for offset, _, value, *_ in self.read("cf-tx", 0, 0, isolation=isolation)]
-            self.tell(f"transactions {isolation}", records)
+            self.record(f"transactions {isolation}", records)
         requested = {TopicPartition("cf-tx", 0): OFFSETS.latest()}
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
             self.each(f"end {level.name}", self.admin.list_offsets(requested, isolation_level=level), _listed)
@@ -319,20 +319,20 @@ class Session:
         for offset in (4, 2, 10_000, -1):
             self.each(f"delete to {offset}", self.admin.delete_records([TopicPartition("cf-a", 1, offset)]),
                       lambda done: done.low_watermark)  # fmt: skip
-        self.tell("after deletion", [offset for offset, *_ in self.read("cf-a", 1, 0)])
+        self.record("after deletion", [offset for offset, *_ in self.read("cf-a", 1, 0)])
         self.each("delete of unknown", self.admin.delete_records([TopicPartition("cf-no", 0, 1)]))
 
     # Administration
 
     def administration(self) -> None:
         described = self.admin.describe_cluster(include_authorized_operations=True).result(WAIT_S)
-        self.tell(
+        self.record(
             "cluster",
             (sorted(node.id for node in described.nodes), sorted(o.name for o in described.authorized_operations)),
         )
         for partitions in ([TopicPartition("cf-a", 0)], [TopicPartition("cf-no", 0)]):
             elected = self.admin.elect_leaders(ElectionType.PREFERRED, partitions).result(WAIT_S)
-            self.tell(
+            self.record(
                 "elect", {str(_name(key)): None if error is None else error.name() for key, error in elected.items()}
             )
         acl_filter: Any = AclBindingFilter

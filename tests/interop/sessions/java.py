@@ -45,7 +45,7 @@ class Session:
             shown = [_MEASURED.sub("N", line) for line in shown]
         if not ordered:
             shown.sort()
-        self.transcript.tell(" ".join([tool, *words]), "\n".join(shown))
+        self.transcript.record(" ".join([tool, *words]), "\n".join(shown))
         return lines
 
     def topics(self) -> None:
@@ -105,7 +105,7 @@ class Session:
     def tell_without(self, folder: Path, tool: str, *words: str, fails: bool = False) -> None:
         lines = self.tools.run(tool, *words, fails=fails).replace(str(folder), "FOLDER").splitlines()
         label = " ".join([tool, *words]).replace(str(folder), "FOLDER")
-        self.transcript.tell(label, "\n".join(line for line in lines if line and not line.startswith("\tat ")))
+        self.transcript.record(label, "\n".join(line for line in lines if line and not line.startswith("\tat ")))
 
     def administration(self) -> None:
         self.run("kafka-features", "describe", ordered=False)

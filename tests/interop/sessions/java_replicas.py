@@ -39,28 +39,32 @@ class Session:
     def __init__(self, bootstrap: str) -> None:
         self.tools = JavaTools(libraries(), bootstrap)
         self.transcript = Transcript("java replicas", bootstrap)
-        self.tell = self.transcript.tell
+        self.record = self.transcript.record
         self.tools.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", "1:2:3,2:3:1")
 
     def verifiable(self) -> None:
         words = ["--topic", TOPIC, "--max-messages", str(RECORDS), "--repeating-keys", "5", "--acks", "-1"]
         sent = self._events("kafka-verifiable-producer", *words)
-        self.tell("verifiable producer", dict(Counter(event["name"] for event in sent)))
+        self.record("verifiable producer", dict(Counter(event["name"] for event in sent)))
         acknowledged = [event for event in sent if event["name"] == "producer_send_success"]
-        self.tell("acknowledged", sorted((event["partition"], event["offset"], event["key"]) for event in acknowledged))
+        self.record(
+            "acknowledged", sorted((event["partition"], event["offset"], event["key"]) for event in acknowledged)
+        )
         words = ["--topic", TOPIC, "--group-id", GROUP, "--max-messages", str(RECORDS), "--reset-policy", "earliest"]
         for protocol in ("classic", "consumer"):
             seen = self._events("kafka-verifiable-consumer", *words, "--group-protocol", protocol)
-            self.tell(f"verifiable consumer {protocol}", sorted({event["name"] for event in seen}))
-            self.tell(f"read {protocol}", sum(event["count"] for event in seen if event["name"] == "records_consumed"))
-            self.tell(f"assigned {protocol}", [sorted(part["partition"] for part in event["partitions"])
+            self.record(f"verifiable consumer {protocol}", sorted({event["name"] for event in seen}))
+            self.record(
+                f"read {protocol}", sum(event["count"] for event in seen if event["name"] == "records_consumed")
+            )
+            self.record(f"assigned {protocol}", [sorted(part["partition"] for part in event["partitions"])
                       for event in seen if event["name"] == "partitions_assigned"])  # fmt: skip
             commits = [event for event in seen if event["name"] == "offsets_committed" and event["offsets"]]
-            self.tell(f"committed {protocol}", all(event["success"] for event in commits))
+            self.record(f"committed {protocol}", all(event["success"] for event in commits))
             group = ["--group", GROUP]
             rows = [line.split()[:6] for line in self._lines("kafka-consumer-groups", "--describe", *group)]
-            self.tell(f"group {protocol}", sorted(rows[1:]))
-            self._told("kafka-consumer-groups", "--delete", *group)
+            self.record(f"group {protocol}", sorted(rows[1:]))
+            self._record_output("kafka-consumer-groups", "--delete", *group)
 
     def _events(self, tool: str, *words: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.tools.run(tool, *words).splitlines()]
@@ -68,12 +72,14 @@ class Session:
     def _lines(self, tool: str, *words: str, fails: bool = False) -> list[str]:
         return [" ".join(line.split()) for line in spoken(self.tools.run(tool, *words, fails=fails))]
 
-    def _told(self, tool: str, *words: str, fails: bool = False, measured: bool = False, shown: str = "") -> None:
+    def _record_output(
+        self, tool: str, *words: str, fails: bool = False, measured: bool = False, shown: str = ""
+    ) -> None:
         lines = self._lines(tool, *words, fails=fails)
         if measured:
             lines = [_NUMBER.sub("N", line) for line in lines]
         lines = [_FOLDERS.sub("", line) for line in lines]
-        self.tell(shown or " ".join([tool, *words]), "\n".join(lines))
+        self.record(shown or " ".join([tool, *words]), "\n".join(lines))
 
     def transactions(self) -> None:
         size = ["--num-records", "2000", "--record-size", "100", "--throughput", "-1"]
@@ -83,14 +89,16 @@ class Session:
         described = "kafka-transactions", "describe", "--transactional-id", ID
         wait_until("the transaction has ended", lambda: "CompleteCommit" in "".join(self._lines(*described)))
         listed = [line.split() for line in self._lines("kafka-transactions", "list")]
-        self.tell("transactions", [listed[0], *sorted([row[0], row[3]] for row in listed[1:] if row[0] == ID)])
-        self._told(*described, measured=True)
-        self._told("kafka-transactions", "describe", "--transactional-id", "jr-no", fails=True)
-        self._told("kafka-transactions", "describe-producers", "--topic", "jr-tx", "--partition", "0", measured=True)
-        self._told("kafka-transactions", "find-hanging", "--topic", "jr-tx")
-        self._told("kafka-get-offsets", "--topic", "jr-tx", "--time", "max-timestamp", measured=True)
+        self.record("transactions", [listed[0], *sorted([row[0], row[3]] for row in listed[1:] if row[0] == ID)])
+        self._record_output(*described, measured=True)
+        self._record_output("kafka-transactions", "describe", "--transactional-id", "jr-no", fails=True)
+        self._record_output(
+            "kafka-transactions", "describe-producers", "--topic", "jr-tx", "--partition", "0", measured=True
+        )
+        self._record_output("kafka-transactions", "find-hanging", "--topic", "jr-tx")
+        self._record_output("kafka-get-offsets", "--topic", "jr-tx", "--time", "max-timestamp", measured=True)
         read = ["--topic", "jr-tx", "--from-beginning", "--max-messages", "2000", "--isolation-level", "read_committed"]
-        self.tell("read_committed", len(self._lines("kafka-console-consumer", *read, "--timeout-ms", "30000")))
+        self.record("read_committed", len(self._lines("kafka-console-consumer", *read, "--timeout-ms", "30000")))
 
     def replicas(self, folder: Path) -> None:
         file = folder / "move.json"
@@ -101,21 +109,21 @@ class Session:
         ]
         file.write_text(json.dumps({"version": 1, "partitions": moves}))
         tool = "kafka-reassign-partitions"
-        self._told(tool, *plan, "--execute", "--throttle", "10000000", shown="execute")
+        self._record_output(tool, *plan, "--execute", "--throttle", "10000000", shown="execute")
         moved = tool, *plan, "--verify", "--preserve-throttles"
         wait_until("the replicas have moved", lambda: "still in progress" not in "".join(self._lines(*moved)))
-        self._told(tool, *plan, "--verify", shown="verify")
-        self._told(tool, *plan, "--cancel", shown="cancel")
-        self._told(tool, "--list")
+        self._record_output(tool, *plan, "--verify", shown="verify")
+        self._record_output(tool, *plan, "--cancel", shown="cancel")
+        self._record_output(tool, "--list")
         for kind in ("preferred", "preferred", "unclean"):
             election = ["--election-type", kind, "--topic", TOPIC, "--partition", "1"]
-            self._told("kafka-leader-election", *election)
+            self._record_output("kafka-leader-election", *election)
         rows = [re.sub(r"Isr: (\S+)", _sorted, line) for line in
                 self._lines("kafka-topics", "--describe", "--topic", TOPIC)[1:]]  # fmt: skip
-        self.tell("described", "\n".join(rows))
+        self.record("described", "\n".join(rows))
         # A broker that has lost a replica removes it a moment later.
         wait_until("the old replica is gone", lambda: len(self._log_dirs()) == REPLICAS)
-        self.tell("log dirs", self._log_dirs())
+        self.record("log dirs", self._log_dirs())
 
     def _log_dirs(self) -> list[tuple[Any, ...]]:
         said = json.loads(self._lines("kafka-log-dirs", "--describe", "--topic-list", TOPIC)[-1])

@@ -18,10 +18,10 @@ def everybody_knows(bootstrap: str) -> None:
     ports = [int(server.rpartition(":")[2]) for server in bootstrap.split(",")]
     quorum = ask(ports[0], m.DescribeQuorumRequest(topics=[_QUORUM]), 2, m.DescribeQuorumResponse)
     last = quorum.topics[0].partitions[0].high_watermark - 1
-    wait_until("every broker knows", lambda: all(_known(port) >= last for port in ports))
+    wait_until("every broker knows", lambda: all(_metadata_offset(port) >= last for port in ports))
 
 
-def _known(port: int) -> int:
+def _metadata_offset(port: int) -> int:
     """The offset of a broker's metadata, which is the epoch of its features."""
     request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
     return ask(port, request, 4, m.ApiVersionsResponse).finalized_features_epoch

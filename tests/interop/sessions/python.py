@@ -69,7 +69,7 @@ class Session(PythonSession):
                 for n in range(12)
             ]
             rows = [(metadata.partition, metadata.offset) for metadata in (future.get(WAIT_S) for future in sent)]
-            self.tell(f"written {codec}", rows)
+            self.record(f"written {codec}", rows)
             producer.close()
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, max_request_size=5_000_000)
         self.ask("too large", lambda: producer.send("py-a", b"x" * 1_200_000, partition=0).get(WAIT_S))
@@ -83,7 +83,7 @@ class Session(PythonSession):
         records = [
             (r.partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value[:8], r.headers) for r in consumer
         ]
-        self.tell("records", sorted(records))
+        self.record("records", sorted(records))
         self.ask("beginning", lambda: _by_partition(consumer.beginning_offsets(partitions)))
         self.ask("end", lambda: _by_partition(consumer.end_offsets(partitions)))
         for at in (T0_MS, T0_MS + 7, T0_MS + 1000):
@@ -98,7 +98,7 @@ class Session(PythonSession):
             "py-a", bootstrap_servers=self.bootstrap, group_id="py-group", auto_offset_reset="earliest",
             enable_auto_commit=False, consumer_timeout_ms=10_000,
         )  # fmt: skip
-        self.tell(
+        self.record(
             "read by the group", len({(r.partition, r.offset) for _, r in zip(range(24), consumer, strict=False)})
         )
         self.ask("commit", consumer.commit)

@@ -85,7 +85,7 @@ class Session(PythonSession):
         self.ask("producers", lambda: self.admin.describe_producers([FIRST]), _producers)
         self.ask("hanging", self.admin.find_hanging_transactions)
         for isolation in ("read_committed", "read_uncommitted"):
-            self.tell(isolation, self._read(isolation))
+            self.record(isolation, self._read(isolation))
         spec = AbortTransactionSpec(FIRST, 10**9, -5)
         self.ask("abort of an unknown id, epoch -5", partial(self.admin.abort_transaction, spec))
         producer.abort_transaction()
@@ -94,7 +94,7 @@ class Session(PythonSession):
         again: Any = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=ID)
         again.init_transactions()
         again.close()
-        self.tell("in the end", self._read("read_committed"))
+        self.record("in the end", self._read("read_committed"))
         self.ask("offsets of the transaction", lambda: self.admin.list_group_offsets(GROUP), _offsets)
 
     def _wait_for_end(self) -> None:
@@ -127,7 +127,9 @@ class Session(PythonSession):
         unknown_group = partial(_loaded, lambda: self.admin.describe_groups(["pa-no"]))
         self.ask("describe unknown group", unknown_group, _states)
         listed = [group for group in self.admin.list_groups(types_filter=["classic"]) if group["group_id"] == GROUP]
-        self.tell("list groups", [{key: group[key] for key in sorted(group) if key != "broker_id"} for group in listed])
+        self.record(
+            "list groups", [{key: group[key] for key in sorted(group) if key != "broker_id"} for group in listed]
+        )
         for offsets in ({FIRST: 1}, {TopicPartition("pa-no", 0): 1}):
             moved = {key: OffsetAndMetadata(value, "moved", -1) for key, value in offsets.items()}
             self.ask(f"move to {offsets}", partial(self.admin.alter_group_offsets, GROUP, moved), _codes)
@@ -154,7 +156,7 @@ class Session(PythonSession):
             (partition_state["partition_index"], partition_state["replica_nodes"], sorted(partition_state["isr_nodes"]))
             for partition_state in topic["partitions"]
         ]
-        self.tell("moved", sorted(rows))
+        self.record("moved", sorted(rows))
         self.ask("cancel", lambda: self.admin.alter_partition_reassignments({FIRST: None}))
         for partition in (0, 0, 7):
             self.ask(f"elect {partition}",

@@ -16,7 +16,7 @@ class PythonSession:
     def __init__(self, client: str, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.transcript = Transcript(client, bootstrap)
-        self.ask, self.tell = self.transcript.ask, self.transcript.tell
+        self.ask, self.record = self.transcript.ask, self.transcript.record
         self.admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
 
     def play(self, *parts: Callable[[], None]) -> Transcript:

@@ -28,7 +28,7 @@ class Transcript:
         self.client, self.bootstrap = client, bootstrap
         self.lines: list[Line] = []
 
-    def tell(self, label: str, answer: object) -> None:
+    def record(self, label: str, answer: object) -> None:
         """Writes an answer down."""
         text = answer if isinstance(answer, str) else repr(answer)
         for pattern, word in _FREE:
@@ -43,13 +43,13 @@ class Transcript:
             answer = question()
         except Exception as error:
             # A client's rendering of an error code is part of its response.
-            self.tell(label, told(error))
+            self.record(label, error_text(error))
             return None
-        self.tell(label, shown(answer))
+        self.record(label, shown(answer))
         return answer
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error as its client shows it."""
     if isinstance(error, KafkaException):
         inner = error.args[0]

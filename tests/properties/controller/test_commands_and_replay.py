@@ -50,7 +50,7 @@ steps = st.one_of(
 )
 
 
-def take(play: Play, step: tuple[object, ...]) -> None:
+def play_step(play: Play, step: tuple[object, ...]) -> None:
     """One step; what a command refuses as a whole changes nothing."""
     match step:
         case ("create", str(topic), list(lists), bool(unclean)):
@@ -182,7 +182,7 @@ def test_replaying_the_log_gives_the_image_that_commands_saw(life: list[tuple[ob
         before = play.image
         play.last = ()
         try:
-            take(play, step)
+            play_step(play, step)
         except KafkaError:
             assert play.image is before
             continue

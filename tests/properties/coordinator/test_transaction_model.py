@@ -36,7 +36,7 @@ class World:
         self.transaction = Transaction(
             transactional_id="x", producer_id=0, epoch=start, timeout_ms=50, updated_ms=0, previous_producer_id=0
         )
-        self.known: list[Producer | None] = [None] * PRODUCERS
+        self.producers: list[Producer | None] = [None] * PRODUCERS
         self.owner: int | None = None
         self.seen: set[Producer] = set()
         self.version = chance.choice([0, 2])
@@ -87,17 +87,17 @@ class World:
             if claimed is None:
                 assert me not in self.seen, "two producers have the same epoch"
             self.seen.add(me)
-            self.known[who], self.owner = me, who
+            self.producers[who], self.owner = me, who
 
     def init(self, who: int) -> None:
         self.let_in(who, None)
 
     def recover(self, who: int) -> None:
-        if (claimed := self.known[who]) is not None and who == self.owner:
+        if (claimed := self.producers[who]) is not None and who == self.owner:
             self.let_in(who, claimed)
 
     def add(self, who: int) -> None:
-        if (me := self.known[who]) is None:
+        if (me := self.producers[who]) is None:
             return
         partition = TopicPartition("t", self.chance.randrange(3))
         decision = decide.add_partitions(
@@ -113,7 +113,7 @@ class World:
             assert decide.verify_partition(self.transaction, me, partition) is ErrorCode.NONE
 
     def end(self, who: int) -> None:
-        if (me := self.known[who]) is None:
+        if (me := self.producers[who]) is None:
             return
         commit = self.chance.random() < 0.5
         before = self.transaction
@@ -130,7 +130,7 @@ class World:
             assert who == self.owner, "a zombie ended the transaction of another"
             done = decide.complete(self.transaction, self.now_ms)
             if self.chance.random() < 0.7:
-                self.known[who] = Producer(done.producer_id, done.epoch)
+                self.producers[who] = Producer(done.producer_id, done.epoch)
                 self.seen.add(Producer(done.producer_id, done.epoch))
         elif decision is ErrorCode.NONE:
             assert before.state is ENDED[commit], "it was told of an end that there was not"

@@ -107,7 +107,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def known(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
+def segment_index(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
     return RemoteSegmentIndex(cache.summary(), cache.segments, cache.oldest_of)
 
 
@@ -120,7 +120,7 @@ def listed(cache: RemoteLogMetadataCache) -> RemoteSegmentIndex:
 @given(cases())
 def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
     cache, view = case.cache(), case.view
-    expired = choose_expired(view, known(cache), case.copying)
+    expired = choose_expired(view, segment_index(cache), case.copying)
     assert cache.summary() == summarize(cache.segments())
     assert expired == choose_expired(view, listed(cache), case.copying)
     deleted = {segment.segment_id for segment in expired.segments}
@@ -156,7 +156,7 @@ def _check_size(case: Case, deleted: set[bytes], new_start: int) -> None:
 @given(cases())
 def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(case: Case) -> None:
     cache, view = case.cache(), case.view
-    first = choose_expired(view, known(cache), case.copying)
+    first = choose_expired(view, segment_index(cache), case.copying)
     for segment in first.segments:
         for state in (DELETE_STARTED, DELETE_FINISHED):
             cache.apply(SegmentUpdate(TIP, segment.segment_id, 1, 0, None, state))
@@ -166,7 +166,7 @@ def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(ca
     again = RetentionView(
         epochs, log_start, view.log_end, view.only_local_bytes, view.retention_bytes, view.retention_ms, NOW_MS
     )
-    second = choose_expired(again, known(cache), case.copying)
+    second = choose_expired(again, segment_index(cache), case.copying)
     assert second.log_start is None or second.log_start > log_start
     assert not {metadata.segment_id for metadata in second.segments} & {
         metadata.segment_id for metadata in first.segments

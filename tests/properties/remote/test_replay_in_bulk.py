@@ -107,7 +107,7 @@ class _Caches:
     """The state of a reader of the topic."""
 
     def __init__(self) -> None:
-        self.found: list[RemoteLogMetadataCache] = []
+        self.caches: list[RemoteLogMetadataCache] = []
         self.skipped = 0
 
 
@@ -128,7 +128,7 @@ async def _read(log_values: Sequence[bytes | None], batch_sizes: Sequence[int], 
         assert await consumer.wait_ready(partition, 10_000)
         cache = consumer.ready_cache(partition)
         assert cache is not None
-        made.found.append(cache)
+        made.caches.append(cache)
     made.skipped = consumer.records_skipped
     consumer.close()
     await tasks.cancel(running)
@@ -160,7 +160,7 @@ def test_bulk_replay_is_replay(history: list[bytes | None], batch_sizes: list[in
         return await _read(history, (), overlap), await _read(history, batch_sizes, overlap)
 
     one_by_one, bulk = asyncio.run(both())
-    assert [everything(cache) for cache in bulk.found] == [everything(cache) for cache in one_by_one.found]
+    assert [everything(cache) for cache in bulk.caches] == [everything(cache) for cache in one_by_one.caches]
     assert bulk.skipped == one_by_one.skipped
     model = FlatList()
     for value in history:
@@ -172,7 +172,7 @@ def test_bulk_replay_is_replay(history: list[bytes | None], batch_sizes: list[in
         if not isinstance(event, SegmentSnapshot) and event.topic_id_partition == HOSTED[0]:
             assert not isinstance(event, PartitionDelete)
             model.apply(event)
-    assert sorted(bulk.found[0].segments()) == sorted(model.segments.values())
+    assert sorted(bulk.caches[0].segments()) == sorted(model.segments.values())
 
 
 def test_copies_one_behind_the_other_are_one_run_of_each_partition() -> None:

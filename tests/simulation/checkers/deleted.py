@@ -31,7 +31,7 @@ DELETE_VANISHED: Final = "ebbline.delete.vanished.topics"
 class DeletedTopicsLeaveNothing(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._asked = False
+        self._is_requested = False
 
     async def finish(self) -> None:
         loop = self.world.loop
@@ -86,7 +86,7 @@ class DeletedTopicsLeaveNothing(Checker):
 
     def _may_be_left(self) -> bool:
         """Whether the controller began with a snapshot, and keeps topics that it does not contain."""
-        if self._asked or self.world.machines[CONTROLLER].properties[DELETE_VANISHED] == "true":
+        if self._is_requested or self.world.machines[CONTROLLER].properties[DELETE_VANISHED] == "true":
             return False
         image, log = self.world.image, read_metadata_log(self.world)
         assert image is not None
@@ -97,7 +97,7 @@ class DeletedTopicsLeaveNothing(Checker):
         return bool(controller.snapshots_loaded and controller.topic_deletions.vanished(unmarked, image))
 
     async def _have_it_deleted(self) -> None:
-        self._asked = True
+        self._is_requested = True
         machine = self.world.machines[CONTROLLER]
         self.world.trace.note(f"the controller starts again with {DELETE_VANISHED}")
         machine.crash(power=False)

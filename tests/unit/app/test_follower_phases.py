@@ -21,7 +21,7 @@ def follower(phase: str | None = "FETCHING", age_ms: int = MINUTE_MS, **more: An
     return Follower(replica_row(5, **{**values, **more}), 1, 1200, True)
 
 
-def told(age_ms: int, phase: str, **more: Any) -> FollowerPhaseEvent:
+def phase_event(age_ms: int, phase: str, **more: Any) -> FollowerPhaseEvent:
     return FollowerPhaseEvent(NOW_MS - age_ms, {"phase": phase, **more})
 
 
@@ -61,9 +61,9 @@ def test_stuck_is_three_failed_attempts(phase: str | None, age_ms: int, attempts
 
 def test_stretches_are_what_the_broker_told_to_the_window() -> None:
     events = [
-        told(30 * MINUTE_MS, "TRUNCATING"),
-        told(10 * MINUTE_MS, "BUILDING_REMOTE_AUX"),
-        told(5 * MINUTE_MS, "FETCHING"),
+        phase_event(30 * MINUTE_MS, "TRUNCATING"),
+        phase_event(10 * MINUTE_MS, "BUILDING_REMOTE_AUX"),
+        phase_event(5 * MINUTE_MS, "FETCHING"),
     ]
     stretches = phase_timeline.stretches(follower(), events, [], SINCE_MS, NOW_MS)
     assert spans(stretches) == [("TRUNCATING", 20, 10), ("BUILDING_REMOTE_AUX", 10, 5), ("FETCHING", 5, 0)]
@@ -71,7 +71,7 @@ def test_stretches_are_what_the_broker_told_to_the_window() -> None:
 
 
 def test_repeated_attempts_are_one_stretch_with_their_count() -> None:
-    events = [told(6 * MINUTE_MS, "DELAYED", attempts=1), told(4 * MINUTE_MS, "DELAYED", attempts=3)]
+    events = [phase_event(6 * MINUTE_MS, "DELAYED", attempts=1), phase_event(4 * MINUTE_MS, "DELAYED", attempts=3)]
     delayed = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3})
     stretches = phase_timeline.stretches(delayed, events, [], SINCE_MS, NOW_MS)
     assert spans(stretches) == [("DELAYED", 6, 0)]
@@ -81,7 +81,7 @@ def test_repeated_attempts_are_one_stretch_with_their_count() -> None:
 
 def test_the_newest_sample_has_the_last_word() -> None:
     stretches = phase_timeline.stretches(
-        follower("IN_SYNC", MINUTE_MS), [told(5 * MINUTE_MS, "FETCHING")], [], SINCE_MS, NOW_MS
+        follower("IN_SYNC", MINUTE_MS), [phase_event(5 * MINUTE_MS, "FETCHING")], [], SINCE_MS, NOW_MS
     )
     assert spans(stretches) == [("FETCHING", 5, 1), ("IN_SYNC", 1, 0)]
 
@@ -101,10 +101,10 @@ def test_without_events_samples_tell_and_a_phase_never_begins_before_the_sample_
 
 def test_the_way_into_the_isr_is_measured() -> None:
     events = [
-        told(18 * MINUTE_MS, "IN_SYNC"),
-        told(12 * MINUTE_MS, "TRUNCATING"),
-        told(11 * MINUTE_MS, "FETCHING"),
-        told(7 * MINUTE_MS, "IN_SYNC"),
+        phase_event(18 * MINUTE_MS, "IN_SYNC"),
+        phase_event(12 * MINUTE_MS, "TRUNCATING"),
+        phase_event(11 * MINUTE_MS, "FETCHING"),
+        phase_event(7 * MINUTE_MS, "IN_SYNC"),
     ]
     in_sync = follower("IN_SYNC", 7 * MINUTE_MS)
     stretches = phase_timeline.stretches(in_sync, events, [], SINCE_MS, NOW_MS)
@@ -121,7 +121,7 @@ def test_a_follower_that_nothing_is_known_of_is_unknown_and_not_fine() -> None:
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_the_figure_draws_each_phase_in_its_colour_and_pattern(colours: Palette) -> None:
     delayed = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3}, topic="<b>")
-    events = [told(9 * MINUTE_MS, "BUILDING_REMOTE_AUX"), told(6 * MINUTE_MS, "DELAYED", attempts=3)]
+    events = [phase_event(9 * MINUTE_MS, "BUILDING_REMOTE_AUX"), phase_event(6 * MINUTE_MS, "DELAYED", attempts=3)]
     row = phase_timeline.row(delayed, phase_timeline.stretches(delayed, events, [], SINCE_MS, NOW_MS), NOW_MS)
     figure = phase_timeline.figure([row], SINCE_MS, NOW_MS, [(NOW_MS - MINUTE_MS, "plan #9")], colours, None)
     looks = {trace.name: (trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
@@ -140,7 +140,7 @@ def test_head_counts_followers_out_of_sync() -> None:
 def test_why_shows_rule_evidence_and_the_failed_attempts() -> None:
     evidence = {"attempts": 3, "target_offset": 782, "reason": "index <gone>"}
     delayed = follower("DELAYED", 6 * MINUTE_MS, evidence=evidence)
-    attempt = told(MINUTE_MS, "DELAYED", attempts=3, target_offset=782, evidence={"reason": "index <gone>"})
+    attempt = phase_event(MINUTE_MS, "DELAYED", attempts=3, target_offset=782, evidence={"reason": "index <gone>"})
     html = follower_table.why_html(delayed, [attempt], lambda at_ms: "08:00", NOW_MS)
     assert "3 attempts failed one after the other" in html
     assert "It is 200 records behind broker 1" in html
@@ -178,8 +178,8 @@ def test_what_kafka_asks_again_for_is_no_failure_until_it_stays(phase: str, body
 
 
 def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:
-    events = [told(9 * MINUTE_MS, "FETCHING"), told(8 * MINUTE_MS, "DELAYED", **passing(1))]
-    events.append(told(7 * MINUTE_MS, "IN_SYNC"))
+    events = [phase_event(9 * MINUTE_MS, "FETCHING"), phase_event(8 * MINUTE_MS, "DELAYED", **passing(1))]
+    events.append(phase_event(7 * MINUTE_MS, "IN_SYNC"))
     stretches = phase_timeline.stretches(follower("IN_SYNC", 7 * MINUTE_MS), events, [], SINCE_MS, NOW_MS)
     assert spans(stretches) == [("FETCHING", 9, 7), ("IN_SYNC", 7, 0)]
     shown = follower_table.why_html(follower("IN_SYNC"), events, str, NOW_MS)

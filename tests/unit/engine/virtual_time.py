@@ -97,7 +97,7 @@ class FaultyStore:
         # Listings do not show these yet.
         self.unlisted: set[str] = set()
 
-    def _found(self, key: str) -> bytes:
+    def _object(self, key: str) -> bytes:
         try:
             return self.objects[key]
         except KeyError:
@@ -114,15 +114,15 @@ class FaultyStore:
 
     def get(self, key: str) -> bytes:
         self.before("get", key)
-        return self._found(key)
+        return self._object(key)
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
         self.before("get", key)
-        return self._found(key)[start : start + size]
+        return self._object(key)[start : start + size]
 
     def size(self, key: str) -> int:
         self.before("get", key)
-        return len(self._found(key))
+        return len(self._object(key))
 
     def delete(self, key: str) -> None:
         self.before("delete", key)

@@ -29,12 +29,12 @@ CLIENT_FINAL = (
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def known(mechanism: str, password: str = PASSWORD, iterations: int = 4096) -> ScramCredential:
+def scram_credential(mechanism: str, password: str = PASSWORD, iterations: int = 4096) -> ScramCredential:
     return credential(mechanism, salted_password(mechanism, password, SALT, iterations), SALT, iterations)
 
 
 def server(mechanism: str = "SCRAM-SHA-256", first: bytes = CLIENT_FIRST) -> ScramServer:
-    return ScramServer(mechanism, ClientFirst.parse(first), known(mechanism), SERVER_NONCE)
+    return ScramServer(mechanism, ClientFirst.parse(first), scram_credential(mechanism), SERVER_NONCE)
 
 
 def test_the_exchange_of_rfc_7677_is_reproduced_byte_for_byte() -> None:
@@ -59,7 +59,7 @@ def test_both_ends_agree(mechanism: str, username: str) -> None:
     client = ScramClient(mechanism, username, PASSWORD, "abc")
     first = ClientFirst.parse(client.first_message)
     assert first.username == username
-    served = ScramServer(mechanism, first, known(mechanism), "def")
+    served = ScramServer(mechanism, first, scram_credential(mechanism), "def")
     client.check(served.finish(client.respond(served.first_message)))
 
 
@@ -124,8 +124,10 @@ def test_a_client_finds_out_a_server_that_does_not_know_the_credential() -> None
 
 def test_a_weak_credential_is_not_used() -> None:
     with pytest.raises(ScramError, match="less than 4096"):
-        ScramServer("SCRAM-SHA-256", ClientFirst.parse(CLIENT_FIRST), known("SCRAM-SHA-256", iterations=100), "n")
+        ScramServer(
+            "SCRAM-SHA-256", ClientFirst.parse(CLIENT_FIRST), scram_credential("SCRAM-SHA-256", iterations=100), "n"
+        )
 
 
 def test_a_credential_does_not_print_its_keys() -> None:
-    assert repr(known("SCRAM-SHA-256")) == "ScramCredential(iterations=4096)"
+    assert repr(scram_credential("SCRAM-SHA-256")) == "ScramCredential(iterations=4096)"

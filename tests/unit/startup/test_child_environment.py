@@ -13,7 +13,7 @@ from backend.startup.child_environment import ChildSettings, ChildSettingsError
 from backend.supervisor.children.child_specs import child_specs
 
 
-def told(settings: Settings, folder: Path) -> dict[str, str]:
+def backend_environment(settings: Settings, folder: Path) -> dict[str, str]:
     identity = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "demo", settings.brokers, 19092, 19192, 3)
     data = DataFolder(folder)
     data.run.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def told(settings: Settings, folder: Path) -> dict[str, str]:
 )
 def test_the_backend_runs_by_the_settings_that_were_checked(tmp_path: Path, given: dict[str, object]) -> None:
     settings = Settings(data_dir=tmp_path, controllers=3, **given)  # type: ignore[arg-type]  # of several types
-    environment = told(settings, tmp_path)
+    environment = backend_environment(settings, tmp_path)
     child = ChildSettings.from_environment(environment)
     for name in ChildSettings.__slots__:
         assert getattr(child, name) == getattr(settings, name)
@@ -39,7 +39,7 @@ def test_the_backend_runs_by_the_settings_that_were_checked(tmp_path: Path, give
 
 
 def test_what_no_supervisor_tells_is_refused_with_its_name(tmp_path: Path) -> None:
-    environment = told(Settings(data_dir=tmp_path), tmp_path)
+    environment = backend_environment(Settings(data_dir=tmp_path), tmp_path)
     with pytest.raises(ChildSettingsError, match="EBBLINE_BROKERS is 'three', which is no number"):
         ChildSettings.from_environment(environment | {"EBBLINE_BROKERS": "three"})
     with pytest.raises(ChildSettingsError, match="EBBLINE_DEMO is 'maybe'"):

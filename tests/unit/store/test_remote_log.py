@@ -57,11 +57,11 @@ def test_the_past_of_a_partition_is_told_in_order_or_not_at_all(engine: Engine) 
 def test_what_was_told_of_a_segment_is_told_in_order_and_nothing_else(engine: Engine) -> None:
     with reading(engine) as connection:
 
-        def told(partition: int, segment_id: str, limit: int = 100) -> list[int]:
+        def metadata_offsets(partition: int, segment_id: str, limit: int = 100) -> list[int]:
             events = events_of_segment(connection, CLUSTER, "t", partition, segment_id, limit)
             return [event.metadata_offset for event in events]
 
-        assert told(7, "s10") == [10, 30]
-        assert told(7, "s10", limit=1) == [10]
-        assert told(7, "s0") == [20], "the neighbour has a segment of the same id"
-        assert told(8, "s10") == []
+        assert metadata_offsets(7, "s10") == [10, 30]
+        assert metadata_offsets(7, "s10", limit=1) == [10]
+        assert metadata_offsets(7, "s0") == [20], "the neighbour has a segment of the same id"
+        assert metadata_offsets(8, "s10") == []

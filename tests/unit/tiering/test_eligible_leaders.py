@@ -20,7 +20,7 @@ from backend.tiering.ids import TopicPartition
 PARTITION = TopicPartition("orders", 7)
 
 
-def told(*rows: list[Any], **more: Any) -> dict[str, Any]:
+def stored_sample(*rows: list[Any], **more: Any) -> dict[str, Any]:
     return {"seen_ms": 5, "cause": None, "complete": True, "rows": list(rows), **more}
 
 
@@ -28,16 +28,16 @@ def told(*rows: list[Any], **more: Any) -> dict[str, Any]:
     ("report", "kept", "level", "elr", "last_known", "cause"),
     [
         (None, True, 1, None, None, NOT_ASKED),
-        (told(["orders", 7, [3], [2]]), True, 1, (3,), (2,), None),
+        (stored_sample(["orders", 7, [3], [2]]), True, 1, (3,), (2,), None),
         # Another partition's row is not this one's; with all requested, absent fields are empty.
-        (told(["orders", 6, [3], []]), True, 1, (), (), None),
-        (told(), False, 1, (), (), None),
-        (told(), True, 0, (), (), OFF),
-        (told(complete=False), True, 1, None, None, LEFT_OUT),
+        (stored_sample(["orders", 6, [3], []]), True, 1, (), (), None),
+        (stored_sample(), False, 1, (), (), None),
+        (stored_sample(), True, 0, (), (), OFF),
+        (stored_sample(complete=False), True, 1, None, None, LEFT_OUT),
         # Above min.insync.replicas the cluster keeps none: nothing was to be asked.
-        (told(complete=False, cause="Broker 1 is away."), False, 1, (), (), None),
-        (told(complete=False, cause="Broker 1 is away."), True, None, None, None, "Broker 1 is away."),
-        (told(["orders", 7, [], [1, 2]]), True, None, (), (1, 2), None),
+        (stored_sample(complete=False, cause="Broker 1 is away."), False, 1, (), (), None),
+        (stored_sample(complete=False, cause="Broker 1 is away."), True, None, None, None, "Broker 1 is away."),
+        (stored_sample(["orders", 7, [], [1, 2]]), True, None, (), (1, 2), None),
     ],
 )
 def test_what_is_known_of_one_partition(

@@ -11,7 +11,7 @@ small = st.integers(1, 70)
 moments = st.integers(1, MOMENT_MAX)
 
 
-def found(from_ms: int, to_ms: int, at_ms: int) -> bool:
+def is_indexed(from_ms: int, to_ms: int, at_ms: int) -> bool:
     """As the index is asked."""
     before, after = ancestors(at_ms)
     node = fork_node(from_ms, to_ms)
@@ -21,13 +21,13 @@ def found(from_ms: int, to_ms: int, at_ms: int) -> bool:
 @given(small, small, small)
 def test_an_interval_is_found_at_its_own_moments_only(bound_ms: int, other_bound_ms: int, at_ms: int) -> None:
     from_ms, to_ms = min(bound_ms, other_bound_ms), max(bound_ms, other_bound_ms)
-    assert found(from_ms, to_ms, at_ms) == (from_ms <= at_ms < to_ms)
+    assert is_indexed(from_ms, to_ms, at_ms) == (from_ms <= at_ms < to_ms)
 
 
 @given(moments, moments, moments)
 def test_it_is_so_for_real_times_too(bound_ms: int, other_bound_ms: int, at_ms: int) -> None:
     from_ms, to_ms = min(bound_ms, other_bound_ms), max(bound_ms, other_bound_ms)
-    assert found(from_ms, to_ms, at_ms) == (from_ms <= at_ms < to_ms)
+    assert is_indexed(from_ms, to_ms, at_ms) == (from_ms <= at_ms < to_ms)
     if from_ms < to_ms:
         assert from_ms <= fork_node(from_ms, to_ms) < to_ms
     assert fork_node(from_ms, to_ms) != OPEN_NODE

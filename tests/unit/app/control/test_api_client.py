@@ -24,14 +24,14 @@ class Server:
 
     def __init__(self) -> None:
         self.answer: Answer = (201, json.dumps({"plan": PLAN}).encode())
-        self.asked: list[tuple[str, dict[str, str], Any]] = []
+        self.requests: list[tuple[str, dict[str, str], Any]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                outer.asked.append((self.path, headers, body))
+                outer.requests.append((self.path, headers, body))
                 if outer.answer is None:
                     self.connection.close()
                     return
@@ -69,7 +69,7 @@ def api(server: Server, tmp_path: Path) -> ControlApi:
 
 def test_a_plan_is_asked_for_in_the_person_s_name(server: Server, api: ControlApi) -> None:
     assert api.plan("toggle_bootstrap", {"enable": True}).id == 7
-    path, headers, body = server.asked[0]
+    path, headers, body = server.requests[0]
     assert (path, body) == ("/v1/plans", {"kind": "toggle_bootstrap", "inputs": {"enable": True}})
     assert headers["authorization"] == "Bearer secret"
     assert (headers["x-ebbline-actor"], headers["x-ebbline-role"]) == ("Zoë ?uk", "operator")
@@ -77,7 +77,7 @@ def test_a_plan_is_asked_for_in_the_person_s_name(server: Server, api: ControlAp
 
 def test_an_execution_carries_key_confirmation_and_reason(server: Server, api: ControlApi) -> None:
     api.execute(7, key="k-1", confirm="demo", reason="because")
-    path, headers, body = server.asked[0]
+    path, headers, body = server.requests[0]
     assert (path, headers["idempotency-key"]) == ("/v1/plans/7/execute", "k-1")
     assert (body["confirm"], body["reason"]) == ("demo", "because")
 
@@ -128,7 +128,7 @@ def test_a_missing_token_file_is_named(server: Server, tmp_path: Path) -> None:
     api = ControlApi(server.url, str(tmp_path / "none.token"), User("a", OPERATOR))
     with pytest.raises(ApiAway, match=r"none\.token.*restart `ebbline up`"):
         api.plan("toggle_bootstrap", {})
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "http://127.0.0.1:99999"])

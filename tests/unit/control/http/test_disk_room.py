@@ -50,12 +50,12 @@ def test_a_disk_that_hangs_is_told_and_asked_once(data_dir: Path, monkeypatch: p
     monkeypatch.setattr(disk_room, "problem", hang)
     monkeypatch.setattr(disk_room, "PROBE_TIMEOUT_S", 0.05)
 
-    async def look() -> list[str | None]:
+    async def check_room() -> list[str | None]:
         room = DiskRoom(data_dir)
         try:
             return [await room.check() for _ in range(3)]
         finally:
             answers.set()
 
-    assert asyncio.run(look()) == [f"The disk of {data_dir} did not take a file in 0 s."] * 3
+    assert asyncio.run(check_room()) == [f"The disk of {data_dir} did not take a file in 0 s."] * 3
     assert len(paths) == 1

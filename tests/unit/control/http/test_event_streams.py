@@ -15,7 +15,7 @@ from backend.control.operations.audit_entries import Actor, ActorRole
 ROW: Any = None
 
 
-async def look() -> Any:
+async def next_event() -> Any:
     raise AssertionError("nothing is sent")
 
 
@@ -26,7 +26,7 @@ def nobody_listens() -> None:
 
 
 def listen(name: str, role: ActorRole) -> PlanEventStream:
-    return PlanEventStream(look, ROW, Actor(name, role))
+    return PlanEventStream(next_event, ROW, Actor(name, role))
 
 
 def refused(name: str, role: ActorRole) -> bool:

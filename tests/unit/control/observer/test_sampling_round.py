@@ -84,7 +84,7 @@ def ledger(random: Random) -> LedgerSums:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_life_is_told_the_same_with_and_without_what_was_concluded_before(seed: int) -> None:
-    def told(unchanged: RoundCache | None) -> list[SamplingRound]:
+    def sample_rounds(unchanged: RoundCache | None) -> list[SamplingRound]:
         context, rounds, random = RoundContext(), [], Random(seed)
         for facts in life(seed):
             if random.random() < 0.3:
@@ -93,7 +93,7 @@ def test_a_life_is_told_the_same_with_and_without_what_was_concluded_before(seed
             context = rounds[-1].next_context(context)
         return rounds
 
-    assert told(RoundCache()) == told(None)
+    assert sample_rounds(RoundCache()) == sample_rounds(None)
 
 
 def test_a_follower_that_stays_in_sync_is_concluded_as_the_whole_rules_would() -> None:

@@ -86,7 +86,7 @@ class AdminNode:
     def answer(self, request: Message, version: int) -> Any:
         """`ask` outside of a loop."""
 
-        async def asked() -> Any:
+        async def ask_inside() -> Any:
             return await self.ask(request, version)
 
-        return run_virtual(asked())
+        return run_virtual(ask_inside())

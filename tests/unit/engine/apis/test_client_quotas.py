@@ -34,24 +34,24 @@ def describe(*parts: tuple[str, int, str | None], strict: bool = False) -> m.Des
     return response
 
 
-def found(response: m.DescribeClientQuotasResponse) -> set[QuotaEntity]:
+def entities(response: m.DescribeClientQuotasResponse) -> set[QuotaEntity]:
     return {
         tuple((entity.entity_type, entity.entity_name) for entity in entry.entity) for entry in response.entries or ()
     }
 
 
 def test_no_filter_finds_all() -> None:
-    assert found(describe()) == {ALICE, ALICE_APP, ANY_USER, ADDRESS}
+    assert entities(describe()) == {ALICE, ALICE_APP, ANY_USER, ADDRESS}
 
 
 def test_a_name_is_found_with_and_without_further_parts() -> None:
-    assert found(describe(("user", EXACT, "alice"))) == {ALICE, ALICE_APP}
-    assert found(describe(("user", EXACT, "alice"), strict=True)) == {ALICE}
+    assert entities(describe(("user", EXACT, "alice"))) == {ALICE, ALICE_APP}
+    assert entities(describe(("user", EXACT, "alice"), strict=True)) == {ALICE}
 
 
 def test_the_default_entity_is_not_any_entity() -> None:
-    assert found(describe(("user", DEFAULT, None))) == {ANY_USER}
-    assert found(describe(("user", SPECIFIED, None), strict=True)) == {ALICE, ANY_USER}
+    assert entities(describe(("user", DEFAULT, None))) == {ANY_USER}
+    assert entities(describe(("user", SPECIFIED, None), strict=True)) == {ALICE, ANY_USER}
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,10 @@ def test_a_command_that_fails_writes_nothing_and_the_next_one_works(tmp_path: Pa
             def bug(image: MetadataImage) -> ControllerResult[None]:
                 raise ZeroDivisionError
 
-            def misfit(image: MetadataImage) -> ControllerResult[None]:
+            def remove_unknown_topic(image: MetadataImage) -> ControllerResult[None]:
                 return ControllerResult((m.RemoveTopicRecord(topic_id=bytes(16)),), None)
 
-            for command in (bug, misfit):
+            for command in (bug, remove_unknown_topic):
                 with pytest.raises(KafkaError) as error:
                     await node.controller.submit("test", command)
                 assert error.value.code == ErrorCode.UNKNOWN_SERVER_ERROR

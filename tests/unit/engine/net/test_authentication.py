@@ -43,7 +43,7 @@ def who(_services: Any, context: Any, _request: Any) -> m.HeartbeatResponse:
     return m.HeartbeatResponse(error_code=len(context.user))
 
 
-def asked(length: int) -> m.HeartbeatRequest:
+def heartbeat_request(length: int) -> m.HeartbeatRequest:
     """A request that needs authentication; answered with the length of the user's name."""
     return m.HeartbeatRequest(group_id="g" * length, generation_id=1, member_id="m")
 
@@ -98,7 +98,7 @@ class Talk:
         return code
 
     async def heartbeat(self) -> int:
-        code: int = (await self.ask(asked(1), 4, m.HeartbeatResponse)).error_code
+        code: int = (await self.ask(heartbeat_request(1), 4, m.HeartbeatResponse)).error_code
         return code
 
     async def scram(self, mechanism: str, user: str, password: str) -> m.SaslAuthenticateResponse:
@@ -191,7 +191,7 @@ def test_an_unknown_version_of_api_versions_is_answered_before_authentication_to
 def test_larger_frames_may_come_after_success_only() -> None:
     async def script(talk: Talk, served: Node) -> None:
         await talk.log_in()
-        assert (await talk.ask(asked(30_000), 4, m.HeartbeatResponse)).error_code == 5
+        assert (await talk.ask(heartbeat_request(30_000), 4, m.HeartbeatResponse)).error_code == 5
         other = Talk(await served.client())
         other.client.send_bytes(struct.pack(">i", 1001))
         assert await other.is_closed()
@@ -274,8 +274,8 @@ def test_a_mechanism_that_is_not_enabled_is_told_those_that_are(mechanism: str, 
 @pytest.mark.parametrize(
     "requests",
     [
-        [(asked(1), 4)],
-        [(API_VERSIONS, 3), (asked(1), 4)],
+        [(heartbeat_request(1), 4)],
+        [(API_VERSIONS, 3), (heartbeat_request(1), 4)],
         [(API_VERSIONS, 3), (API_VERSIONS, 3)],
         [(m.SaslAuthenticateRequest(auth_bytes=ALICE), 2)],
     ],
@@ -295,7 +295,7 @@ def test_what_comes_out_of_order_before_the_handshake_is_closed_without_an_answe
 @pytest.mark.parametrize(
     ("request_", "version", "response"),
     [
-        (asked(1), 4, m.HeartbeatResponse),
+        (heartbeat_request(1), 4, m.HeartbeatResponse),
         (API_VERSIONS, 3, m.ApiVersionsResponse),
         (m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse),
     ],
@@ -316,7 +316,7 @@ def test_nothing_is_served_after_a_failure_however_much_is_sent_with_it() -> Non
         await talk.handshake()
         for number, token in enumerate((b"\0alice\0x", ALICE)):
             talk.client.send(m.SaslAuthenticateRequest(auth_bytes=token), 2, number)
-        talk.client.send(asked(1), 4, 3)
+        talk.client.send(heartbeat_request(1), 4, 3)
         _, answer = await talk.client.answer(m.SaslAuthenticateResponse, 2)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await talk.is_closed()
@@ -429,7 +429,7 @@ def test_the_lifetime_is_told_and_requests_after_it_close_the_connection(later: 
         later.ahead_ms += LIFETIME_MS * 0.9
         assert await talk.heartbeat() == 5
         later.ahead_ms += LIFETIME_MS * 0.2
-        talk.client.send(asked(1), 4, 9)
+        talk.client.send(heartbeat_request(1), 4, 9)
         assert await talk.is_closed()
         assert served.services.metrics.expired_connections == 1
 
@@ -533,7 +533,7 @@ async def peer(
 def test_a_peer_authenticates_before_its_first_request(mechanism: str) -> None:
     async def test() -> None:
         async with sasl_node() as served, peer(served.port, mechanism) as client:
-            answers = await asyncio.gather(*(client.send(asked(1), 4, timeout_ms=5000) for _ in range(20)))
+            answers = await asyncio.gather(*(client.send(heartbeat_request(1), 4, timeout_ms=5000) for _ in range(20)))
             assert {getattr(answer, "error_code", None) for answer in answers} == {5}
             assert served.services.metrics.successful_authentications == 1
 
@@ -546,7 +546,7 @@ def test_a_peer_that_is_refused_says_so_and_tries_again(mechanism: str, caplog: 
         async with sasl_node() as served, peer(served.port, mechanism, "wrong") as client:
             for _ in range(2):
                 with pytest.raises(KafkaError) as raised:
-                    await client.send(asked(1), 4, timeout_ms=5000)
+                    await client.send(heartbeat_request(1), 4, timeout_ms=5000)
                 assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
                 assert "authentication as alice failed: Authentication failed" in raised.value.message
             assert served.services.metrics.failed_authentications == 2
@@ -564,7 +564,7 @@ def test_a_peer_authenticates_anew_on_the_same_connection_before_its_time_is_ove
         ):
             metrics = served.services.metrics
             for round in range(1, 4):
-                answers = await asyncio.gather(*(it.send(asked(1), 4, timeout_ms=5000) for _ in range(5)))
+                answers = await asyncio.gather(*(it.send(heartbeat_request(1), 4, timeout_ms=5000) for _ in range(5)))
                 assert {getattr(answer, "error_code", None) for answer in answers} == {5}
                 assert metrics.successful_authentications == round
                 later.ahead_ms += LIFETIME_MS * 0.96

@@ -33,7 +33,7 @@ def described(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -
     return response
 
 
-def asked(count: int, name: str = "g") -> m.DescribeGroupsRequest:
+def describe_request(count: int, name: str = "g") -> m.DescribeGroupsRequest:
     return m.DescribeGroupsRequest(groups=[f"{name}{index}" for index in range(count)])
 
 
@@ -42,11 +42,13 @@ def test_a_large_request_is_answered_whole_and_in_its_turn() -> None:
         async with node(Api(15, 0, 5, described)) as served:
             client = await served.client()
             for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
-                client.send(asked(count, f"{correlation_id}-"), 5, correlation_id)
+                client.send(describe_request(count, f"{correlation_id}-"), 5, correlation_id)
             for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
                 answered_id, answer = await client.answer(m.DescribeGroupsResponse, 5)
                 assert answered_id == correlation_id
-                assert [group.group_id for group in answer.groups] == asked(count, f"{correlation_id}-").groups
+                assert [group.group_id for group in answer.groups] == describe_request(
+                    count, f"{correlation_id}-"
+                ).groups
 
     run(play())
 
@@ -72,7 +74,7 @@ def test_a_client_that_leaves_while_its_request_is_decoded_harms_nobody(caplog: 
                 await client.writer.drain()
                 client.writer.close()
             other = await served.client()
-            other.send(asked(1), 5, 7)
+            other.send(describe_request(1), 5, 7)
             assert (await other.answer(m.DescribeGroupsResponse, 5))[0] == 7
 
     run(play())
@@ -91,7 +93,7 @@ def test_a_node_that_stops_drops_a_large_request_without_a_word(closed: str, cap
             client = await served.client()
             if not decoded:
                 served.services.ports.workers.close()
-            client.send(asked(MANY), 5, 1)
+            client.send(describe_request(MANY), 5, 1)
             assert await client.is_closed()
 
     run(play())
@@ -110,7 +112,7 @@ def test_what_fails_in_a_later_turn_is_answered_as_any_failure(after: int) -> No
     async def play() -> None:
         async with node(Api(15, 0, 5, fails)) as served:
             client = await served.client()
-            client.send(asked(after), 5, 1)
+            client.send(describe_request(after), 5, 1)
             assert await client.is_closed()
             assert served.services.metrics.request("DescribeGroups").errors == 1
 

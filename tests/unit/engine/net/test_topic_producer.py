@@ -36,7 +36,7 @@ def test_records_behind_some_whose_answer_never_came_are_no_repetition_of_them(t
         log = open_test_log(tmp_path)
         appended, answering = asyncio.Event(), asyncio.Event()
 
-        async def take(_services: Any, _context: Any, request: Any) -> m.ProduceResponse:
+        async def acknowledge(_services: Any, _context: Any, request: Any) -> m.ProduceResponse:
             data = bytearray(request.topic_data[0].partition_data[0].records)
             info = log.append_as_leader(memoryview(data), 0, now_ms=NOW_MS)
             appended.set()
@@ -50,7 +50,7 @@ def test_records_behind_some_whose_answer_never_came_are_no_repetition_of_them(t
                 responses=[m.ProduceResponse.Responses(name=TIP.topic, partition_responses=[responses])]
             )
 
-        api = Api(PRODUCE_KEY, PRODUCE_VERSION, PRODUCE_VERSION, take)
+        api = Api(PRODUCE_KEY, PRODUCE_VERSION, PRODUCE_VERSION, acknowledge)
         async with node(api) as leader:
             endpoint = Endpoint("PLAINTEXT", "127.0.0.1", leader.port)
             partition = PartitionRegistration((1,), (1,), 1, 0, 0)

@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Iterator[OsFile]:
     opened.close()
 
 
-def told(error: OSError) -> None:
+def raise_error(error: OSError) -> None:
     raise AssertionError(f"the disk was said to have failed: {error}")
 
 
@@ -57,9 +57,9 @@ def test_ranges_arrive_between_buffers_in_order(file: OsFile, encrypted: bool) -
     async def test(client: Recorder, server: Recorder) -> None:
         server.connection.send(framed(b"first"))
         server.connection.send(
-            framed(b"head", file.range(BYTES, 0, told), b"middle", file.range(70_000, 5, told), b"tail")
+            framed(b"head", file.range(BYTES, 0, raise_error), b"middle", file.range(70_000, 5, raise_error), b"tail")
         )
-        server.connection.send(framed(file.range(100, BYTES - 100, told), file.range(1, 0, told)))
+        server.connection.send(framed(file.range(100, BYTES - 100, raise_error), file.range(1, 0, raise_error)))
         assert server.connection.output_bytes > 0
         first, large, last = await client.have(3)
         assert (first, last) == (b"first", DATA[-100:] + DATA[:1])
@@ -72,7 +72,7 @@ def test_ranges_arrive_between_buffers_in_order(file: OsFile, encrypted: bool) -
 def test_a_closed_and_removed_file_still_has_the_bytes_and_is_let_go_of_once_they_are_sent(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         number = file._fd
-        server.connection.send(framed(file.range(BYTES, 0, told)))
+        server.connection.send(framed(file.range(BYTES, 0, raise_error)))
         file.close()
         for path in Path("/proc/self/fd").resolve().iterdir():
             if path.name == str(number):
@@ -88,7 +88,7 @@ def test_a_connection_that_ends_lets_go_of_the_file(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         number = file._fd
         client.connection.pause_reading()
-        server.connection.send(framed(file.range(BYTES, 0, told)))
+        server.connection.send(framed(file.range(BYTES, 0, raise_error)))
         file.close()
         os.fstat(number)
         client.connection.close()
@@ -102,7 +102,7 @@ def test_a_connection_that_ends_lets_go_of_the_file(file: OsFile) -> None:
 def test_a_file_that_is_cut_meanwhile_ends_the_connection_and_says_so(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         client.connection.pause_reading()
-        server.connection.send(framed(file.range(BYTES, 0, told)))
+        server.connection.send(framed(file.range(BYTES, 0, raise_error)))
         file.truncate(BYTES // 2)
         client.connection.resume_reading()
         error = await server.closed
@@ -116,7 +116,7 @@ def test_a_file_that_is_cut_meanwhile_ends_the_connection_and_says_so(file: OsFi
 
 def test_a_file_that_was_cut_before_it_is_encrypted_ends_the_connection(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
-        late = file.range(BYTES, 0, told)
+        late = file.range(BYTES, 0, raise_error)
         file.truncate(7)
         server.connection.send(framed(b"head", late))
         assert isinstance(await server.closed, FileShortened)
@@ -129,7 +129,7 @@ def test_a_file_that_was_cut_before_it_is_encrypted_ends_the_connection(file: Os
 def test_other_bytes_in_the_place_of_those_that_were_cut_are_not_sent(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         client.connection.pause_reading()
-        server.connection.send(framed(file.range(BYTES, 0, told)))
+        server.connection.send(framed(file.range(BYTES, 0, raise_error)))
         file.truncate(BYTES // 2)
         file.append([bytes(BYTES)])
         client.connection.resume_reading()
@@ -143,10 +143,10 @@ def test_other_bytes_in_the_place_of_those_that_were_cut_are_not_sent(file: OsFi
 def test_what_the_file_has_since_it_was_cut_is_sent(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         client.connection.pause_reading()
-        early = file.range(1000, 0, told)
+        early = file.range(1000, 0, raise_error)
         file.truncate(1000)
         file.append([b"new" * 20_000])
-        server.connection.send(framed(early, file.range(61_000, 0, told)))
+        server.connection.send(framed(early, file.range(61_000, 0, raise_error)))
         client.connection.resume_reading()
         assert await client.have(1) == [2 * DATA[:1000] + b"new" * 20_000]
 
@@ -178,7 +178,7 @@ def test_a_disk_that_does_not_give_the_bytes_ends_the_connection_and_the_log_is_
 def test_a_peer_that_is_gone_is_not_taken_for_a_disk_that_failed(file: OsFile) -> None:
     async def test(client: Recorder, server: Recorder) -> None:
         client.connection.pause_reading()
-        server.connection.send(framed(file.range(BYTES, 0, told)))
+        server.connection.send(framed(file.range(BYTES, 0, raise_error)))
         client.connection.close()
         assert isinstance(await server.closed, ConnectionError)
 
@@ -193,17 +193,17 @@ def test_a_file_system_without_sendfile_is_read(file: OsFile, number: int, monke
     monkeypatch.setattr(os, "sendfile", refuse)
 
     async def test(client: Recorder, server: Recorder) -> None:
-        server.connection.send(framed(b"head", file.range(BYTES, 0, told)))
+        server.connection.send(framed(b"head", file.range(BYTES, 0, raise_error)))
         assert await client.have(1) == [b"head" + DATA]
 
     play(test)
 
 
 def test_near_the_limit_of_open_files_bytes_are_read_at_once(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(file.range(50_000, 0, told), OsFileRange)
+    assert isinstance(file.range(50_000, 0, raise_error), OsFileRange)
     # A limit of which the next descriptor is above the share.
     share = (file._fd + 1) / resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     monkeypatch.setattr(disk_port, "RANGES_SHARE", share / 2)
     crowded = OsDisk().open(file._descriptor.path if file._descriptor is not None else "")
-    assert crowded.range(50_000, 3, told) == DATA[3:50_003]
+    assert crowded.range(50_000, 3, raise_error) == DATA[3:50_003]
     crowded.close()

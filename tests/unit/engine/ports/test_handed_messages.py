@@ -39,7 +39,7 @@ class Taker(Recorder):
         self.log.append(message)
 
     @property
-    def near(self) -> InProcessConnection:
+    def own_end(self) -> InProcessConnection:
         return cast(InProcessConnection, self.connection)
 
 
@@ -79,7 +79,7 @@ def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
             return made[0]
 
         await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
-        assert not made[0].near.accepts_messages, "nobody is there yet"
+        assert not made[0].own_end.accepts_messages, "nobody is there yet"
         far = await accepted
         await asyncio.sleep(0)
         try:
@@ -90,7 +90,7 @@ def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
     asyncio.run(asyncio.wait_for(bounded(), 30))
 
 
-def asked(partitions: int = 1) -> LocalFetchRequest:
+def fetch_request(partitions: int = 1) -> LocalFetchRequest:
     topic = m.FetchRequest.Topics(topic_id=bytes(16))
     topic.partitions = [m.FetchRequest.Topics.Partitions(partition=index) for index in range(partitions)]
     request = m.FetchRequest(topics=[topic], replica_state=m.FetchRequest.ReplicaState(replica_id=1, replica_epoch=2))
@@ -104,9 +104,9 @@ def answered(records: Chunk | list[bytes] | None) -> LocalFetchResponse:
 
 def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
     async def play(client: Taker, server: Taker) -> None:
-        message = asked()
+        message = fetch_request()
         client.connection.send(framed(b"before"))
-        client.near.send_message(message)
+        client.own_end.send_message(message)
         client.connection.send(framed(b"after"))
         assert server.log == []
         await server.have(2)
@@ -119,15 +119,15 @@ def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
 def test_a_message_comes_at_once_unless_something_came_before_or_nobody_reads() -> None:
     async def play(client: Taker, server: Taker) -> None:
         messages = [answered(b"") for _ in range(3)]
-        client.near.send_message(messages[0])
+        client.own_end.send_message(messages[0])
         assert server.log == [messages[0]]
         client.connection.send(framed(b"frame"))
-        client.near.send_message(messages[1])
+        client.own_end.send_message(messages[1])
         assert server.log == [messages[0]]
         await asyncio.sleep(0)
         assert server.log == [messages[0], b"frame", messages[1]]
         server.connection.pause_reading()
-        client.near.send_message(messages[2])
+        client.own_end.send_message(messages[2])
         await asyncio.sleep(0)
         assert len(server.log) == 3
         server.connection.resume_reading()
@@ -141,7 +141,7 @@ def test_what_one_end_raises_is_logged_there_and_the_other_goes_on() -> None:
     async def play(client: Taker, server: Taker) -> None:
         logged: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
-        client.near.send_message(asked())
+        client.own_end.send_message(fetch_request())
         assert [str(context["exception"]) for context in logged] == ["a bug"]
 
     run(play, server_type=Failing)
@@ -160,7 +160,7 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
                 seen.append(node.get())
                 if isinstance(message, LocalFetchRequest):
                     for end in accepted:
-                        end.near.send_message(answered(b""))
+                        end.own_end.send_message(answered(b""))
                     seen.append(node.get())
 
         accepted: list[Named] = []
@@ -183,7 +183,7 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
             await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
         await asyncio.sleep(0)
         node.set("somebody else")
-        callers[0].near.send_message(asked())
+        callers[0].own_end.send_message(fetch_request())
         assert seen == ["leader", "follower 2", "leader"], "who waits hears at once"
         await asyncio.sleep(0)
         assert seen[3:] == ["follower 1"], "who asks now, in the next turn"
@@ -194,15 +194,15 @@ def test_each_end_takes_messages_in_its_own_context() -> None:
 
 def test_who_takes_no_messages_is_given_none() -> None:
     async def play(client: Taker, server: Taker) -> None:
-        assert not client.near.accepts_messages
-        assert server.near.accepts_messages, "the other end takes them all the same"
+        assert not client.own_end.accepts_messages
+        assert server.own_end.accepts_messages, "the other end takes them all the same"
 
     run(play, server_type=Deaf)
 
 
 def test_messages_count_as_much_as_their_frames_about() -> None:
     for partitions in (1, 1_000):
-        message = asked(partitions)
+        message = fetch_request(partitions)
         frame = sum(map(len, frames.encode_request(message.message, 18, 7, "peer")))
         assert 0.5 * frame < message.size_bytes < 2 * frame + 64
     for answer in (answered(b""), answered(None), answered(bytes(100_000))):
@@ -213,9 +213,9 @@ def test_messages_count_as_much_as_their_frames_about() -> None:
 def test_a_peer_that_does_not_read_is_not_served_further() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.pause_reading()
-        client.near.send_message(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
+        client.own_end.send_message(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
         assert client.connection.output_bytes > OUTPUT_HIGH_BYTES
-        server.near.send_message(asked())
+        server.own_end.send_message(fetch_request())
         await asyncio.sleep(0)
         assert client.log == [], "it would ask for still more"
         server.connection.resume_reading()
@@ -230,8 +230,8 @@ def test_a_peer_that_does_not_read_is_not_served_further() -> None:
 def test_a_message_above_the_limit_ends_both_ends() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.limit_frames(1_000)
-        client.near.send_message(asked())
-        client.near.send_message(asked(partitions=100))
+        client.own_end.send_message(fetch_request())
+        client.own_end.send_message(fetch_request(partitions=100))
         assert isinstance(await server.closed, FrameTooLarge)
         assert len(server.log) == 1
         assert await client.closed is None
@@ -242,10 +242,10 @@ def test_a_message_above_the_limit_ends_both_ends() -> None:
 def test_nothing_comes_after_the_end() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.close()
-        client.near.send_message(answered(b""))
-        client.near.send_message(answered(b""))
+        client.own_end.send_message(answered(b""))
+        client.own_end.send_message(answered(b""))
         assert await client.closed is None
-        client.near.send_message(answered(b""))
+        client.own_end.send_message(answered(b""))
         assert server.log == []
         assert client.connection.output_bytes == 0
 
@@ -264,11 +264,11 @@ def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_
         file = OsDisk().open(str(tmp_path / "log"), create=True)
         file.append([b"0123456789"])
         for records in (file.range(10, 0, ignored), [b"01234", b"56789"], memoryview(b"0123456789"), None):
-            server.near.send_message(answered(records))
+            server.own_end.send_message(answered(records))
         assert [records_of(message) for message in client.log] == [b"0123456789"] * 3 + [None]
         cut = file.range(10, 0, ignored)
         file.truncate(5)
-        server.near.send_message(answered(cut))
+        server.own_end.send_message(answered(cut))
         assert isinstance(await server.closed, FileUnreadable)
         assert await client.closed is None
         assert len(client.log) == 4

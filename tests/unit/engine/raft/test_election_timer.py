@@ -28,9 +28,9 @@ class Node:
         self.loop = VirtualLoop()
         self.looks = 0
         self.state = state
-        self.clock = ElectionTimer(VirtualClock(lambda: self.loop.now_ms, 0), self._look)
+        self.clock = ElectionTimer(VirtualClock(lambda: self.loop.now_ms, 0), self._current_state)
 
-    def _look(self) -> RaftState:
+    def _current_state(self) -> RaftState:
         self.looks += 1
         return self.state
 

@@ -31,7 +31,7 @@ def end_offset_for_epoch(epoch: int) -> tuple[int, int]:
     return nearest, min((start for later, start in EPOCH_STARTS.items() if later > nearest), default=VIEW.end_offset)
 
 
-def asked(**fields: int) -> m.FetchRequest.Topics.Partitions:
+def fetch_partition(**fields: int) -> m.FetchRequest.Topics.Partitions:
     requested = {"current_leader_epoch": 4, "fetch_offset": 70, "last_fetched_epoch": 4} | fields
     return m.FetchRequest.Topics.Partitions(partition=0, **requested)  # type: ignore[arg-type]  # numbers by name
 
@@ -42,7 +42,7 @@ def request(
     return m.FetchRequest(
         max_wait_ms=fields.pop("max_wait_ms", 500),
         cluster_id=cluster_id,
-        topics=[m.FetchRequest.Topics(topic_id=topic_id, topic=topic, partitions=[asked(**fields)])],
+        topics=[m.FetchRequest.Topics(topic_id=topic_id, topic=topic, partitions=[fetch_partition(**fields)])],
     )
 
 
@@ -55,7 +55,7 @@ def request(
     ],
 )
 def test_another_epoch_learns_the_leader(fields: dict[str, int], code: ErrorCode) -> None:
-    answer = decide(asked(**fields), VIEW, end_offset_for_epoch)
+    answer = decide(fetch_partition(**fields), VIEW, end_offset_for_epoch)
     assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (code, -1, 0)
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 4)
 
@@ -79,7 +79,7 @@ def test_another_epoch_learns_the_leader(fields: dict[str, int], code: ErrorCode
 def test_a_log_that_parted_from_the_leaders_is_told_where(
     offset: int, epoch: int, diverging: tuple[int, int] | None
 ) -> None:
-    answer = decide(asked(fetch_offset=offset, last_fetched_epoch=epoch), VIEW, end_offset_for_epoch)
+    answer = decide(fetch_partition(fetch_offset=offset, last_fetched_epoch=epoch), VIEW, end_offset_for_epoch)
     assert answer.error_code == 0
     assert answer.high_watermark == 90
     assert is_diverging(answer) == (diverging is not None)
@@ -109,7 +109,7 @@ def test_the_topic_goes_by_name_or_id_with_the_version() -> None:
     assert not isinstance(requested_partition(request(), 18, "c"), ErrorCode)
     assert not isinstance(requested_partition(request(cluster_id=None), 18, "c"), ErrorCode)
     assert not isinstance(requested_partition(request(topic=CLUSTER_METADATA_TOPIC), 12, "c"), ErrorCode)
-    answer = decide(asked(), VIEW, end_offset_for_epoch)
+    answer = decide(fetch_partition(), VIEW, end_offset_for_epoch)
     endpoint = m.FetchResponse.NodeEndpoints(node_id=1, host="h", port=1)
     assert response_of(answer, 18, endpoint).responses[0].topic_id == CLUSTER_METADATA_TOPIC_ID
     assert response_of(answer, 12, endpoint).responses[0].topic == CLUSTER_METADATA_TOPIC
@@ -137,7 +137,7 @@ WITH_SNAPSHOTS = replace(VIEW, start_offset=60, earliest_snapshot=SnapshotId(60,
 def test_a_snapshot_is_named_exactly_when_the_log_cannot_tell(
     view: LogView, offset: int, epoch: int, sent: bool
 ) -> None:
-    answer = decide(asked(fetch_offset=offset, last_fetched_epoch=epoch), view, end_offset_for_epoch)
+    answer = decide(fetch_partition(fetch_offset=offset, last_fetched_epoch=epoch), view, end_offset_for_epoch)
     assert answer.error_code == 0
     assert (answer.snapshot_id.end_offset >= 0) == sent
     if sent:
@@ -147,6 +147,6 @@ def test_a_snapshot_is_named_exactly_when_the_log_cannot_tell(
 
 
 def test_who_does_not_lead_says_who_does() -> None:
-    answer = decide(asked(), replace(VIEW, is_leader=False, leader_id=2), end_offset_for_epoch)
+    answer = decide(fetch_partition(), replace(VIEW, is_leader=False, leader_id=2), end_offset_for_epoch)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.current_leader.leader_id == 2

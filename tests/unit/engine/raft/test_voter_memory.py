@@ -26,20 +26,20 @@ EMPTY = LogEnd(0, 0)
 STATE = QuorumState(leader_id=2, leader_epoch=5, voted_id=2, voters=(1, 2, 3))
 
 
-def judged(
+def judge_stored(
     stored: QuorumState | None, end: LogEnd, traces: Traces | None = None, damage: str | None = None
 ) -> VoterMemory:
     return judge(stored, damage, end, traces or Traces(), directory_id=OLD, fresh_directory_id=FRESH)
 
 
 def test_a_folder_of_an_earlier_version_is_a_member_by_its_log_directory() -> None:
-    assert judged(STATE, END) == VoterMemory(
+    assert judge_stored(STATE, END) == VoterMemory(
         QuorumState(2, 5, 2, (1, 2, 3), directory_id=OLD, standing=VoterStanding.MEMBER), None
     )
 
 
 def test_an_empty_folder_without_traces_may_make_a_quorum() -> None:
-    memory = judged(None, EMPTY)
+    memory = judge_stored(None, EMPTY)
     assert (memory.state.standing, memory.state.directory_id, memory.lost) == (VoterStanding.FORMING, FRESH, None)
 
 
@@ -61,7 +61,7 @@ def test_an_empty_folder_without_traces_may_make_a_quorum() -> None:
 def test_what_was_forgotten_is_noticed_and_the_voter_gets_another_directory(
     stored: QuorumState | None, end: LogEnd, traces: Traces, damage: str | None, said: str
 ) -> None:
-    memory = judged(stored, end, traces, damage)
+    memory = judge_stored(stored, end, traces, damage)
     assert said in str(memory.lost)
     assert (memory.state.standing, memory.state.directory_id) == (VoterStanding.CATCHING_UP, FRESH)
     assert (memory.state.voted_id, memory.state.leader_id) == (-1, -1)
@@ -70,13 +70,13 @@ def test_what_was_forgotten_is_noticed_and_the_voter_gets_another_directory(
 
 def test_what_fits_is_no_loss() -> None:
     for traces in (Traces(Acknowledged(END, 5), 99, True), Traces(Acknowledged(LogEnd(4, 900), 2))):
-        assert judged(STATE, END, traces).lost is None
+        assert judge_stored(STATE, END, traces).lost is None
 
 
 def test_a_voter_that_was_catching_up_goes_on_by_the_same_directory() -> None:
     for standing in (VoterStanding.CATCHING_UP, VoterStanding.FORMING):
         stored = QuorumState(directory_id=KEPT, standing=standing)
-        memory = judged(stored, END)
+        memory = judge_stored(stored, END)
         assert (memory.state.standing, memory.state.directory_id) == (VoterStanding.CATCHING_UP, KEPT)
 
 

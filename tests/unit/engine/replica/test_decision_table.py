@@ -109,7 +109,7 @@ LEADERS = (
 class Played:
     view: FollowerView
     leader: Leader
-    asked: list[TierStateRequest]
+    requests: list[TierStateRequest]
     outcome: TierStateOutcome | None = None
     refusal: Exception | None = None
 
@@ -120,7 +120,7 @@ def play(plan: TierStatePlan, view: FollowerView, leader: Leader) -> Played:
     try:
         question = next(plan)
         while True:
-            played.asked.append(question)
+            played.requests.append(question)
             answer: object
             match question:
                 case AskOffset(timestamp=timestamp):
@@ -185,7 +185,7 @@ def test_every_row_leads_to_where_the_leader_can_go_on() -> None:
 
 def test_only_the_mode_asks_for_the_pending_upload_and_starts_behind_it() -> None:
     for played in ALL:
-        requested = AskOffset(EARLIEST_PENDING_UPLOAD) in played.asked
+        requested = AskOffset(EARLIEST_PENDING_UPLOAD) in played.requests
         assert requested is applies(played)
         if not isinstance(played.outcome, Rebuild):
             continue
@@ -194,7 +194,7 @@ def test_only_the_mode_asks_for_the_pending_upload_and_starts_behind_it() -> Non
         else:
             # A segment that holds the last record before the local log may end beyond its start.
             assert 0 <= played.outcome.next_offset - played.leader.local_start < SEGMENT, played
-            assert AskOffset(EARLIEST_LOCAL) in played.asked, played
+            assert AskOffset(EARLIEST_LOCAL) in played.requests, played
 
 
 def test_an_attempt_is_refused_for_a_stated_reason_only() -> None:

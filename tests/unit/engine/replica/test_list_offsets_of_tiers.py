@@ -89,7 +89,7 @@ async def session(nodes: Nodes) -> list[Any]:
         assert isinstance(answer, Message)
         return through_codec(answer, version)
 
-    def look() -> None:
+    def list_offsets() -> None:
         topics = m.ListOffsetsRequest.Topics
         for at in (-1, -2, -3, -4, -5, -6, 0, NOW_MS + 3, NOW_MS + 99):
             part = topics.Partitions(partition_index=0, current_leader_epoch=-1, timestamp=at)
@@ -110,16 +110,16 @@ async def session(nodes: Nodes) -> list[Any]:
                 row.records = bytes(row.records)
                 seen.append((replica, offset, answer))
 
-    look()
+    list_offsets()
     for at in range(7):
         records = build_batch([RecordData(NOW_MS + at, None, b"v%d" % at)])
         assert (await nodes.produce_raw(1, TOPIC, records)).error_code == 0
-    look()
+    list_offsets()
     topics = m.DeleteRecordsRequest.Topics
     requested = topics(name=TOPIC, partitions=[topics.Partitions(partition_index=0, offset=3)])
     await nodes[1].ask(m.DeleteRecordsRequest(topics=[requested], timeout_ms=5000), 2)
     await nodes.retain()
-    look()
+    list_offsets()
     return seen
 
 

@@ -40,7 +40,7 @@ def server(running: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Ser
     running.refuses, running.answer = {}, ""
 
 
-def said(location: str = LOCATION) -> str:
+def refusal(location: str = LOCATION) -> str:
     trouble = check_store(location)
     assert trouble is not None
     return trouble.sentence
@@ -59,7 +59,7 @@ def test_a_plain_endpoint_needs_no_variable_in_any_process(server: S3Server) -> 
 
 
 def test_a_bucket_that_is_not_there(server: S3Server) -> None:
-    assert said("s3://nowhere/tier").startswith("The bucket or container does not exist (Server returned")
+    assert refusal("s3://nowhere/tier").startswith("The bucket or container does not exist (Server returned")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_each_refusal_says_its_reason_first_and_what_to_set(
 ) -> None:
     server.refuses = {"*": status}
     server.answer = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>for this reason</Message></Error>"
-    sentence = said()
+    sentence = refusal()
     assert sentence.startswith(begins)
     assert names in sentence
     assert sentence.count("\n") == 0
@@ -158,10 +158,10 @@ def test_a_denial_may_mean_no_right_to_list_and_is_a_warning(server: S3Server) -
 
 def test_an_endpoint_that_is_no_address_or_is_not_allowed(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "localhost:9000")
-    assert said().startswith("The endpoint is no address (")
+    assert refusal().startswith("The endpoint is no address (")
     monkeypatch.setenv("AWS_ENDPOINT", server.endpoint)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
-    assert said().startswith("The endpoint is an http:// address (")
+    assert refusal().startswith("The endpoint is an http:// address (")
 
 
 def test_without_a_key_that_is_said() -> None:
@@ -193,8 +193,8 @@ def test_the_endpoint_of_s3_alone_wins_and_may_be_plain(server: S3Server, monkey
     assert check_store(LOCATION) is None
     assert RemoteFolder(LOCATION).partitions() == []
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:9000")
-    assert said().startswith("The endpoint is no address (AWS_ENDPOINT_URL_S3 is localhost:9000)")
-    assert "give AWS_ENDPOINT_URL_S3 one" in said()
+    assert refusal().startswith("The endpoint is no address (AWS_ENDPOINT_URL_S3 is localhost:9000)")
+    assert "give AWS_ENDPOINT_URL_S3 one" in refusal()
 
 
 NO_KEY_YET = (

@@ -21,7 +21,7 @@ from backend.control.observer.watches.quorum_watch import (
 NOW_MS = 1_700_000_000_000
 
 
-def look(*replicas: QuorumReplicaState, snapshot: dict[str, Any] | None = None) -> dict[str, Any]:
+def facts(*replicas: QuorumReplicaState, snapshot: dict[str, Any] | None = None) -> dict[str, Any]:
     return quorum_facts(QuorumInfo(1, 7, 990, replicas), NOW_MS) | {"snapshot": snapshot, "cause": None}
 
 
@@ -30,7 +30,7 @@ def replica(node_id: int, end: int = 1000, *, role: str = "voter", silent_ms: in
 
 
 def test_lag_is_in_records_behind_the_leader_and_unknown_when_nothing_was_fetched() -> None:
-    result = look(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
+    result = facts(replica(1), replica(2, 940), QuorumReplicaState(4, "observer", -1, -1, -1))
     assert [row["lag_records"] for row in result["replicas"]] == [0, 60, None]
     html = quorum_panel.table_html(result)
     assert ">60<" in html
@@ -38,17 +38,17 @@ def test_lag_is_in_records_behind_the_leader_and_unknown_when_nothing_was_fetche
 
 
 def test_a_silent_voter_is_counted_and_comes_first() -> None:
-    result = look(replica(1), replica(2), replica(3, silent_ms=60_000))
+    result = facts(replica(1), replica(2), replica(3, silent_ms=60_000))
     assert "2 of 3 voters in touch" in quorum_panel.pills_html(result, NOW_MS)
     assert [int(node) for node in quorum_panel.rows(result)["node"]] == [3, 1, 2]
     assert list(quorum_panel.rows(result)["status"]) == ["critical", "ok", "ok"]
 
 
 def test_an_unknown_snapshot_says_why() -> None:
-    result = look(replica(1), snapshot={"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL})
+    result = facts(replica(1), snapshot={"generated_ms": None, "bytes": None, "cause": NOT_BY_PROTOCOL})
     assert "snapshot ?" in quorum_panel.pills_html(result, NOW_MS)
     assert "by JMX only" in quorum_panel.note(result)
-    with_snapshot = look(replica(1), snapshot={"generated_ms": NOW_MS - 120_000, "bytes": 4_200, "cause": None})
+    with_snapshot = facts(replica(1), snapshot={"generated_ms": NOW_MS - 120_000, "bytes": 4_200, "cause": None})
     assert "snapshot 4.2 kB, 2 m old" in quorum_panel.pills_html(with_snapshot, NOW_MS)
     assert quorum_panel.note(with_snapshot) == ""
 

@@ -41,13 +41,13 @@ def test_name_of_a_partition_is_read(name: str, key: tuple[str, int] | None) -> 
 def test_every_typed_word_must_be_in_the_name() -> None:
     rows = [partition_row(topic=topic, partition=number) for topic in ("orders-eu", "audit") for number in (1, 12)]
 
-    def found(text: str) -> list[str]:
+    def selected(text: str) -> list[str]:
         return [f"{row.topic}-{row.partition}" for row in select(rows, Filter(text, rank="name"))]
 
-    assert found("ORDERS") == ["orders-eu-1", "orders-eu-12"]
-    assert found("eu 12") == ["orders-eu-12"]
-    assert found("audit-1") == ["audit-1", "audit-12"]
-    assert found("nothing") == []
+    assert selected("ORDERS") == ["orders-eu-1", "orders-eu-12"]
+    assert selected("eu 12") == ["orders-eu-12"]
+    assert selected("audit-1") == ["audit-1", "audit-12"]
+    assert selected("nothing") == []
 
 
 def test_largest_pending_comes_first_and_unknown_last() -> None:
@@ -82,14 +82,14 @@ def test_a_state_keeps_only_its_partitions() -> None:
         "silent": partition_row(topic="silent", log_end_offset=None, error="Broker 1 does not answer."),
     }
 
-    def found(state: str) -> list[str]:
+    def selected(state: str) -> list[str]:
         return sorted(row.topic for row in select(rows.values(), Filter(state=state), {("fine", 7)}))
 
-    assert found(OVER_1_GB) == ["large"]
-    assert found(NOT_IN_SYNC) == ["out"]
-    assert found(GAP_OR_OUTSIDE) == ["fine", "gap"]
-    assert found(COPY_OPEN) == ["copying"]
-    assert found(NOT_KNOWN) == ["silent"]
+    assert selected(OVER_1_GB) == ["large"]
+    assert selected(NOT_IN_SYNC) == ["out"]
+    assert selected(GAP_OR_OUTSIDE) == ["fine", "gap"]
+    assert selected(COPY_OPEN) == ["copying"]
+    assert selected(NOT_KNOWN) == ["silent"]
 
 
 @pytest.mark.parametrize(

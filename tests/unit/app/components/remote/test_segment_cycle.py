@@ -31,7 +31,9 @@ def started(age_ms: int, **more: Any) -> SegmentRow:
     )
 
 
-def judged(start: int, following: int, lineage_standing: LineageStanding = LineageStanding.IN_LINEAGE) -> JudgedSegment:
+def judged_segment(
+    start: int, following: int, lineage_standing: LineageStanding = LineageStanding.IN_LINEAGE
+) -> JudgedSegment:
     return JudgedSegment(segment_row(start, following), lineage_standing)
 
 
@@ -81,11 +83,11 @@ def test_boxes_say_what_is_hung_and_overdue() -> None:
 def test_gaps_lie_between_copies_that_hold_the_log(
     ranges: list[tuple[int, int]], log_start: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert segment_cycle.gaps([judged(*offsets) for offsets in ranges], log_start) == expected
+    assert segment_cycle.gaps([judged_segment(*offsets) for offsets in ranges], log_start) == expected
 
 
 def test_a_segment_outside_the_lineage_holds_nothing() -> None:
-    rows = [judged(0, 100), judged(100, 200, LineageStanding.OUTSIDE), judged(200, 300)]
+    rows = [judged_segment(0, 100), judged_segment(100, 200, LineageStanding.OUTSIDE), judged_segment(200, 300)]
     assert segment_cycle.gaps(rows, 0) == [(100, 200)]
     html = segment_cycle.verdict_pills(rows, [(100, 200)])
     assert "1 outside lineage" in html
@@ -147,12 +149,12 @@ def test_the_picture_of_a_life_has_a_part_for_each_step() -> None:
 
 def test_the_ledger_is_filtered_by_state_and_words_newest_event_first() -> None:
     rows = [
-        judged(0, 100),
+        judged_segment(0, 100),
         JudgedSegment(
             segment_row(100, 200, last_event_ms=NOW_MS, segment_id="zz"), LineageStanding.IN_LINEAGE, overlaps=True
         ),
         JudgedSegment(started(5), LineageStanding.COPYING),
-        judged(200, 300, LineageStanding.OUTSIDE),
+        judged_segment(200, 300, LineageStanding.OUTSIDE),
     ]
     first = segment_ledger.select(rows, None)
     assert first[0].segment.segment_id == "zz"

@@ -128,7 +128,7 @@ FACTS = ReassignmentFacts(
 COPY = ReplicaCopy("t", 0, 3, 1, 1000, 100, False, "qualifies", "")
 
 
-def judged(
+def failed_checks(
     move: PlannedMove = AIM, facts: ReassignmentFacts = FACTS, copy: ReplicaCopy = COPY, limit: int | None = 500
 ) -> dict[str, CheckOutcome]:
     checks = reassignment_checks.checks({A: move}, facts, [copy] if move.adding else [], limit)
@@ -137,7 +137,7 @@ def judged(
 
 
 def test_nothing_speaks_against_an_ordinary_move() -> None:
-    assert judged() == {}
+    assert failed_checks() == {}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_nothing_speaks_against_an_ordinary_move() -> None:
 def test_what_speaks_against_a_move(
     move: PlannedMove, facts: ReassignmentFacts, copy: ReplicaCopy, limit: int | None, expected: dict[str, str]
 ) -> None:
-    assert judged(move, facts, copy, limit) == expected
+    assert failed_checks(move, facts, copy, limit) == expected
 
 
 TIERED = {

@@ -93,7 +93,7 @@ def mark(broker: Broker) -> None:
     publish(broker, PartitionDelete(TIP, 9, 0, MARKED))
 
 
-def told(broker: Broker) -> list[tuple[str, int]]:
+def recorded_states(broker: Broker) -> list[tuple[str, int]]:
     """(state, offset of the segment or -1) of every record, in order."""
     starts: dict[bytes, int] = {}
     states = []
@@ -146,13 +146,13 @@ def test_a_marked_partition_goes_with_all_its_segments_and_says_so(tmp_path: Pat
             mark(broker)
             assert await remover.run_once()
             assert remote_files(tmp_path) == []
-            assert told(broker)[4:] == DELETION
+            assert recorded_states(broker)[4:] == DELETION
             meters = broker.tier.meters
             assert (meters.partitions_removed, meters.partitions_to_remove) == (1, 0)
-            before = len(told(broker))
+            before = len(recorded_states(broker))
             assert await remover.run_once()
             assert await remover_of(broker, tmp_path).run_once()
-            assert len(told(broker)) == before
+            assert len(recorded_states(broker)) == before
 
     run_virtual(play())
 
@@ -181,13 +181,14 @@ def test_after_a_crash_at_any_point_the_next_life_ends_what_was_begun(tmp_path: 
             broker.topic.before_produce = crash.before_produce
             with pytest.raises(Crash):
                 await remover_of(broker, tmp_path).run_once()
-            assert ("DELETE_PARTITION_FINISHED", -1) not in told(broker)
+            assert ("DELETE_PARTITION_FINISHED", -1) not in recorded_states(broker)
             assert stored(tmp_path, broker) <= 4  # where the mark stands
             broker.tier.storage, broker.topic.before_produce = broker.storage, None
             assert await remover_of(broker, tmp_path).run_once()
             assert remote_files(tmp_path) == []
-            assert told(broker)[-1] == ("DELETE_PARTITION_FINISHED", -1)
-            assert len(told(broker)) <= 4 + len(DELETION) + 2  # an event under way is published again once at most
+            assert recorded_states(broker)[-1] == ("DELETE_PARTITION_FINISHED", -1)
+            # An event under way is published again once at most.
+            assert len(recorded_states(broker)) <= 4 + len(DELETION) + 2
             assert stored(tmp_path, broker) >= 5
 
     run_virtual(play())
@@ -205,7 +206,7 @@ def test_another_broker_without_a_stored_position_takes_over(tmp_path: Path) -> 
         async with tier_broker(tmp_path, broker_id=2, topic=shared) as other:
             assert await remover_of(other, tmp_path).run_once()
             assert remote_files(tmp_path) == []
-            assert told(other)[-1] == ("DELETE_PARTITION_FINISHED", -1)
+            assert recorded_states(other)[-1] == ("DELETE_PARTITION_FINISHED", -1)
 
     run_virtual(play())
 
@@ -279,11 +280,11 @@ class BrokenStorage(CrashingStorage):
 
     def __init__(self, real: ObjectStoreRemoteStorageManager) -> None:
         super().__init__(real, CrashAfter(-1))
-        self.asked = 0
+        self.deletions = 0
 
     def delete_log_segment_data(self, metadata: SegmentMetadata) -> None:
         if metadata.topic_id_partition == TIP:
-            self.asked += 1
+            self.deletions += 1
             raise TypeError("Expected string path")
         super().delete_log_segment_data(metadata)
 
@@ -303,7 +304,7 @@ def test_a_partition_that_cannot_be_removed_rests_and_holds_up_no_other(tmp_path
             for _ in range(3):
                 assert not await remover.run_once()
             assert len(remote_files(tmp_path)) == 10  # of TIP: its namesake's are gone
-            assert storage.asked == 1  # and not again for an hour
+            assert storage.deletions == 1  # and not again for an hour
 
     run_virtual(play())
 
@@ -385,14 +386,14 @@ def test_a_segment_that_is_told_of_during_the_removal_goes_before_the_partition_
 
             async def tell_more(value: bytes) -> None:
                 event = decode(value)
-                if isinstance(event, SegmentUpdate) and ("COPY_SEGMENT_STARTED", 6) not in told(broker):
+                if isinstance(event, SegmentUpdate) and ("COPY_SEGMENT_STARTED", 6) not in recorded_states(broker):
                     publish(broker, late)
 
             topic.before_produce = tell_more
             assert not await remover.run_once()
-            assert ("DELETE_PARTITION_FINISHED", -1) not in told(broker)
+            assert ("DELETE_PARTITION_FINISHED", -1) not in recorded_states(broker)
             assert await remover.run_once()
-            assert told(broker)[-3:] == [
+            assert recorded_states(broker)[-3:] == [
                 ("DELETE_SEGMENT_STARTED", 6),
                 ("DELETE_SEGMENT_FINISHED", 6),
                 ("DELETE_PARTITION_FINISHED", -1),
