@@ -72,7 +72,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
+@st.cache_resource(show_spinner=False, max_entries=4, on_release=Engine.dispose)
 def _engine(url: str) -> Engine:
     return create_engine(url, PAGES, name="dashboard")
 

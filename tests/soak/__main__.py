@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_cluster import TIERING_VARIABLE
-from tests.soak.turns import last_run, read_results, turn
+from tests.soak.turns import last_run, parts_that_fit, read_results
 
 # Added up, the parts take some 100 minutes on 2 cores: the simulation 22, the pipeline 15 to 26, the control plane 13,
 # a year of metadata 11, kills of brokers and clients 11, a large cluster 9, estimates 5 (their results have the times).
@@ -104,7 +104,7 @@ def _parts_of_run(*, everything: bool) -> tuple[list[str], list[str]]:
     if everything:
         return parts, []
     last_runs = {part: last_run(part, results) for part in parts}
-    expected = turn(parts, ALONE_TESTS, last_runs, workers=WORKERS, budget_s=BUDGET_S)
+    expected = parts_that_fit(parts, ALONE_TESTS, last_runs, workers=WORKERS, budget_s=BUDGET_S)
     return expected, [part for part in parts if part not in expected]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.soak.turns import LastRun, last_run, turn
+from tests.soak.turns import LastRun, last_run, parts_that_fit
 
 RESULTS = [
     {"finished": "20261120", "tests": [{"test": "tests/a/test_x.py::test_1", "seconds": 100}]},
@@ -23,7 +23,7 @@ def test_all_parts_have_their_turn_in_as_few_runs_as_their_time_allows() -> None
     last_runs = {part: LastRun(f"day {number}", seconds) for number, (part, seconds) in enumerate(parts.items())}
     turns = []
     for run in range(4):
-        chosen = turn(list(parts), {"old"}, last_runs, workers=2, budget_s=60.0)
+        chosen = parts_that_fit(list(parts), {"old"}, last_runs, workers=2, budget_s=60.0)
         turns.append(chosen)
         last_runs |= {part: LastRun(f"later {run}", parts[part]) for part in chosen}
     assert turns[0] == ["slow", "new", "quick"]  # 25 and 10 with two workers; 40 of what runs alone do not fit

@@ -78,11 +78,11 @@ def play_step(play: Play, step: tuple[object, ...]) -> None:
         case ("reassign", str(topic), int(index), replicas):
             part = m.AlterPartitionReassignmentsRequest.Topics
             partition = part.Partitions(partition_index=index, replicas=replicas)  # type: ignore[arg-type]  # list or None
-            asked_topic = part(name=topic, partitions=[partition])
+            requested_topic = part(name=topic, partitions=[partition])
             play.do(
                 partial(
                     alter_partition_reassignments,
-                    request=m.AlterPartitionReassignmentsRequest(topics=[asked_topic]),
+                    request=m.AlterPartitionReassignmentsRequest(topics=[requested_topic]),
                     config=play.config,
                 )
             )
@@ -150,7 +150,10 @@ def check(image: MetadataImage) -> None:
     for topic in image.topics.values():
         assert set(topic.partitions) == set(range(len(topic.partitions)))
         for partition in topic.partitions.values():
-            assert partition.isr, topic
+            # Without anybody in sync the eligible replicas are remembered (KIP-966), and nobody leads.
+            remembered = partition.elr or partition.last_known_elr
+            assert partition.isr or (partition.leader == -1 and remembered), topic
+            assert not set(partition.elr) & set(partition.isr), topic
             assert partition.replicas, topic
             assert len(set(partition.replicas)) == len(partition.replicas), topic
             assert set(partition.isr) <= set(partition.replicas), topic

@@ -14,7 +14,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from backend.protocol.messages import Message
 from tests.effort import effort
-from tests.properties.controller.test_commands_and_replay import BROKERS, steps, take
+from tests.properties.controller.test_commands_and_replay import BROKERS, play_step, steps
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play
 
 users = st.sampled_from(("ann", "bob"))
@@ -81,7 +81,7 @@ def test_snapshot_and_rest_equal_the_whole_log_byte_for_byte(
             continue
         play.last = ()
         try:
-            take(play, step)
+            play_step(play, step)
         except KafkaError:
             continue
         if play.last:

@@ -27,7 +27,7 @@ from backend.protocol.record_batches.record_validation import (
     load_columns,
 )
 from backend.tiering.ids import TopicPartition
-from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, asked, build
+from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, build, cases
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, batch, open_test_log, replicate
 
 KAFKAS: Final[list[Row]] = json.loads((FIXTURES / "malformed-batches.json").read_text())
@@ -117,7 +117,7 @@ def _without_limits(text: str | None) -> str | None:
 def test_every_batch_gets_kafkas_answer(topic: str) -> None:
     differences: list[Any] = []
     used: set[str] = set()
-    for (name, case, codec), row in zip(asked(), KAFKAS, strict=True):
+    for (name, case, codec), row in zip(cases(), KAFKAS, strict=True):
         assert (name, case.name, codec) == (row["topic"], row["case"], row["codec"])
         if name != topic:
             continue
@@ -134,7 +134,7 @@ def test_every_batch_gets_kafkas_answer(topic: str) -> None:
 
 def test_what_is_taken_can_be_read() -> None:
     taken = 0
-    for topic, case, codec in asked():
+    for topic, case, codec in cases():
         _, validated = answer(topic, case, codec)
         if validated is None:
             continue
