@@ -14,9 +14,9 @@ import pytest
 from backend.control import database_keeper
 from backend.control.http.api_tokens import KnownToken, TokenRole, add_token
 from backend.store.backups import automatic_backups as backups
-from backend.store.connection.database import create_engine, writing
+from backend.store.connection.database import writing
 from tests.control.site import ControlSite
-from tests.databases import new_sqlite
+from tests.databases import new_sqlite, opened_engine
 from tests.engine_cluster import CLUSTER_ID
 
 
@@ -95,7 +95,7 @@ def test_a_file_that_was_replaced_is_used_without_the_log_of_the_former(own: Con
 
 @pytest.mark.parametrize("how", ["deleted", "damaged"])
 def test_a_start_without_its_file_goes_on_from_the_newest_copy(own: ControlSite, how: str) -> None:
-    with writing(create_engine(own.database_url)) as connection:
+    with opened_engine(own.database_url) as engine, writing(engine) as connection:
         kept = add_token(connection, CLUSTER_ID, KnownToken("ci", TokenRole.VIEWER))
     plan = own.plan({"enable": True})
     own.wait_until("no copy is due", lambda: not backups.due(file_of(own), 0) or backups.backups(file_of(own)))

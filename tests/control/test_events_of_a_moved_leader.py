@@ -105,5 +105,6 @@ def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await gateway.close()
+            await database.close()
 
     run(test())
