@@ -15,6 +15,9 @@ from backend.control.http import disk_room
 from backend.control.operations.lifecycle import plan_execution
 from tests.control.site import FLAG, TIERED, ControlSite
 
+# SQLite's own limit (SQLITE_MAX_PAGE_COUNT).
+PAGES_MAX = 0xFFFF_FFFE
+
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[ControlSite]:
@@ -145,11 +148,13 @@ def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
     engine = own.plane.parts.database.engine
     made = own.plan({"enable": True})
 
-    def full(connection: sqlite3.Connection, _: object) -> None:
+    def full(connection: sqlite3.Connection, *_: object) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what it has as the least
 
-    event.listen(engine, "connect", full)
-    engine.dispose()
+    def has_room(connection: sqlite3.Connection, *_: object) -> None:
+        connection.execute(f"PRAGMA max_page_count = {PAGES_MAX}")
+
+    event.listen(engine, "checkout", full)
     body = {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "reason": "r" * 500}
 
     def refused() -> dict[str, Any] | None:
@@ -161,8 +166,8 @@ def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
     assert problem["type"] == "urn:ebbline:problem:unavailable"
     assert "database or disk is full: make room" in problem["detail"]
     status = own.execute(made["id"], wait_ms=0).status_code
-    event.remove(engine, "connect", full)
-    engine.dispose()
+    event.remove(engine, "checkout", full)
+    event.listen(engine, "checkout", has_room)
     own.wait_until("ready again", lambda: own.operator.get("/readyz").status_code == 200)
     assert rows(own, "SELECT COUNT(*), MAX(id) FROM operation") == stored
     if status == 503:
