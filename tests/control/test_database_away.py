@@ -276,12 +276,12 @@ def test_a_start_while_the_database_is_away_serves_and_makes_the_schema_once_it_
             site.create_topic("orders", partitions=1)
             site.produce("orders", 10)
             assert site.operator.get("/v1/lab/faults").status_code == 200
-            waiting = site.cluster.ask(lambda: site.plane.parts.observer.recorder.waiting_rounds)
+            recorder = site.plane.parts.observer.recorder
+            site.wait_until("rounds wait", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) > 0)
             server.start()
             site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
             site.wait_until("the topic is on the pages", lambda: bool(site.partitions("orders")))
-            assert waiting > 0
-            assert site.cluster.ask(lambda: site.plane.parts.observer.recorder.dropped_rounds) == 0
+            assert site.cluster.ask(lambda: recorder.dropped_rounds) == 0
         finally:
             site.__exit__()
     finally:
