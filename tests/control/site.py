@@ -13,11 +13,14 @@ import httpx
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from sqlalchemy import func, select
 
 from backend.control.control_parts import ProcessPorts
 from backend.control.control_plane import ControlPlane
 from backend.control.control_settings import ControlSettings
 from backend.engine.metrics.collector import BrokerCollector
+from backend.store import tables as t
+from backend.store.connection.database import reading
 from tests.databases import new_sqlite
 from tests.engine_cluster import CLUSTER_ID, EngineCluster
 from tests.waiting import wait_until
@@ -180,6 +183,18 @@ class ControlSite:
             if number % 20 == 19:
                 producer.flush(30)
         assert producer.flush(30) == 0
+
+    def wait_until_stored(self, timeout_s: float = 60.0) -> None:
+        """Every round of samples that there has been by now is in the database."""
+        observer = self.plane.parts.observer
+        newest_ms = self.cluster.ask(lambda: observer.state.last_round_ms) or 0
+
+        def stored() -> bool:
+            with reading(self.plane.parts.database.engine) as connection:
+                last_ms = connection.scalar(select(func.max(t.cluster_sample.c.sampled_ms)))
+            return last_ms is not None and last_ms >= newest_ms
+
+        self.wait_until("every round is stored", stored, timeout_s)
 
     def partitions(self, topic: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self.get(f"/v1/partitions?tiered=false&topic={topic}")["items"]

@@ -87,9 +87,7 @@ def test_a_standby_that_takes_over_under_load_is_found_and_goes_on(server: Serve
                     connection.execute(b"SELECT pg_promote()")
                 site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
                 recorder = site.plane.parts.observer.recorder
-                site.wait_until(
-                    "no old round waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) <= 1, 60
-                )
+                site.wait_until_stored()
                 assert recorder.dropped_rounds == 0
                 assert site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
                 assert site.plan({"enable": True})["id"] > plan["id"]
@@ -215,7 +213,7 @@ def test_what_an_operator_set_for_the_database_changes_nothing(
             assert abs(row["at_ms"] - began_ms) < 60_000
             observer, recorder = site.plane.parts.observer, site.plane.parts.observer.recorder
             site.wait_until("rounds go on", lambda: site.cluster.ask(lambda: observer.state.rounds) > 20)
-            site.wait_until("no old round waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) <= 1)
+            site.wait_until_stored()
             assert recorder.dropped_rounds == 0
         stores_batches(url)
     finally:

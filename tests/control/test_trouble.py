@@ -124,7 +124,7 @@ def rounds_wait_while_it_refuses(own: ControlSite) -> None:
     connection.execute("ALTER TABLE hidden RENAME TO cluster_sample")
     connection.commit()
     connection.close()
-    own.wait_until("no old round waits", lambda: own.cluster.ask(lambda: recorder.waiting_rounds) <= 1, timeout_s=60)
+    own.wait_until_stored()
     assert recorder.dropped_rounds == 0
     assert rows(own, "SELECT COUNT(*) FROM cluster_sample")[0][0] >= rounds_before
 

@@ -32,6 +32,9 @@ def test_offload_and_consume_from_the_leader_also_after_a_restart(running: Lab) 
     running.cluster.stop_broker(2)
     running.cluster.start_broker(2)
     running.wait("broker 2 leads again", lambda: running.leads(2, "one") and running.leads(2, "two"))
+    # It reads the remote log's metadata first; until then it answers REPLICA_NOT_AVAILABLE, as Kafka does.
+    running.wait_offsets("one", (0, 2, 3, 1))
+    running.wait_offsets("two", (0, 4, 5, 3))
     assert running.consume("one", 1) == values(1, 2)
     assert fetched_segments(running, 2, "one") == 1
     assert running.consume("two", 1) == values(1, 2, 3, 4)

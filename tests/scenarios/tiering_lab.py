@@ -173,10 +173,6 @@ class Lab:
         while offset < end:
             assert time.monotonic() < deadline, f"stuck at {offset} of {topic}-{partition}"
             fetched = self.fetch(topic, offset, node=node, partition=partition)
-            if (
-                fetched.error == ErrorCode.REPLICA_NOT_AVAILABLE
-            ):  # until a new leader has read the remote log's metadata
-                continue
             assert fetched.error == 0, (offset, ErrorCode(fetched.error))
             for at, value in fetched.values:
                 if at >= offset:
