@@ -40,8 +40,8 @@ class Security:
     extensions: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_security(path: Path) -> Security:
-    """From a file of `name=value` lines. Raises SecurityError."""
+def read_properties(path: Path) -> dict[str, str]:
+    """The client properties of a file of `name=value` lines. Raises SecurityError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -54,7 +54,12 @@ def read_security(path: Path) -> Security:
         if not equals:
             raise SecurityError(f"Line {number} of {path} has no '=': write name=value.")
         properties[name.strip()] = value.strip()
-    return security_of(properties)
+    return properties
+
+
+def read_security(path: Path) -> Security:
+    """From a file of client properties. Raises SecurityError."""
+    return security_of(read_properties(path))
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
@@ -85,13 +90,17 @@ def security_of(properties: Mapping[str, str]) -> Security:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    authorities, certificate = properties.get("ssl.ca.location"), properties.get("ssl.certificate.location")
+    key = properties.get("ssl.key.location")
+    files = f"ssl.ca.location {authorities}"
     try:
-        context = client_context(properties.get("ssl.ca.location"))
-        certificate = properties.get("ssl.certificate.location")
+        context = client_context(authorities)
         if certificate:
-            context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password"))
+            files = f"ssl.certificate.location {certificate}" + (f" with ssl.key.location {key}" if key else "")
+            context.load_cert_chain(certificate, key, properties.get("ssl.key.password"))
     except (OSError, ssl.SSLError) as error:
-        raise SecurityError(f"The certificates of the client properties cannot be used: {error}.") from error
+        cause = error.strerror or str(error)
+        raise SecurityError(f"{files} of the client properties cannot be used: {cause}.") from error
     if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
         context.check_hostname = False
     if properties.get("enable.ssl.certificate.verification", "true").lower() == "false":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Final
 
-from backend.control.gateway.client_security import SecurityError, read_security
+from backend.control.gateway.client_security import Security, SecurityError, read_properties, security_of
 from backend.control.gateway.connection_pool import ConnectionPool
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure, parse_bootstrap
@@ -25,7 +26,7 @@ def attached_cluster_id(settings: Settings) -> str:
     """The id of the cluster at `settings.attach`. Raises PreflightError with one sentence."""
     try:
         addresses = parse_bootstrap(settings.attach or "")
-        security = None if settings.client_properties is None else read_security(settings.client_properties)
+        security = None if settings.client_properties is None else _security(settings.client_properties)
         gateway = Gateway(addresses, pool=ConnectionPool(security=security))
         return asyncio.run(_ask(gateway))
     except (GatewayError, KafkaError, ValueError) as error:
@@ -34,6 +35,19 @@ def attached_cluster_id(settings: Settings) -> str:
     except TimeoutError as error:
         text = f"The cluster at {settings.attach} did not answer within {TIMEOUT_S:.0f} s: check the address."
         raise PreflightError(text) from error
+
+
+def _security(file: Path) -> Security:
+    """Of properties that the pipeline's client takes as well: else it would end again and again once all else runs."""
+    from confluent_kafka import Consumer, KafkaException  # loads long, and few starts have properties
+
+    properties = read_properties(file)
+    security = security_of(properties)
+    try:
+        Consumer({"group.id": "ebbline-unused", "log_level": 0, **properties}).close()
+    except KafkaException as error:
+        raise SecurityError(f"The client properties {file} cannot be used: {error.args[0].str()}.") from error
+    return security
 
 
 async def _ask(gateway: Gateway) -> str:

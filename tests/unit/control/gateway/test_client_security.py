@@ -99,7 +99,14 @@ def test_a_file_of_properties_is_read(tmp_path: Path) -> None:
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism"),
         ({"sasl.password": None}, "sasl.password"),
         ({"sasl.jaas.config": "…"}, "sasl.jaas.config"),
-        ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "certificates"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"},
+            "ssl.ca.location /no/such/file .* No such file",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": "/no/cert", "ssl.key.location": "/no/key"},
+            "ssl.certificate.location /no/cert with ssl.key.location /no/key",
+        ),
     ],
 )
 def test_properties_that_cannot_be_used_are_named(change: dict[str, str | None], named: str) -> None:
