@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -370,9 +370,9 @@ class Controller:
             _respond(waiting, response, refusal)
 
     async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
-        work = partial(_evaluate, waiting.command, self._newest, self.log.end_offset, epoch)
+        work = partial(_evaluate, waiting.command, self._newest, epoch)
         try:
-            result, image, last_offset = await self._ports.workers.run(work) if waiting.by_worker else work()
+            result, image = await self._ports.workers.run(work) if waiting.by_worker else work()
             if image is None:
                 return result.response, None
         except KafkaError as refusal:
@@ -382,12 +382,13 @@ class Controller:
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         try:
-            self.raft.append(result.records, epoch)
+            # Only the log knows the offset: while a worker evaluated, raft may have appended a control record.
+            last_offset = self.raft.append(result.records, epoch)
         except KafkaError as refusal:
             # No space, or the epoch is over.
             return None, refusal
         self.topic_deletions.add(self._newest, result.records, last_offset)
-        self._newest = image
+        self._newest = replace(image, offset=last_offset)
         if any(map(_may_leave_leaderless, result.records)):
             self._may_be_leaderless = True
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in result.records):
@@ -410,15 +411,14 @@ def _may_leave_leaderless(record: object) -> bool:
 
 
 def _evaluate(
-    command: Command[R], newest: MetadataImage, end_offset: int, epoch: int
-) -> tuple[ControllerResult[R], MetadataImage | None, int]:
-    """A command's result, and the image with its records and their last offset; no image when it has no records."""
+    command: Command[R], newest: MetadataImage, epoch: int
+) -> tuple[ControllerResult[R], MetadataImage | None]:
+    """A command's result, and the image with its records, still at the offset before them; None when it has none."""
     result = command(newest)
-    last_offset = end_offset + len(result.records) - 1
     if not result.records:
-        return result, None, last_offset
+        return result, None
     # Before anything is written: records that do not fit the image would poison the log for good.
-    return result, apply_records(newest, result.records, last_offset, epoch), last_offset
+    return result, apply_records(newest, result.records, newest.offset, epoch)
 
 
 def _respond(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:

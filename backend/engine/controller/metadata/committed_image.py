@@ -116,6 +116,9 @@ class CommittedImage:
         image, last, size_bytes = self.image, None, 0
         builder = ImageBuilder(image, self._count_unknown)
         for batch in decode_batches(data, InterningDecoder().decode):
+            if batch.base_offset <= image.offset:
+                # A node that replayed records twice would differ from all others, and nobody would notice.
+                raise ReplayError(f"its batch of offsets {batch.base_offset} to {batch.last_offset} is not a whole one")
             if any(type(record) is m.RemoveTopicRecord for record in batch.records):
                 # The deletion needs the topic's partitions and settings as they were before its record.
                 image = image if last is None else builder.finish(last.last_offset, last.epoch)

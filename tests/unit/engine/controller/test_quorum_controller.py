@@ -131,6 +131,35 @@ def test_a_command_sees_what_the_one_before_it_wrote(tmp_path: Path) -> None:
     run(play)
 
 
+def test_a_control_record_that_comes_while_a_worker_evaluates_a_command_shifts_its_records(tmp_path: Path) -> None:
+    """The image counted from where the log ended before: it got the command's records twice, and followers once."""
+
+    async def play() -> None:
+        async with cluster(tmp_path, 1) as (node, [broker]):
+            assert (await create(node, "orders")).error_code == 0
+            controller, raft = node.controller, node.raft
+
+            def command(image: MetadataImage) -> ControllerResult[None]:
+                # As a voter's fetch with a new directory does meanwhile (`RaftNode.voter_fetched`).
+                raft.log.append_voters(raft.state.directories.set(7, bytes(15) + b"7"), raft.epoch, 0)
+                change = m.PartitionChangeRecord(topic_id=image.topic_ids["orders"], partition_id=0, isr=[1])
+                return ControllerResult((change,), None)
+
+            before = controller.image.partition("orders", 0)
+            assert before is not None
+            await controller.submit("change", command, by_worker=True)
+            assert controller.image.offset == controller.log.end_offset - 1
+            assert (await create(node, "payments")).error_code == 0
+            after = controller.image.partition("orders", 0)
+            assert after is not None
+            assert after.partition_epoch == before.partition_epoch + 1
+            final = controller.image
+            assert await broker.cache.wait_for(lambda image: image.offset == final.offset, 5000)
+            assert broker.cache.image == final
+
+    run(play)
+
+
 def test_a_command_that_fails_writes_nothing_and_the_next_one_works(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path, 1) as (node, _):
