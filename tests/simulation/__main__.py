@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
+from tests.simulation.combined_nodes import simulate_combined_nodes
 from tests.simulation.covered import Covered, report
+from tests.simulation.result import Result
 from tests.simulation.run import simulate
 
 
@@ -19,19 +22,27 @@ def main() -> int:
     parser.add_argument(
         "--lost-disks", action="store_true", help="runs in which disks are lost while their nodes are down"
     )
+    parser.add_argument(
+        "--combined-nodes", action="store_true", help="runs of three nodes that are broker and controller each"
+    )
     parser.add_argument("--covered", action="store_true", help="tell which lines of log, remote and replica ran")
     options = parser.parse_args()
     if options.covered:
         return covered(options.first, options.last or options.first)
+    play: Callable[[int, Callable[[str], None] | None], Result] = (
+        (lambda seed, show: simulate_combined_nodes(seed, show=show)[0])
+        if options.combined_nodes
+        else (lambda seed, show: simulate(seed, show=show, lost_disks=options.lost_disks))
+    )
     if options.last is None:
-        result = simulate(options.first, show=None if options.quiet else print, lost_disks=options.lost_disks)
+        result = play(options.first, None if options.quiet else print)
         print(f"seed {result.seed}: {result.violation or 'no violation'}; faults {result.faults}")
         print(f"trace {result.trace_hash}")
         return 0 if result.ok else 1
     failed = 0
     started_s = time.process_time()
     for seed in range(options.first, options.last + 1):
-        result = simulate(seed, lost_disks=options.lost_disks)
+        result = play(seed, None)
         failed += not result.ok
         if not result.ok or not options.quiet:
             print(

@@ -5,7 +5,6 @@ again; then everything works, and all nodes must agree.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -17,10 +16,9 @@ from backend.engine.raft.quorum_state import VoterStanding
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from tests.simulation.checkers import Violation
-from tests.simulation.machine import dispose
 from tests.simulation.quorum_checkers import SETTINGS_MAX, QuorumCheckers
 from tests.simulation.quorum_world import VOTERS, QuorumWorld
-from tests.simulation.run import EXPECTED, Result, _logging, collected_between_runs
+from tests.simulation.result import EXPECTED, Result, collected_between_runs, result_of
 
 FAULTS_MS: Final = (1_200.0, 2_800.0)
 LOOK_S: Final = 0.05
@@ -222,26 +220,8 @@ def simulate_quorum(seed: int, *, show: Callable[[str], None] | None = None) -> 
 
 def _simulate(seed: int, show: Callable[[str], None] | None) -> tuple[Result, QuorumRun]:
     world = QuorumWorld(seed, show)
-    result, run = Result(seed), QuorumRun(world)
-    try:
-        with _logging(world, show):
-            world.loop.set_exception_handler(run.note_mistake)
-            try:
-                world.loop.play(run.main())
-            except Violation as violation:
-                result.violation, result.checker = str(violation), violation.checker
-            except AssertionError as error:
-                result.violation, result.checker = f"{type(error).__name__}: {error}", type(error).__name__
-            if result.violation is None and world.failures:
-                result.violation, result.checker = f"unexpected: {world.failures[0]}", "NoMistakes"
-            logging.disable()
-            dispose(world)
-    finally:
-        logging.disable(logging.NOTSET)
-    result.trace_hash = world.trace.hash
-    result.virtual_ms = world.loop.now_ms
-    result.messages = world.trace.messages
+    run = QuorumRun(world)
+    result = result_of(world, run.main(), show, run.note_mistake)
     result.acknowledged = len(run.acknowledged)
     result.faults = dict(run.faults) | {"ended between effects": world.crashes}
-    result.lines = list(world.trace.lines)
     return result, run

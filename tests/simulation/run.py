@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from backend.engine.common.log_context import NodeFilter
 from backend.protocol.errors import KafkaError
-from tests.simulation.checkers import Checker, Violation, all_checkers
+from tests.simulation.checkers import Checker, all_checkers
 from tests.simulation.faults import Faults
-from tests.simulation.loop import PROCESS
-from tests.simulation.machine import Process, dispose
 from tests.simulation.odd import OddProducer, scrape_on
+from tests.simulation.result import Result, collected_between_runs, result_of
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
@@ -36,74 +30,6 @@ TRANSACTIONS: Final = 0.4
 ODD: Final = 0.4
 # Not at every moment: nothing is copied to the remote tier within so short a time.
 STEP_MS: Final = 5.0
-# Errors that the world causes; anything else in a log line is a mistake of the code.
-EXPECTED: Final = (KafkaError, OSError, asyncio.CancelledError)
-
-
-@dataclass(slots=True)
-class Result:
-    """The result of a seed."""
-
-    seed: int
-    trace_hash: str = ""
-    violation: str | None = None
-    checker: str | None = None
-    virtual_ms: float = 0.0
-    messages: int = 0
-    acknowledged: int = 0
-    reads: int = 0
-    faults: dict[str, int] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return self.violation is None
-
-
-class _Mistakes(logging.Handler):
-    """Exceptions that the engine logged and that nothing in the world explains."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(logging.ERROR)
-        self._world = world
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        process = PROCESS.get()
-        if isinstance(process, Process) and not process.alive:
-            return
-        if error is not None and not isinstance(error, EXPECTED):
-            self._world.failures.append(f"{record.name}: {record.getMessage()} ({error!r})")
-
-
-class _Shown(logging.Handler):
-    """The engine's own log lines, for a reader."""
-
-    def __init__(self, world: World, show: Callable[[str], None]) -> None:
-        super().__init__(logging.INFO)
-        self._world = world
-        self._show = show
-        self.addFilter(NodeFilter())
-
-    def emit(self, record: logging.LogRecord) -> None:
-        node = getattr(record, "node", "")
-        self._show(f"{self._world.loop.now_ms:10.1f} ms    {node}{record.levelname} {record.getMessage()}")
-
-
-@contextmanager
-def _logging(world: World, show: Callable[[str], None] | None) -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers[:] = [_Mistakes(world)]
-    root.setLevel(logging.ERROR)
-    if show is not None:
-        root.handlers.append(_Shown(world, show))
-        root.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
 
 
 def simulate(
@@ -124,54 +50,15 @@ def simulate(
         return _simulate(seed, show, faults, unclean, lost_disks)
 
 
-@contextmanager
-def collected_between_runs() -> Iterator[None]:
-    """Cycles are collected before and after the run: objects that the collector closes must not act in a world.
-
-    Objects that were there before the run stay frozen: the collector would walk through all of them after each run.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.enable()
-
-
 def _simulate(
     seed: int, show: Callable[[str], None] | None, faults: Sequence[str], unclean: bool | None, lost_disks: bool
 ) -> Result:
     world = World(seed, show, LOST_DISKS_SETTINGS if lost_disks else None)
-    result = Result(seed)
     run = Run(world, faults, unclean, lost_disks=lost_disks)
-    try:
-        with _logging(world, show):
-            world.loop.set_exception_handler(
-                lambda loop, context: world.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
-            )
-            try:
-                world.loop.play(run.main())
-            except Violation as violation:
-                result.violation, result.checker = str(violation), violation.checker
-            except AssertionError as error:
-                result.violation, result.checker = f"{type(error).__name__}: {error}", type(error).__name__
-            if result.violation is None and world.failures:
-                result.violation, result.checker = f"unexpected: {world.failures[0]}", "NoMistakes"
-            logging.disable()
-            dispose(world)
-    finally:
-        logging.disable(logging.NOTSET)
-    if result.violation is not None:
-        world.trace.note(f"VIOLATION {result.violation}")
-    result.trace_hash = world.trace.hash
-    result.virtual_ms = world.loop.now_ms
-    result.messages = world.trace.messages
+    result = result_of(world, run.main(), show)
     result.acknowledged = world.history.acknowledged
     result.reads = world.history.reads
     result.faults = run.faults.counts
-    result.lines = list(world.trace.lines)
     return result
 
 

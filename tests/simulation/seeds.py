@@ -10,7 +10,8 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from tests.effort import SOAK, effort
-from tests.simulation.run import Result, simulate
+from tests.simulation.result import Result
+from tests.simulation.run import simulate
 
 # A seed takes some half a second of one core: 5,000 take about 25 minutes of two.
 SEEDS: Final = effort(48, 5_000, check=4)
