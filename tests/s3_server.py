@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -32,6 +33,8 @@ class S3Server:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        # moto keeps what it stores in this process, for every server: a test file's before this one has left its own.
+        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", data=b"").close()
         self.client.create_bucket(Bucket="bucket")
         return self
 
