@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
 from tests.control.site import ControlSite
+from tests.waiting import wait_until_none
 
 LIMIT = 50_000_000
 # Less than one answer to a follower's fetch, so that it has to wait from the first one on.
@@ -74,13 +75,17 @@ def topic(site: ControlSite, name: str, assignment: list[list[int]], *, records:
         assert ended(site, plan["id"])["state"] == "verified"
     if records:
         site.produce(name, records)
-    site.wait_until(
-        f"{name} is seen",
-        lambda: (
-            [row["replicas"] for row in site.partitions(name)] == assignment
-            and all(row["isr"] and sorted(row["isr"]) == sorted(row["replicas"]) for row in site.partitions(name))
-        ),
-    )
+    wait_until_none(f"{name} is seen", lambda: _unlike(site, name, assignment), 30)
+
+
+def _unlike(site: ControlSite, name: str, assignment: list[list[int]]) -> list[str]:
+    """The partitions that the observer does not show with these replicas, all in sync; in words."""
+    rows = {row["partition"]: row for row in site.partitions(name)}
+    return [
+        f"{number} should be on {replicas}: {rows.get(number)}"
+        for number, replicas in enumerate(assignment)
+        if number not in rows or rows[number]["replicas"] != replicas or set(rows[number]["isr"]) != set(replicas)
+    ]
 
 
 def slow(site: ControlSite, name: str, partitions: int, *, records: int = 80, **more: Any) -> dict[str, Any]:
