@@ -29,6 +29,8 @@ RECORDS: Final = 20
 # Virtual time within which every replica is in sync again after the network has calmed down.
 RECOVERY_S: Final = 30.0
 READ_S: Final = 5.0
+# Of the whole run; the longest of 1,000 took 44 s.
+RUN_S: Final = 300.0
 # An orderly stop that takes longer ends in a kill.
 STOP_S: Final = 30.0
 # Part of the messages that are late, how late, and until how long after the first start.
@@ -101,6 +103,21 @@ class CombinedRun:
         self.ending = self._random.choice(list(Ending))
 
     async def main(self) -> None:
+        """A run that does not come to its end is a violation, too: a node may wait for ever for one that gave up."""
+        try:
+            async with asyncio.timeout(RUN_S):
+                await self._run()
+        except TimeoutError as error:
+            gave_up = [
+                f"node {node} gave up: {machine.broker.failed.result()}"
+                for node, machine in self.world.machines.items()
+                if machine.broker is not None and machine.broker.failed.done()
+            ]
+            raise Violation(
+                "Recovers", f"no end within {RUN_S:.0f} s; {'; '.join(gave_up) or 'no node gave up'}"
+            ) from error
+
+    async def _run(self) -> None:
         world, random = self.world, self._random
         await asyncio.gather(*(world.machines[node].start() for node in NODES))
         await self._write()

@@ -118,7 +118,8 @@ class CommittedImage:
         for batch in decode_batches(data, InterningDecoder().decode):
             if batch.base_offset <= image.offset:
                 # A node that replayed records twice would differ from all others, and nobody would notice.
-                raise ReplayError(f"its batch of offsets {batch.base_offset} to {batch.last_offset} is not a whole one")
+                span = f"{batch.base_offset} to {batch.last_offset}"
+                raise ReplayError(f"the batch of offsets {span} has records that are applied already")
             if any(type(record) is m.RemoveTopicRecord for record in batch.records):
                 # The deletion needs the topic's partitions and settings as they were before its record.
                 image = image if last is None else builder.finish(last.last_offset, last.epoch)

@@ -15,6 +15,7 @@ from backend.engine.controller.commands.topic_commands import create_topics
 from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.controller.quorum_controller import QUEUED_COMMANDS_MAX
 from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
+from backend.engine.log.log_errors import CorruptLog
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import Play
@@ -156,6 +157,20 @@ def test_a_control_record_that_comes_while_a_worker_evaluates_a_command_shifts_i
             final = controller.image
             assert await broker.cache.wait_for(lambda image: image.offset == final.offset, 5000)
             assert broker.cache.image == final
+
+    run(play)
+
+
+def test_records_that_are_applied_already_stop_the_node_instead_of_being_applied_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with cluster(tmp_path, 1) as (node, _):
+            assert (await create(node, "orders", 3)).error_code == 0
+            committed = node.metadata.committed
+            end = committed.image.offset
+            committed.image = replace(committed.image, offset=end - 1)
+            with pytest.raises(CorruptLog, match=f"to {end} has records that are applied already"):
+                await committed.catch_up()
+            committed.image = replace(committed.image, offset=end)
 
     run(play)
 
