@@ -8,6 +8,7 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +342,35 @@ def test_a_node_that_must_not_take_part_says_why_in_one_line(cluster: EngineClus
     # An id without a vote.
     stranger = other.properties(3) | {"node.id": "7", "controller.quorum.voters": taken["controller.quorum.voters"]}
     assert "controller.quorum.voters names only [1, 2, 3]" in refused(stranger)
+
+
+def test_the_directories_of_two_voters_that_come_at_one_moment_are_both_noted(tmp_path: Path) -> None:
+    """As at the first start of three nodes in one process; the log named one of the two, and the other never again."""
+    with EngineCluster(tmp_path, brokers=3, voters=3) as own:
+        own.wait_until("the log names all voters", lambda: all(named(own, node) == set(NODES) for node in NODES))
+        leader = next(node for node in NODES if own.ask(partial(leads, own, node)))
+        raft = controller(own, leader).raft
+        others = [node for node in NODES if node != leader]
+        new = {node: bytes(15) + bytes([node]) for node in others}
+
+        async def fetched_by_both() -> None:
+            # Behind everything that may be committed meanwhile: both have caught up.
+            caught_up = raft.log.end_offset + 100
+            fetches = {node: raft.voter_fetch(node, caught_up, new[node]) for node in others}
+            await asyncio.gather(*(raft.voter_fetched(node, fetch) for node, fetch in fetches.items()))
+
+        own.call(fetched_by_both())
+        directories = own.ask(lambda: raft.log.directories)
+        assert {node: directories[node] for node in others} == new
+
+
+def leads(cluster: EngineCluster, node: int) -> bool:
+    return controller(cluster, node).raft.is_leader
+
+
+def named(cluster: EngineCluster, node: int) -> set[int]:
+    """The voters whose directory the node's committed log names."""
+    return set(controller(cluster, node).log.committed_directories)
 
 
 def test_voters_do_not_change_on_a_folder_in_use(tmp_path: Path) -> None:

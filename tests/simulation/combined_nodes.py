@@ -228,11 +228,22 @@ class CombinedRun:
         for node, image in zip(NODES, images, strict=True):
             if image != first:
                 raise Violation("ImagesAgree", f"at offset {first.offset} node {node} and node {NODES[0]} differ")
-        return TOPIC in first.topic_ids and all(
-            set(partition.isr) == set(NODES) and partition.leader in NODES
-            for topic in first.topics.values()
-            for partition in topic.partitions.values()
+        return (
+            TOPIC in first.topic_ids
+            and self._voters_are_named()
+            and all(
+                set(partition.isr) == set(NODES) and partition.leader in NODES
+                for topic in first.topics.values()
+                for partition in topic.partitions.values()
+            )
         )
+
+    def _voters_are_named(self) -> bool:
+        """Whether every log names the directory of every voter: one that it does not name is trusted with any disk."""
+        nodes = [self.world.machines[node].broker for node in NODES]
+        rafts = [broker._controller.controller.raft for broker in nodes if broker is not None and broker._controller]
+        own = {raft.node_id: raft.directory_id for raft in rafts}
+        return set(own) == set(NODES) and all(dict(raft.log.committed_directories) == own for raft in rafts)
 
     async def _read_all(self) -> None:
         leader_partition = self._partition(NODES[0])

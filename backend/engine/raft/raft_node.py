@@ -429,6 +429,10 @@ class RaftNode:
     async def voter_fetched(self, voter: int, fetched: VoterFetch) -> None:
         """A voter has everything below an offset on its disk. A directory that the log does not name is noted there."""
         state = await self.step(lambda state, now: (voter_progress.voter_fetched(state, voter, fetched, now), ()))
+        # Others may have been noted during the step: a record names all voters and replaces the one before, so it is
+        # made of what the log says now, without a wait in between.
+        state = replace(state, directories=self.log.directories)
+        fetched = self.voter_fetch(voter, fetched.offset, fetched.directory_id)
         noted = voter_progress.directories_to_note(state, voter, fetched)
         if noted is None or not self.leads(state.epoch):
             return

@@ -48,8 +48,11 @@ class VoterDirectoryHistory:
         return next(directories for at, directories in reversed(self._entries) if at < offset or at < 0)
 
     def is_superseded(self, voter: int, directory_id: bytes) -> bool:
-        """Whether the voter was known by this directory and is by another one now."""
-        directories = [entry[1].get(voter) for entry in self._entries]
+        """Whether the voter was known by this directory and then by another one.
+
+        A later record without the voter says nothing of it.
+        """
+        directories = [named for _, voters in self._entries if (named := voters.get(voter)) is not None]
         return directory_id in directories and directories[-1] != directory_id
 
     def add(self, offset: int, directories: VoterDirectories) -> None:
