@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.common.log_context import configure_logging
@@ -111,6 +111,7 @@ class Cluster:
         self.layout = layout
         self._make_ports = make_ports
         self.brokers: dict[int, Broker] = {}
+        self._ending: dict[int, tasks.Task[None]] = {}
 
     async def start(self) -> None:
         """All nodes serve. When one cannot, the others are not waited for but stopped, and its error is raised.
@@ -131,9 +132,11 @@ class Cluster:
             raise
 
     async def start_broker(self, node_id: int) -> None:
-        """Starts a node that is not running."""
+        """Starts a node that is not running; one that is still ending has ended first."""
         if node_id in self.brokers:
             raise ValueError(f"Broker {node_id} is running already")
+        if (ending := self._ending.get(node_id)) is not None:
+            await tasks.first([ending])
         config = BrokerConfig.parse(self.layout.properties(node_id))
         broker = self.brokers[node_id] = Broker(config, make_ports=lambda: self._make_ports(node_id))
         try:
@@ -144,11 +147,24 @@ class Cluster:
 
     async def stop_broker(self, node_id: int) -> None:
         """Hands leadership over, writes everything down, stops."""
-        await self.brokers.pop(node_id).stop()
+        await self._end(node_id, self.brokers.pop(node_id).stop())
 
     async def kill_broker(self, node_id: int) -> None:
         """Ends a node as a crash would: no leadership moves, nothing is flushed, there is no clean-shutdown marker."""
-        await self.brokers.pop(node_id).kill()
+        await self._end(node_id, self.brokers.pop(node_id).kill())
+
+    async def _end(self, node_id: int, ending: Coroutine[Any, Any, None]) -> None:
+        """Ends a node to its end, also when the caller is cancelled: half of one would keep its ports, and answer
+        nobody.
+        """
+        task = self._ending[node_id] = tasks.start(ending, name=f"end of node {node_id}")
+
+        def ended(ending: tasks.Task[None]) -> None:
+            if self._ending.get(node_id) is ending:
+                del self._ending[node_id]
+
+        task.add_done_callback(ended)
+        await tasks.shield(task)
 
     async def stop(self) -> None:
         """Stops every node that runs, the controller's last.
@@ -158,6 +174,8 @@ class Cluster:
         serves, then there is no controller that could miss a broker, and only then the logs are closed, which may take
         long.
         """
+        if self._ending:
+            await tasks.gather_settled(list(self._ending.values()))
         stopping = [self.brokers[node_id] for node_id in sorted(self.brokers, reverse=True)]
         for broker in stopping:
             await broker.freeze_isr()

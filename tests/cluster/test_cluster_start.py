@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection
 from backend.engine.broker import StartRefused
 from backend.engine.cluster import Cluster
 from tests.engine_cluster import layout
@@ -55,6 +56,33 @@ def test_a_start_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
         await cluster.stop()
 
     asyncio.run(play())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("steps", range(6))
+def test_a_kill_whose_caller_gives_up_is_carried_out_before_the_node_starts_again(tmp_path: Path, steps: int) -> None:
+    """Heal of the lab, in the middle of its kill: half of a node kept its ports, and answered nobody."""
+    made = layout(tmp_path, brokers=1)
+
+    async def play() -> None:
+        cluster = Cluster(made)
+        await cluster.start()
+        killing = asyncio.ensure_future(cluster.kill_broker(1))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+        if 1 not in cluster.brokers:
+            await cluster.start_broker(1)
+        await answers(made.ports[1])
+        await cluster.stop()
+
+    asyncio.run(play())
+
+
+async def answers(port: int) -> None:
+    connection = await BrokerConnection.open(BrokerAddress("127.0.0.1", port))
+    await connection.close()
 
 
 def test_a_metadata_topic_with_more_replicas_than_brokers_is_refused_by_its_setting(tmp_path: Path) -> None:

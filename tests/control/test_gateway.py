@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastResponse
-from backend.control.gateway.connection_pool import ConnectionPool, Lane
+from backend.control.gateway.connection_pool import SLOW_FAILURE_S, ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
     BrokerUnavailable,
@@ -318,6 +318,29 @@ def test_the_pool_keeps_one_connection_a_lane_and_opens_a_broken_one_again() -> 
             await pool.close()
             with pytest.raises(BrokerUnavailable):
                 await pool.get(address, Lane.SAMPLE)
+
+    run(test())
+
+
+def test_a_broker_that_was_silent_is_left_in_peace_by_samples_and_tried_for_a_person() -> None:
+    """A broker that has just started: a plan was refused for ten seconds more, though it answered."""
+    serves = False
+
+    async def starting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await (broker(METADATA) if serves else silence)(reader, writer)
+
+    async def test() -> None:
+        nonlocal serves
+        async with serving(starting) as address:
+            pool = ConnectionPool(connect_timeout_s=SLOW_FAILURE_S)
+            with pytest.raises(AnswerOverdue):
+                await pool.get(address, Lane.SAMPLE)
+            serves = True
+            with pytest.raises(BrokerUnavailable, match="did not answer"):
+                await pool.get(address, Lane.SAMPLE)
+            assert (await pool.get(address, Lane.ACT)).usable
+            assert (await pool.get(address, Lane.SAMPLE)).usable
+            await pool.close()
 
     run(test())
 

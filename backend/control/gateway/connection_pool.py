@@ -13,7 +13,8 @@ from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 
 # A broker that swallows connection attempts costs CONNECT_TIMEOUT_S a try; so it is tried at most every 10 s,
-# a third of the time. One that refuses at once costs nothing and is tried each time.
+# a third of the time. One that refuses at once costs nothing and is tried each time. What a person asked for is always
+# tried: a broker that has just started would be refused for as long as it was silent before.
 SLOW_FAILURE_PAUSE_S: Final = 10.0
 SLOW_FAILURE_S: Final = 1.0
 
@@ -56,13 +57,13 @@ class ConnectionPool:
                 self._retiring[retiring] = result
                 retiring.add_done_callback(self._retiring.pop)
                 self._connections.pop(key)
-            self._connections[key] = opened = await self._open(address)
+            self._connections[key] = opened = await self._open(address, lane)
             return opened
 
-    async def _open(self, address: BrokerAddress) -> BrokerConnection:
+    async def _open(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         began_s = time.monotonic()
         not_before_s, reason = self._not_before_s.get(address, (0.0, ""))
-        if began_s < not_before_s:
+        if began_s < not_before_s and lane is not Lane.ACT:
             raise BrokerUnavailable(reason)
         try:
             opened = await BrokerConnection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
