@@ -13,7 +13,7 @@ from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 
 # A broker that swallows connection attempts costs CONNECT_TIMEOUT_S a try; so it is tried at most every 10 s,
-# a third of the time. One that refuses at once costs nothing and is tried each time. What a person asked for is always
+# a third of the time. One that refuses at once costs nothing and is tried each time. A person's request is always
 # tried: a broker that has just started would be refused for as long as it was silent before.
 SLOW_FAILURE_PAUSE_S: Final = 10.0
 SLOW_FAILURE_S: Final = 1.0
