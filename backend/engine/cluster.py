@@ -133,10 +133,10 @@ class Cluster:
 
     async def start_broker(self, node_id: int) -> None:
         """Starts a node that is not running; one that is still ending has ended first."""
-        if node_id in self.brokers:
-            raise ValueError(f"Broker {node_id} is running already")
         if (ending := self._ending.get(node_id)) is not None:
             await tasks.first([ending])
+        if node_id in self.brokers:
+            raise ValueError(f"Broker {node_id} is running already")
         config = BrokerConfig.parse(self.layout.properties(node_id))
         broker = self.brokers[node_id] = Broker(config, make_ports=lambda: self._make_ports(node_id))
         try:

@@ -80,6 +80,24 @@ def test_a_kill_whose_caller_gives_up_is_carried_out_before_the_node_starts_agai
     asyncio.run(play())
 
 
+@pytest.mark.timeout(60)
+def test_of_two_starts_that_wait_for_the_end_of_a_node_one_starts_it(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+
+    async def play() -> None:
+        cluster = Cluster(made)
+        await cluster.start()
+        killing = asyncio.ensure_future(cluster.kill_broker(1))
+        await asyncio.sleep(0)
+        outcomes = await asyncio.gather(cluster.start_broker(1), cluster.start_broker(1), return_exceptions=True)
+        await killing
+        assert [str(outcome) for outcome in outcomes] == ["None", "Broker 1 is running already"]
+        await answers(made.ports[1])
+        await cluster.stop()
+
+    asyncio.run(play())
+
+
 async def answers(port: int) -> None:
     connection = await BrokerConnection.open(BrokerAddress("127.0.0.1", port))
     await connection.close()

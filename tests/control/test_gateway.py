@@ -322,8 +322,8 @@ def test_the_pool_keeps_one_connection_a_lane_and_opens_a_broken_one_again() -> 
     run(test())
 
 
-def test_a_broker_that_was_silent_is_left_in_peace_by_samples_and_tried_for_a_person() -> None:
-    """A broker that has just started: a plan was refused for ten seconds more, though it answered."""
+def test_a_broker_that_was_silent_is_left_in_peace_by_the_lane_that_met_its_silence() -> None:
+    """A broker that has just started: a plan was refused for ten seconds more, for the silence that samples had met."""
     serves = False
 
     async def starting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -339,7 +339,29 @@ def test_a_broker_that_was_silent_is_left_in_peace_by_samples_and_tried_for_a_pe
             with pytest.raises(BrokerUnavailable, match="did not answer"):
                 await pool.get(address, Lane.SAMPLE)
             assert (await pool.get(address, Lane.ACT)).usable
-            assert (await pool.get(address, Lane.SAMPLE)).usable
+            assert (await pool.get(address, Lane.SAMPLE)).usable, "an answer to one lane is known to all"
+            await pool.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("lane", Lane)
+def test_a_lane_waits_once_for_a_broker_that_hangs_and_then_is_refused_at_once(lane: Lane) -> None:
+    """A plan asks each broker several questions: one that hangs would cost it seconds for each of them."""
+    met = 0
+
+    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal met
+        met += 1
+        await silence(reader, writer)
+
+    async def test() -> None:
+        async with serving(hanging) as address:
+            pool = ConnectionPool(connect_timeout_s=SLOW_FAILURE_S)
+            for _ in range(3):
+                with pytest.raises(BrokerUnavailable, match="did not answer"):
+                    await pool.get(address, lane)
+            assert met == 1
             await pool.close()
 
     run(test())

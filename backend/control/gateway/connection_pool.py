@@ -13,8 +13,8 @@ from backend.control.gateway.client_security import Security
 from backend.control.gateway.gateway_errors import BrokerUnavailable
 
 # A broker that swallows connection attempts costs CONNECT_TIMEOUT_S a try; so it is tried at most every 10 s,
-# a third of the time. One that refuses at once costs nothing and is tried each time. A person's request is always
-# tried: a broker that has just started would be refused for as long as it was silent before.
+# a third of the time. One that refuses at once costs nothing and is tried each time. Each lane goes by the silence that
+# it met: samples try all the time, and a plan would be refused for a broker that has just started.
 SLOW_FAILURE_PAUSE_S: Final = 10.0
 SLOW_FAILURE_S: Final = 1.0
 
@@ -35,7 +35,7 @@ class ConnectionPool:
         self._connect_timeout_s = connect_timeout_s
         self._connections: dict[tuple[BrokerAddress, Lane], BrokerConnection] = {}
         self._opening: dict[tuple[BrokerAddress, Lane], asyncio.Lock] = {}
-        self._not_before_s: dict[BrokerAddress, tuple[float, str]] = {}
+        self._not_before_s: dict[tuple[BrokerAddress, Lane], tuple[float, str]] = {}
         self._retiring: dict[asyncio.Task[None], BrokerConnection] = {}
         self._closed = False
 
@@ -62,16 +62,17 @@ class ConnectionPool:
 
     async def _open(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         began_s = time.monotonic()
-        not_before_s, reason = self._not_before_s.get(address, (0.0, ""))
-        if began_s < not_before_s and lane is not Lane.ACT:
+        not_before_s, reason = self._not_before_s.get((address, lane), (0.0, ""))
+        if began_s < not_before_s:
             raise BrokerUnavailable(reason)
         try:
             opened = await BrokerConnection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
         except BrokerUnavailable as error:
             if time.monotonic() - began_s >= SLOW_FAILURE_S:
-                self._not_before_s[address] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, str(error))
+                self._not_before_s[address, lane] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, str(error))
             raise
-        self._not_before_s.pop(address, None)
+        for each in Lane:
+            self._not_before_s.pop((address, each), None)
         return opened
 
     async def keep_only(self, addresses: Collection[BrokerAddress]) -> None:
@@ -80,7 +81,7 @@ class ConnectionPool:
         for key in gone:
             self._opening.pop(key, None)
             await self._connections.pop(key).close()
-        self._not_before_s = {a: pause for a, pause in self._not_before_s.items() if a in addresses}
+        self._not_before_s = {key: pause for key, pause in self._not_before_s.items() if key[0] in addresses}
 
     async def close(self) -> None:
         """Closes everything; nothing can be opened afterwards."""
