@@ -9,8 +9,9 @@ ARGS ?=
 export UV_SYSTEM_CERTS ?= true
 # The tests start some hundred processes: each would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Six at a time, file by file: most tests wait for something, and a file's tests share what they start.
-WORKERS ?= 6
+# Three at a time, file by file: a file's tests share what they start, and most start processes. Six were no
+# faster on two cores: each test then had a sixth of a machine, and waited for longer than it was ready to.
+WORKERS ?= 3
 
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation

@@ -9,8 +9,8 @@ from typing import Final
 # Below the range that outgoing connections take theirs from (32768 on Linux): a port of a node that is down for a
 # moment would be gone when it comes back.
 FIRST: Final = 20_000
-# Each of the six workers that the Makefile starts has another lane, so two never choose the same port between looking
-# and binding.
+# Each worker (the Makefile starts three, up to six fit) has another lane, so two never choose the same port between
+# looking and binding.
 LANES: Final = 6
 PER_LANE: Final = 2_000
 

@@ -25,11 +25,13 @@ from tests.databases import new_sqlite
 from tests.effort import effort
 from tests.ui import seed
 from tests.ui.served import Served, dashboard
+from tests.waiting import wait_until_none
 
 Theme = Literal["light", "dark"]
 HOUR_MS: Final = 3_600_000
 SERIOUS: Final = ("serious", "critical")
 WIDTHS: Final = (1440, 1024, 760)
+SETTLED_S: Final = 20.0
 # The three whose pictures are the richest; all of them, in both themes, in the soak.
 PAGES: Final = effort(("overview", "partition", "reassign"), links.NAMES)
 pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
@@ -104,11 +106,13 @@ _OUT_OF_SIGHT: Final = """() => [...document.querySelectorAll('[data-testid="stM
 
 
 def spilt(page: Page) -> list[str]:
-    """The same in each width of a window."""
-    lines = []
+    """The same in each width of a window, of what stays so: a chart follows the width some time later."""
+    lines: list[str] = []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(300)
+        with suppress(AssertionError):
+            wait_until_none(f"{width} px wide", lambda: spills(page), SETTLED_S)
         lines += [f"{width} px wide: {spill}" for spill in spills(page)]
     return lines
 
