@@ -214,6 +214,7 @@ def _partition(topic: str, index: int, now_ms: int, chance: random.Random, troub
         "latest_tiered_offset": tiered_end - 1,
         "earliest_pending_upload_offset": tiered_end,
         "high_watermark": end - (31 if trouble else 0),
+        "last_stable_offset": end - (31 if trouble else 0),
         "log_end_offset": end,
         "local_log_bytes": local * record,
         "remote_log_bytes": (tiered_end - log_start) * record,
@@ -353,6 +354,7 @@ def _history(part: Row, now_ms: int) -> list[Row]:
         back = round(span * 0.3 * (60 - minute) / 60)
         row = {name: part[name] for name in names}
         row["log_end_offset"] = row["high_watermark"] = part["log_end_offset"] - back
+        row["last_stable_offset"] = row["high_watermark"]
         row["local_log_start_offset"] = max(0, part["local_log_start_offset"] - back)
         row["sampled_ms"] = now_ms - (60 - minute) * MINUTE_MS
         rows.append(row)

@@ -7,13 +7,21 @@ of the same thing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
 from app.components.follower.stuck_follower import STUCK_MS, why_stuck
-from app.components.partition.pending_limits import disk_share, disk_status, pending_bytes, pending_limit_bytes
+from app.components.partition.pending_limits import (
+    disk_share,
+    disk_status,
+    local_retention,
+    number,
+    pending_bytes,
+    pending_limit_bytes,
+)
 from app.components.shared import format as fmt
+from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
@@ -39,7 +47,10 @@ PHASE_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One line of the card. ``partition`` or ``page``, there a ``section``, is where its link leads."""
+    """One line of the card. ``partition`` or ``page``, there a ``section``, is where its link leads.
+
+    ``finding_id`` is of a stored finding, which can be muted and taken over; ``covered``: it is in maintenance.
+    """
 
     slug: str
     object: str
@@ -50,6 +61,9 @@ class Alert:
     page: str = ""
     partition: str = ""
     section: str = ""
+    finding_id: int | None = None
+    taken_by: str = ""
+    covered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +85,29 @@ class AlertFacts:
     topics: Sequence[TopicRow]
     ledger: LedgerTotals
     findings: Sequence[FindingRow] = field(default_factory=tuple)
+    windows: Sequence[MaintenanceWindow] = field(default_factory=tuple)
 
 
 def problems(facts: AlertFacts) -> list[Alert]:
-    """All that needs attention, our own blindness first, then by severity."""
+    """All that needs attention, our own blindness first, then by severity; last comes what is in maintenance."""
     # Each silent broker has a separate line below.
     own = [
         Alert(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
         for b in facts.blindness
         if b.slug != BROKERS_SILENT
     ]
-    # A muted finding is not shown, and keeps the rule of the same thing from speaking instead of it.
+    # A finding that is muted, or explained by another, is not shown, and keeps the rule of the same thing from speaking
+    # instead of it.
     stored_keys = {(finding.slug, finding.object) for finding in facts.findings}
-    stored = [_stored(finding) for finding in facts.findings if (finding.muted_until_ms or 0) <= facts.now_ms]
+    stored = [
+        _stored(finding, facts)
+        for finding in facts.findings
+        if finding.cause_slug is None and (finding.muted_until_ms or 0) <= facts.now_ms
+    ]
     ruled: list[Alert] = []
     for rule in RULES:
         ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in stored_keys]
-    rest = sorted([*stored, *ruled], key=lambda problem: SEVERITIES.index(problem.severity))
+    rest = sorted([*stored, *ruled], key=lambda problem: (problem.covered, SEVERITIES.index(problem.severity)))
     return [*own, *rest]
 
 
@@ -101,9 +121,19 @@ def summary(alerts: Sequence[Alert]) -> str:
 
 
 def is_hung(segment: SegmentRow, p99_ms: int | None, now_ms: int) -> bool:
-    """Has an open copy taken longer than three times the p99 of its partition's copies?"""
+    """Has an open copy that has not failed taken longer than three times the p99 of its partition's copies?"""
     age_ms = now_ms - segment.copy_started_ms
-    return segment.state is SegmentState.COPY_SEGMENT_STARTED and age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * (p99_ms or 0))
+    is_open = segment.state is SegmentState.COPY_SEGMENT_STARTED and not segment.superseded
+    return is_open and age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * (p99_ms or 0))
+
+
+def why_dangling(segment: SegmentRow, leader: tuple[int, str] | None) -> str | None:
+    """Why an open copy will never finish; None: it may. ``leader``: the partition's leader now, and its topic id."""
+    if leader is None:
+        return "its partition is gone"
+    if leader != (segment.copy_broker_id, segment.topic_id):
+        return f"broker {leader[0]} leads now"
+    return "it failed, or a later copy began" if segment.superseded else None
 
 
 def times_p99(age_ms: int, p99_ms: int | None) -> str:
@@ -117,7 +147,22 @@ def _count(number: int, noun: str) -> str:
     return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _stored(finding: FindingRow) -> Alert:
+def _stored(finding: FindingRow, facts: AlertFacts) -> Alert:
+    """A stored finding, with who looks after it, and the end of its maintenance."""
+    until_ms = maintenance_until(facts.windows, finding.slug, finding.topic, finding.broker_id, facts.now_ms)
+    alert = _line_of(finding)
+    notes = [] if until_ms is None else [f"In maintenance for {fmt.duration((until_ms - facts.now_ms) / 1000)} more."]
+    notes += [f"{finding.acknowledged_by} looks after it."] if finding.acknowledged_by else []
+    return replace(
+        alert,
+        detail=" ".join(part for part in (alert.detail, *notes) if part),
+        finding_id=finding.id,
+        taken_by=finding.acknowledged_by or "",
+        covered=until_ms is not None,
+    )
+
+
+def _line_of(finding: FindingRow) -> Alert:
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
     names_partition = finding.topic is not None and finding.partition is not None
@@ -146,7 +191,7 @@ def _brokers_away(facts: AlertFacts) -> Iterable[Alert]:
         yield Alert(
             "broker-away",
             f"broker {broker.broker_id}",
-            "critical",
+            "warning",
             f"Broker {broker.broker_id} does not answer",
             detail,
             "Partitions",
@@ -196,11 +241,10 @@ def _open_copies(facts: AlertFacts) -> Iterable[Alert]:
             continue
         key = (segment.topic, segment.partition)
         name, age_ms = f"{segment.topic}-{segment.partition}", facts.ledger_ms - segment.copy_started_ms
-        leader = leaders.get(key)
-        if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
+        why = why_dangling(segment, leaders.get(key))
+        if why is not None:
             if age_ms > HUNG_MS_MIN:
-                now = "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
-                detail = f"Begun {fmt.duration(age_ms / 1000)} ago by broker {segment.copy_broker_id}; {now}"
+                detail = f"Begun {fmt.duration(age_ms / 1000)} ago by broker {segment.copy_broker_id}; {why}"
                 yield Alert("copy-dangling", name, "notice", f"Copy dangling: {name}", detail, "Ledger", "", name)
         elif is_hung(segment, facts.p99_ms.get(key), facts.ledger_ms):
             ratio = times_p99(age_ms, facts.p99_ms.get(key))
@@ -216,7 +260,12 @@ def _open_copies(facts: AlertFacts) -> Iterable[Alert]:
 
 
 def _followers(facts: AlertFacts) -> Iterable[Alert]:
+    """Replicas that do not join; where a broker is away or a partition has no leader, that is the cause."""
+    away = {broker.broker_id for broker in facts.brokers if not broker.reachable}
+    leaderless = {(row.topic, row.partition) for row in facts.partitions if row.leader < 0}
     for replica in facts.replicas_behind:
+        if replica.broker_id in away or (replica.topic, replica.partition) in leaderless:
+            continue
         name = f"{replica.topic}-{replica.partition}"
         since_ms = facts.now_ms - (replica.phase_since_ms or replica.changed_ms)
         stuck = why_stuck(replica, facts.now_ms) is not None
@@ -226,7 +275,7 @@ def _followers(facts: AlertFacts) -> Iterable[Alert]:
         yield Alert(
             "follower-stuck" if stuck else "follower-behind",
             f"{name} on broker {replica.broker_id}",
-            "critical" if stuck else ("warning" if since_ms > STUCK_MS else "notice"),
+            "warning" if stuck or since_ms > STUCK_MS else "notice",
             f"Follower {'stuck' if stuck else 'catching up'}: {name} on broker {replica.broker_id}",
             detail + lasting,
             "Replicas",
@@ -243,6 +292,8 @@ def _deletes(facts: AlertFacts) -> Iterable[Alert]:
     for segment in facts.open_segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
             continue
+        if segment.copy_failed:
+            continue  # the leftover of a failed copy goes when retention passes it
         age_ms = facts.ledger_ms - segment.delete_started_ms
         if age_ms > DELETE_OVERDUE_MS:
             name = f"{segment.topic}-{segment.partition}"
@@ -260,10 +311,14 @@ def _pending(facts: AlertFacts) -> Iterable[Alert]:
     for row in facts.partitions:
         pending, topic = pending_bytes(row), topics.get(row.topic)
         limit = None if topic is None else pending_limit_bytes(topic)
-        if pending is None or limit is None or pending < limit or (row.topic, row.partition) in hung:
+        if topic is None or pending is None or limit is None or pending < limit:
+            continue
+        if (row.topic, row.partition) in hung:
             continue
         name = f"{row.topic}-{row.partition}"
-        detail = f"{fmt.size(pending)} not uploaded; local retention is {fmt.size(limit)}, so nothing local can go"
+        sealed = pending - (number(topic, "segment.bytes") or 0)
+        kept, _ = local_retention(topic)
+        detail = f"At least {fmt.size(sealed)} in sealed segments are not uploaded; local retention is {fmt.size(kept)}"
         yield Alert("copy-slow", name, "warning", f"Copying is behind: {name}", detail, "Open partition", "", name)
 
 

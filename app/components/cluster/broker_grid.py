@@ -18,12 +18,14 @@ from app.components.partition.pending_limits import (
 )
 from app.components.shared import format as fmt
 from app.components.shared import markup
-from backend.store.queries.overview import BrokerRow
+from backend.store.queries.overview import BrokerRow, FindingRow
 from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 CHECKS: Final = ("Answers", "Copy", "Pending", "Delete", "Metadata", "In sync", "Disk", "Data age")
 FINE: Final = "✓"
+# The finding that names in its evidence the brokers whose copies fail.
+COPY_FAILING: Final = "copy-failing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,16 @@ def checks(
 def _copy(facts: AlertFacts, broker_id: int) -> BrokerCheck:
     open_copies = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
     hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in open_copies)
+    failing = next((f for f in facts.findings if f.slug == COPY_FAILING and broker_id in _brokers(f)), None)
+    if failing is not None:
+        return BrokerCheck("fails", "critical" if failing.severity == "critical" else "warning", failing.sentence)
     return BrokerCheck(f"{hung} hung", "critical") if hung else BrokerCheck()
+
+
+def _brokers(finding: FindingRow) -> Sequence[int]:
+    """The brokers that its evidence names."""
+    evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
+    return [broker_id for broker_id in evidence.get("brokers") or () if isinstance(broker_id, int)]
 
 
 def _pending(facts: AlertFacts, broker_id: int, limits: Mapping[str, int | None]) -> BrokerCheck:
@@ -86,6 +97,7 @@ def _delete(facts: AlertFacts, broker_id: int) -> BrokerCheck:
         for s in facts.open_segments
         if s.state is SegmentState.DELETE_SEGMENT_STARTED
         and s.broker_id == broker_id
+        and not s.copy_failed
         and facts.ledger_ms - (s.delete_started_ms or facts.ledger_ms) > DELETE_OVERDUE_MS
     ]
     return BrokerCheck(f"{len(overdue)} late", "warning") if overdue else BrokerCheck()

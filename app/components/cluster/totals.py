@@ -100,7 +100,7 @@ def _oldest_copy(
     history: Sequence[ClusterSample], segments: Sequence[SegmentRow], p99: Mapping[tuple[str, int], int], now_ms: int
 ) -> Tile:
     series = tuple(None if s.open_copies is None else (s.oldest_open_copy_ms or 0) for s in history)
-    copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
+    copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED and not s.superseded]
     if not copies:
         return Tile("Oldest open copy", "none", "all have ended", None, series, from_ledger=True)
     oldest = min(copies, key=lambda s: s.copy_started_ms)

@@ -20,11 +20,12 @@ SLOW_FAILURE_S: Final = 1.0
 
 
 class Lane(Enum):
-    """Requests of different temper do not wait for each other: one connection per broker and lane, three a broker."""
+    """Requests of different temper do not wait for each other: one connection per broker and lane, four a broker."""
 
     SAMPLE = "sample"
     ACT = "act"
     EVENTS = "events"
+    LIVENESS = "liveness"
 
 
 class ConnectionPool:

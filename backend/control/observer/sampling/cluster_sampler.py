@@ -183,6 +183,7 @@ def _partition(
         tuple(_replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas),
         leader.pending.get(tp) if leader else None,
         leader.high_watermarks.get(tp) if leader else None,
+        leader.last_stable.get(tp) if leader else None,
         chain,
         moves.get(tp),
     )
@@ -195,6 +196,7 @@ def _facts(
     replicas: tuple[ReplicaFacts, ...],
     pending: ListedOffset | None,
     high_watermark: ListedOffset | None,
+    last_stable: ListedOffset | None,
     chain: EpochChain | None,
     move: PartitionReassignment | None,
 ) -> PartitionFacts:
@@ -209,6 +211,7 @@ def _facts(
         epochs_complete=chain is None or chain.complete,
         move=move,
         error=_error(view),
+        last_stable=_offset(last_stable),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from app.components.cluster import alerts
 from app.components.cluster.alerts import Alert, problems
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
+from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.overview import FindingRow
 from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import SegmentState
@@ -66,9 +67,9 @@ def test_the_ledger_is_judged_as_of_when_it_was_known() -> None:
         ("FETCHING", 5_000, "notice", "follower-behind"),
         ("FETCHING", MINUTE_MS, "warning", "follower-behind"),
         ("WAITING_FOR_METADATA", 5_000, "notice", "follower-behind"),
-        ("WAITING_FOR_METADATA", MINUTE_MS, "critical", "follower-stuck"),
-        ("DELAYED", MINUTE_MS, "critical", "follower-stuck"),
-        ("FAILED", 1_000, "critical", "follower-stuck"),
+        ("WAITING_FOR_METADATA", MINUTE_MS, "warning", "follower-stuck"),
+        ("DELAYED", MINUTE_MS, "warning", "follower-stuck"),
+        ("FAILED", 1_000, "warning", "follower-stuck"),
         (None, MINUTE_MS, "warning", "follower-behind"),
         ("A phase of a later version", MINUTE_MS, "warning", "follower-behind"),
     ],
@@ -92,16 +93,29 @@ def test_pending_beyond_local_retention_is_told_unless_its_copy_is_hung() -> Non
     limited = [topic(local_retention_bytes="150")]
     alert = only(topics=limited)
     assert (alert.slug, alert.severity) == ("copy-slow", "warning")
-    assert alert.detail == "200 B not uploaded; local retention is 150 B, so nothing local can go"
+    assert alert.detail == "At least 200 B in sealed segments are not uploaded; local retention is 150 B"
+    # All that waits may be the active segment, or one that was sealed a moment ago.
+    assert problems(facts(topics=[topic(local_retention_bytes="50", segment_bytes="101")])) == []
+    alert = only(topics=[topic(local_retention_bytes="50", segment_bytes="100")])
+    assert alert.detail == "At least 100 B in sealed segments are not uploaded; local retention is 50 B"
     both = problems(facts(topics=limited, open_segments=[segment(age_ms=2 * MINUTE_MS)]))
     assert [problem.slug for problem in both] == ["copy-hung"]
 
 
 def test_a_deletion_is_overdue_after_a_minute() -> None:
-    state = SegmentState.DELETE_SEGMENT_STARTED
-    assert problems(facts(open_segments=[segment(state=state, delete_started_ms=NOW_MS - 59_000)])) == []
-    alert = only(open_segments=[segment(state=state, delete_started_ms=NOW_MS - 2 * MINUTE_MS)])
+    copied: dict[str, Any] = {"state": SegmentState.DELETE_SEGMENT_STARTED, "copy_finished_ms": NOW_MS - 9 * MINUTE_MS}
+    assert problems(facts(open_segments=[segment(**copied, delete_started_ms=NOW_MS - 59_000)])) == []
+    alert = only(open_segments=[segment(**copied, delete_started_ms=NOW_MS - 2 * MINUTE_MS)])
     assert (alert.slug, alert.detail) == ("delete-lag", "100 B asked to be removed 2 m ago")
+    leftover = segment(state=SegmentState.DELETE_SEGMENT_STARTED, delete_started_ms=NOW_MS - 2 * MINUTE_MS)
+    assert problems(facts(open_segments=[leftover])) == []
+
+
+def test_a_copy_that_failed_is_dangling_and_not_hung() -> None:
+    alert = only(open_segments=[segment(age_ms=9 * MINUTE_MS, superseded=True)])
+    assert (alert.slug, alert.severity) == ("copy-dangling", "notice")
+    assert alert.detail == "Begun 9 m ago by broker 1; it failed, or a later copy began"
+    assert problems(facts(open_segments=[segment(age_ms=MINUTE_MS, superseded=True)])) == []
 
 
 def test_silent_fenced_and_full_brokers_are_told() -> None:
@@ -181,10 +195,26 @@ def test_a_muted_finding_is_not_shown_and_no_rule_speaks_for_it() -> None:
     assert only(open_segments=late, findings=[over]).title == "Hung."
 
 
+def test_an_explained_finding_stands_under_its_cause_and_no_rule_speaks_for_it() -> None:
+    explained = FindingRow(
+        "offline", "orders-0", 0, "critical", "No leader.", None, NOW_MS, None, cause_slug="broker-away"
+    )
+    cause = FindingRow("broker-away", "broker 2", 0, "critical", "Broker 2 is away.", None, NOW_MS, None)
+    shown = problems(facts(partitions=[partition(leader=-1)], findings=[explained, cause]))
+    assert [alert.slug for alert in shown] == ["broker-away"]
+
+
+def test_a_dead_broker_is_one_line_and_its_replicas_are_none() -> None:
+    behind = [replica(partition=number, broker_id=2, phase=None) for number in range(400)]
+    result = problems(facts(brokers=[broker(2, reachable=False)], replicas_behind=behind))
+    assert [(alert.slug, alert.severity) for alert in result] == [("broker-away", "warning")]
+
+
 def test_the_worst_come_first_and_are_counted() -> None:
     result = problems(
         facts(
-            replicas_behind=[replica(), replica(broker_id=3, phase="FAILED")],
+            replicas_behind=[replica()],
+            partitions=[partition(leader=-1, partition=7)],
             brokers=[broker(1, fenced=True)],
         )
     )
@@ -192,3 +222,17 @@ def test_the_worst_come_first_and_are_counted() -> None:
     assert alerts.summary(result) == "2 problems, 1 notice · worst first"
     assert alerts.summary(result[:1]) == "1 problem"
     assert alerts.summary([]) == ""
+
+
+def test_a_finding_in_maintenance_is_shown_last_with_its_end_and_who_took_it() -> None:
+    window = MaintenanceWindow(1, NOW_MS - 1, NOW_MS + 3_600_000, None, "ord*", None, "new disks", 0, "ada")
+    covered = FindingRow(
+        "offline", "orders-0", 0, "critical", "No leader.", {"sentence": "Why."}, NOW_MS, None, topic="orders",
+        partition=0, id=7, acknowledged_by="ada",
+    )  # fmt: skip
+    other = FindingRow("thin-leader", "logs-3", 0, "notice", "Thin.", None, NOW_MS, None, topic="logs", id=8)
+    first, last = problems(facts(findings=[covered, other], windows=[window]))
+    assert (first.slug, last.slug) == ("thin-leader", "offline")
+    assert last.detail == "Why. In maintenance for 1 h more. ada looks after it."
+    assert (last.finding_id, last.taken_by, last.covered) == (7, "ada", True)
+    assert (first.finding_id, first.taken_by, first.covered) == (8, "", False)

@@ -36,7 +36,7 @@ def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown(
         "critical",
         "Backend down since 07:59:00.",
     )
-    assert "Figures are 1 m 1 s old. Nothing can be changed now." in blindness.sentence
+    assert "Nothing can be changed now. Figures are 1 m 1 s old." in blindness.sentence
     labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
     assert labels == ["Not live since 07:58:59", "?/2 brokers · metadata +1 s"]
 

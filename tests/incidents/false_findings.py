@@ -1,0 +1,69 @@
+"""Findings that are false: nobody expects or allows them, and no right cause explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.incidents.expectations import EXPLAINS, SEVERITIES, Incident
+from tests.incidents.patterns import allowances, is_expected
+from tests.incidents.timeline import FindingsRead, Key, SeenFinding, Timeline
+from tests.incidents.verdicts import FalseFinding
+
+
+def false_findings(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:
+    """Each key once, with its worst severity."""
+    result: dict[Key, FalseFinding] = {}
+    for read in timeline.judged_reads():
+        for finding in read.findings:
+            because = _why_false(incident, finding, read, timeline)
+            if because is None:
+                continue
+            before = result.get(finding.key)
+            if before is None or SEVERITIES.index(finding.severity) < SEVERITIES.index(before.severity):
+                result[finding.key] = FalseFinding(finding.slug, finding.object, finding.severity, because)
+    yield from result.values()
+    yield from (false for false in _opened_again(incident, timeline) if (false.slug, false.object) not in result)
+
+
+def _why_false(incident: Incident, finding: SeenFinding, read: FindingsRead, timeline: Timeline) -> str | None:
+    patterns = [(expected, pattern) for expected in incident.expected for pattern in expected.objects]
+    for expected, pattern in patterns:
+        if is_expected(expected, pattern, finding, timeline.names):
+            same = [other for other in read.findings if is_expected(expected, pattern, other, timeline.names)]
+            # Of several for one object the first read stands for all; the others are too many.
+            return None if same[0].key == finding.key else f"a second finding beside {same[0].name}"
+    limits = [allowed.severity for allowed in allowances(incident, finding.key, timeline.names)]
+    if any(SEVERITIES.index(finding.severity) >= SEVERITIES.index(limit) for limit in limits):
+        return None
+    if finding.cause is not None:
+        return _why_unexplained(incident, finding, read, timeline)
+    return f"{limits[0]} at worst is right" if limits else "nobody expects it"
+
+
+def _why_unexplained(incident: Incident, finding: SeenFinding, read: FindingsRead, timeline: Timeline) -> str | None:
+    """A finding under a cause is right when the cause is, and may explain it."""
+    assert finding.cause is not None
+    slug, object_ = finding.cause
+    explained = EXPLAINS.get(slug, frozenset())
+    if "*" not in explained and finding.slug not in explained:
+        return f"{slug} does not explain it"
+    cause = next((other for other in read.findings if other.key == (slug, object_)), None)
+    if cause is None:
+        return f"its cause, {slug} {object_}, is not open"
+    return None if _why_false(incident, cause, read, timeline) is None else f"its cause, {slug} {object_}, is false"
+
+
+def _opened_again(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:
+    """Findings without a cause that closed and opened more often than is right: each time somebody is called."""
+    openings: dict[Key, int] = {}
+    severities: dict[Key, str] = {}
+    before: frozenset[Key] = frozenset()
+    for read in timeline.judged_reads():
+        own = {finding.key: finding.severity for finding in read.findings if finding.cause is None}
+        for key in own.keys() - before:
+            openings[key] = openings.get(key, 0) + 1
+        severities |= own
+        before = frozenset(own)
+    for (slug, object_), times in openings.items():
+        if times > max((allowed.times for allowed in allowances(incident, (slug, object_), timeline.names)), default=1):
+            yield FalseFinding(slug, object_, severities[slug, object_], f"it opened {times} times")
