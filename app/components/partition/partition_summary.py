@@ -9,9 +9,9 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from app.components.cluster import alerts
 from app.components.partition import pending_limits
 from app.components.partition.partition_filter import gap, remote_bytes
+from app.components.remote.copy_age import is_hung
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.markup import Cell
@@ -65,7 +65,7 @@ def pills_html(
     copies = [s for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED and not s.superseded]
     if row.error:
         pills.append((f"? {row.error}", "warning"))
-    if any(alerts.is_hung(segment, p99_ms, now_ms) for segment in copies):
+    if any(is_hung(segment, p99_ms, now_ms) for segment in copies):
         pills.append(("Copy hung", "critical"))
     elif copies:
         pills.append(("Copying", "notice"))

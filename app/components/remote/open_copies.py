@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.components.cluster.alerts import is_hung, why_dangling
+from app.components.remote.copy_age import is_hung, why_dangling
 from app.components.shared import format as fmt
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionRow, SegmentRow

@@ -10,6 +10,7 @@ import streamlit as st
 from app import links, runbooks, state
 from app.access.identity import READ_ONLY
 from app.components.cluster import alerts, broker_grid, health_text, quorum_panel, throughput, totals
+from app.components.cluster.overview_facts import OverviewFacts
 from app.components.cluster.sparkline import sparkline
 from app.components.partition import pending_limits, range_list
 from app.components.shared import format as fmt
@@ -39,7 +40,7 @@ class OverviewData:
     """The facts that the parts of the page share, read once per data version."""
 
     view: ClusterView
-    facts: alerts.AlertFacts
+    facts: OverviewFacts
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -94,7 +95,7 @@ def read(page: Page) -> OverviewData:
     brokers = state.read_cached(queries.brokers, cluster_id, version=version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
-    facts = alerts.AlertFacts(
+    facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
         ledger_ms=health_text.ledger_ms(view),
         blindness=health_text.blindness(view, brokers, page.zone),
@@ -164,7 +165,8 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
 
 def _attention(page: Page) -> None:
     reading = read(page)
-    problems = alerts.problems(reading.facts)
+    facts = reading.facts
+    problems = alerts.problems(facts.blindness, facts.findings, facts.windows, facts.now_ms)
     card_head("attention", "Needs attention", alerts.summary(problems))
     finding_notes.show_problem()
     if not problems:

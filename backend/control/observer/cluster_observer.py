@@ -239,8 +239,8 @@ class ClusterObserver:
                 self.readers.offsets,
                 self.readers.reader_queues,
                 self.feature_levels,
-                {f"broker {i}": count for i, count in self.readers.passed_over.items()}
-                | ({"events": self.events.unreadable} if self.events.unreadable else {}),
+                self.readers.passed_over
+                | ({(engine_events.TOPIC, "the backend"): self.events.unreadable} if self.events.unreadable else {}),
                 self.quorum_replicas,
                 self.quorum_ms,
                 facts.eligible.by_partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from backend.store import tables as t
 
@@ -167,6 +167,13 @@ class FailedRead:
 
 # A broker reports one of a partition every 10 s: all of a minute of 80 partitions; 200 bytes each.
 FAILED_READS_MAX: Final = 500
+
+
+def quarantined_records(connection: Connection, cluster_id: str, since_ms: int) -> int:
+    """Records of the metadata topic that the pipeline has kept aside since then."""
+    table = t.quarantine
+    query = select(func.count()).where(table.c.cluster_id == cluster_id, table.c.ingested_ms >= since_ms)
+    return int(connection.execute(query).scalar_one())
 
 
 def failed_reads(connection: Connection, cluster_id: str, since_ms: int) -> list[FailedRead]:

@@ -45,7 +45,7 @@ NUMBERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "copy_lag_bytes": ("remotecopylagbytes", ()),
 }
 # Numbers that rules also want by topic.
-BY_TOPIC: Final = frozenset({"copy_lag_bytes", "fetch_errors", "fetch_requests", "fetched_bytes"})
+BY_TOPIC: Final = frozenset({"copy_lag_bytes", "fetch_errors", "fetch_requests", "fetched_bytes", "passed_over"})
 # Topics whose numbers are kept of a broker: 10,000 of 400 bytes are 4 MB.
 TOPICS_MAX: Final = 10_000
 

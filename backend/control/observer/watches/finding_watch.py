@@ -68,6 +68,8 @@ RECOVERIES_MS: Final = 3_600_000
 # Closed findings stay a year: 100 a day of 1 kB are 36 MB.
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
+# So long it is said that records were kept aside: the next rebuild reads them again.
+QUARANTINED_MS: Final = 86_400_000
 # A plan that has ended may stand in an older sample as a move that goes on.
 MOVE_ENDED_MS: Final = 60_000
 RETRY_S: Final = 2.0
@@ -96,7 +98,7 @@ class ObservedRound:
     group_offsets: Sequence[GroupOffset] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
-    passed_over: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[tuple[str, str], int] = field(default_factory=dict)
     quorum_replicas: Sequence[QuorumReplicaState] = ()
     quorum_ms: int | None = None
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
@@ -400,7 +402,7 @@ class FindingWatch:
             reader_queues=seen.reader_queues,
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,
-            passed_over=seen.passed_over,
+            passed_over=dict(seen.passed_over) | _quarantined(connection, cluster_id, at_ms),
             quorum_replicas=seen.quorum_replicas,
             quorum_ms=seen.quorum_ms,
             eligible=seen.eligible,
@@ -449,6 +451,12 @@ def partitions_now(liveness: Liveness, topics: Mapping[str, TopicRow]) -> list[P
         )
         for p in liveness.partitions
     ]
+
+
+def _quarantined(connection: Connection, cluster_id: str, at_ms: int) -> dict[tuple[str, str], int]:
+    """The records that the pipeline has kept aside within the last day."""
+    number = queries.quarantined_records(connection, cluster_id, at_ms - QUARANTINED_MS)
+    return {("__remote_log_metadata", "the pipeline"): number} if number else {}
 
 
 def _cause(candidate: Candidate) -> dict[str, str | None]:

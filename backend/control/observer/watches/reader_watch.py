@@ -89,10 +89,14 @@ class ReaderWatch:
         }
 
     @property
-    def passed_over(self) -> dict[int, int]:
-        """Records of internal topics that brokers could not read since their start; those of ours that tell any."""
-        result = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
-        return {broker_id: round(count) for broker_id, count in result if count}
+    def passed_over(self) -> dict[tuple[str, str], int]:
+        """Records of internal topics that brokers could not read since their start, by topic and reader."""
+        return {
+            (topic, f"broker {broker_id}"): round(count)
+            for broker_id, topics in self.topic_numbers.items()
+            for topic, values in topics.items()
+            if (count := values.get("passed_over"))
+        }
 
     def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.

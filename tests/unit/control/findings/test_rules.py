@@ -316,8 +316,8 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2)], **STILL}),
     ],
     "records-unreadable": [
-        ({"passed_over": {"broker 2": 1}}, {"passed_over": {}}),
-        ({"passed_over": {"events": 12}}, {"passed_over": {}}),
+        ({"passed_over": {("__consumer_offsets", "broker 2"): 1}}, {"passed_over": {}}),
+        ({"passed_over": {("__ebbline_events", "the backend"): 12}}, {"passed_over": {}}),
     ],
     "remote-read-storm": [
         (

@@ -66,7 +66,7 @@ class Watched:
                     self.watch.submit(seen)
                 else:
                     self.watch.submit_liveness(seen)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while len(self.states) == states:
                         await asyncio.sleep(0.005)
             task.cancel()
