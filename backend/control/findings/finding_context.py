@@ -122,7 +122,8 @@ class FindingContext:
     not tell. `feature_levels`, `quorum_replicas`: empty until the cluster has reported them; `quorum_ms`: when it
     described its quorum last. `eligible`: of partitions
     without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by
-    topic and reader. `recoveries`: leaders elected by comparing logs within the last hour. `offline_logs`: why a broker that runs cannot use its log, by partition and broker.
+    topic and reader. `recoveries`: leaders elected by comparing logs within the last hour.
+    `offline_logs`: why a broker that runs cannot use its log, by partition and broker.
     `failed_attempts` and `finished_copies`: copies of the last minutes by the ledger, newest first. `still`: offsets at
     which partitions wait. `transactions`: the open ones that hold partitions, where they were asked for. `copy_lags`:
     sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
