@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 
+# After each move of a leader the pipeline waits for a moment, and finds the new one by itself.
+WAITING_MS = 30_000
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 
 
@@ -29,7 +31,7 @@ def blind_spots(
     """The blind spots, the worst first. `offsets_age_ms`: of the newest sample, None: there is none yet."""
     spots = [
         *_backend(processes, offsets_age_ms, interval_ms, now_ms),
-        *_pipeline(processes.get("pipeline")),
+        *_pipeline(processes.get("pipeline"), now_ms),
     ]
     return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
 
@@ -59,7 +61,7 @@ def _backend(
     return []
 
 
-def _pipeline(pipeline: ProcessHealth | None) -> list[BlindSpot]:
+def _pipeline(pipeline: ProcessHealth | None, now_ms: int) -> list[BlindSpot]:
     if pipeline is None:
         text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
         return [BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)]
@@ -71,5 +73,7 @@ def _pipeline(pipeline: ProcessHealth | None) -> list[BlindSpot]:
         since_ms = (pipeline.detail or {}).get("waiting_since_ms")
         text = "The ledger of remote segments does not grow until then."
         note = pipeline.message or ""
-        return [BlindSpot("pipeline-waiting", WARNING, "The pipeline waits", since_ms, text, note)]
+        waited_ms = 0 if since_ms is None else now_ms - int(since_ms)
+        severity = WARNING if waited_ms >= WAITING_MS else NOTICE
+        return [BlindSpot("pipeline-waiting", severity, "The pipeline waits", since_ms, text, note)]
     return []

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from tests.incidents.expectations import EXPLAINS, SEVERITIES, Incident
 from tests.incidents.patterns import allowances, is_expected
 from tests.incidents.timeline import FindingsRead, Key, SeenFinding, Timeline
 from tests.incidents.verdicts import FalseFinding
+
+# `evaluate.OUTLASTS_MS`, a round and a read later.
+OUTLASTS_S: Final = 14.0
 
 
 def false_findings(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:
@@ -47,7 +51,9 @@ def _why_unexplained(incident: Incident, finding: SeenFinding, read: FindingsRea
     explained = EXPLAINS.get(slug, frozenset())
     if "*" not in explained and finding.slug not in explained:
         return f"{slug} does not explain it"
-    cause = next((other for other in read.findings if other.key == (slug, object_)), None)
+    # What a cause has explained stays under it for some seconds after its end.
+    reads = [r for r in timeline.reads if read.at_s - OUTLASTS_S <= r.at_s <= read.at_s]
+    cause = next((other for r in reversed(reads) for other in r.findings if other.key == (slug, object_)), None)
     if cause is None:
         return f"its cause, {slug} {object_}, is not open"
     return None if _why_false(incident, cause, read, timeline) is None else f"its cause, {slug} {object_}, is false"

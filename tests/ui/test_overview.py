@@ -45,8 +45,8 @@ def test_trouble_is_listed_worst_first_with_links(trouble: Database) -> None:
     assert "Needs attention 3 problems · worst first" in shown
     order = [
         "▲ Critical Copy hung: telemetry-143 on broker 6 Open for 2 h 55 m, 219× its p99",
-        "◆ Warning Follower stuck: telemetry-143 on broker 2 3 attempts to build remote state failed.",
         "◆ Warning Copying is behind: telemetry-88 47.9 GB in sealed segments are not uploaded.",
+        "◆ Warning Follower stuck: telemetry-143 on broker 2 3 attempts to build remote state failed.",
     ]
     places = [shown.index(line) for line in order]
     assert places == sorted(places)
@@ -113,7 +113,7 @@ def test_a_stopped_pipeline_tops_the_list_and_greys_what_it_told(healthy: Databa
     shown = text_of(page)
     since = fmt.clock(last_ms, last_ms)
     assert f"Needs attention 1 problem ▲ Critical Pipeline down since {since}" in shown
-    assert "The ledger of remote segments is 10 m" in shown
+    assert "The ledger of remote segments is of then" in shown
     assert "6/6 brokers · pipeline down" in shown
     assert "● Live · " in shown
     assert html_of(page).count('<div class="eb-tile eb-old">') == 3
@@ -135,7 +135,7 @@ def test_a_silent_pipeline_makes_no_open_copy_look_hung(database: Database) -> N
         .where(ledger.c.topic == "orders", ledger.c.partition == 7, ledger.c.end_offset == 9_120_447)
         .values(state=0, copy_finished_ms=None, copy_started_ms=moment - 11 * INTERVAL_MS)
     )
-    assert "p99 not known yet" in text_of(open_page())
+    assert "Oldest open copy 11 m" in text_of(open_page())
     database.silence("pipeline")  # ten minutes ago, when the copy was one minute old
     shown = text_of(open_page())
     assert "Oldest open copy 1 m" in shown

@@ -52,6 +52,7 @@ class AlertDelivery:
         self._alerts: OpenAlerts | None = None
         self._restored: dict[str, list[Notice]] = {}
         self._changed = asyncio.Event()
+        self._saving: asyncio.Future[None] | None = None
 
     @property
     def rules(self) -> RuleSettings:
@@ -98,6 +99,8 @@ class AlertDelivery:
             for task in ending:
                 task.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
+            if self._saving is not None:  # else an older state would be written over the last one
+                await asyncio.wait([self._saving])
             if self._changed.is_set():
                 _save(self._state_file, self._has())
 
@@ -139,7 +142,8 @@ class AlertDelivery:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await asyncio.to_thread(_save, self._state_file, self._has())
+            self._saving = asyncio.ensure_future(asyncio.to_thread(_save, self._state_file, self._has()))
+            await asyncio.shield(self._saving)
             await asyncio.sleep(SAVE_PAUSE_S)
 
     def _has(self) -> dict[str, list[Notice]]:

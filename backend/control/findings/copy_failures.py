@@ -17,8 +17,8 @@ from backend.store.writes.samples import PartitionSample
 
 # Kafka's remote.log.manager.task.interval.ms: a copy that failed is tried again after it.
 TASK_INTERVAL_MS: Final = 30_000
-# Several failures without a success are no accident any more.
-REPEATED_FOR_MS: Final = 20_000
+# Several failures without a success are no accident any more: a store that asks to go slower does so for seconds.
+REPEATED_FOR_MS: Final = 10_000
 # A single one is none when its next try, one task interval later, should have ended as well.
 SINGLE_FOR_MS: Final = 40_000
 PartitionName = tuple[str, int]

@@ -1,7 +1,7 @@
 """Topics that are gone from the cluster's metadata, where many went at once. Pure.
 
 One topic that is deleted is a change like others. A tenth of a cluster within a minute is an accident, or a view that
-has become smaller: a proxy, another cluster behind the same address, a right that is gone.
+has become smaller: a proxy, another cluster behind the same address, a right that is lost.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ class TopicMemory:
     """Partitions of each topic of now, and of those that went: when, and with how many partitions."""
 
     present: Mapping[str, int] = field(default_factory=dict)
-    gone: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    lost: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     is_many: bool = False
 
     def next(self, present: Mapping[str, int], at_ms: int) -> TopicMemory:
-        """The memory after another look. What went and came back, and what went long ago, is forgotten."""
-        if present == self.present and not self.gone:
+        """The memory after another look. Topics that came back, and those that went long ago, are forgotten."""
+        if present == self.present and not self.lost:
             return self
         went = {name: (at_ms, count) for name, count in self.present.items() if name not in present}
         kept_ms = REMEMBERED_MS if self.is_many else TOGETHER_MS
-        gone = {
+        lost = {
             name: entry
-            for name, entry in {**self.gone, **went}.items()
+            for name, entry in {**self.lost, **went}.items()
             if name not in present and 0 <= at_ms - entry[0] < kept_ms
         }
-        many = max(VANISHED_MIN, VANISHED_SHARE * (len(present) + len(gone)))
-        return TopicMemory(present, gone, is_many=bool(gone) and (self.is_many or len(gone) >= many))
+        many = max(VANISHED_MIN, VANISHED_SHARE * (len(present) + len(lost)))
+        return TopicMemory(present, lost, is_many=bool(lost) and (self.is_many or len(lost) >= many))
 
     @property
     def vanished(self) -> VanishedTopics | None:
-        """What is to be reported; None: nothing."""
+        """The loss that is to be reported; None: there is none."""
         if not self.is_many:
             return None
         return VanishedTopics(
-            since_ms=min(at_ms for at_ms, _ in self.gone.values()),
-            topics=len(self.gone),
-            partitions=sum(partitions for _, partitions in self.gone.values()),
-            first=tuple(sorted(self.gone)[:NAMED_MAX]),
+            since_ms=min(at_ms for at_ms, _ in self.lost.values()),
+            topics=len(self.lost),
+            partitions=sum(partitions for _, partitions in self.lost.values()),
+            first=tuple(sorted(self.lost)[:NAMED_MAX]),
         )

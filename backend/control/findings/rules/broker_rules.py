@@ -24,6 +24,8 @@ from backend.store.queries.overview import BrokerRow
 HOUR_MS: Final = 3_600_000
 # Of a list of replicas a value has 8 bytes each.
 VALUE_CHARS_MAX: Final = 200
+# A broker that starts is fenced until it has caught up, which takes seconds.
+FENCED_FOR_MS: Final = 15_000
 THROTTLES_NAMED_MAX: Final = 5
 THROTTLES_STORED_MAX: Final = 100
 
@@ -54,6 +56,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 why="The controller keeps it from leading until it has caught up and its heartbeats arrive.",
                 action="Wait while it starts; if it stays fenced, look at its connection to the controller.",
                 broker_id=broker.broker_id,
+                for_ms=FENCED_FOR_MS,
             )
 
 

@@ -63,7 +63,7 @@ def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) ->
         if object_ == STORE
         else f"Copies fail on {where}" + (f": {single}" if single else ""),
         why=why,
-        action=f"Check the object store's credentials, quota and reach from {where}. Local data grows until copies work"
+        action=f"Check the object store's credentials, room and reach from {where}. Local data grows until copies work"
         " again; nothing is lost while the local disks last.",
         facts={
             "failures": number,

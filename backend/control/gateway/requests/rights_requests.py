@@ -20,8 +20,8 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 # Resources as docs/attach.md names them.
 CLUSTER, TOPICS, GROUPS = "Cluster", "Topic `*`", "Group `*`"
 NOBODYS_NAME: Final = "ebbline-rights-probe"
-# Kafka's value for operations that were not asked for, or are not told.
-_UNSAID: Final = -(2**31)
+# Kafka's value for operations that were not asked for.
+_OMITTED: Final = -(2**31)
 
 
 class AclOperation(IntEnum):
@@ -95,4 +95,4 @@ def missing_rights(
 
 
 def _lacks(operations: int, operation: AclOperation) -> bool:
-    return operations != _UNSAID and not operations >> operation & 1
+    return operations != _OMITTED and not operations >> operation & 1

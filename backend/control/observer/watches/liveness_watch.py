@@ -36,7 +36,7 @@ METADATA_INTERVAL_S: Final = 1.0
 METADATA_S_PER_PARTITION: Final = 0.0003
 # So that a second broker is asked where the first one hangs.
 METADATA_ANSWER_S: Final = 1.5
-# Three small requests. What is not seen any more is kept for 10 s, until it is clear whether the rights are gone.
+# Three small requests. Findings of topics that are not seen any more stay for 10 s, until it is clear why.
 RIGHTS_INTERVAL_S: Final = 4.0
 # A pass that was held up so long says nothing of others: their answers were not read either.
 HELD_UP_S: Final = 1.0

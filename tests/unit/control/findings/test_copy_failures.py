@@ -51,7 +51,7 @@ def test_a_store_that_refuses_everything_is_one_finding_with_counts_and_first_pa
     assert len(candidate.facts["first"]) == 10
     assert candidate.why.startswith("120 copies of 60 partitions failed on broker 1, 2, 3 in the last 35 s, and none")
     assert "nothing is lost while the local disks last" in candidate.action
-    assert "quota" in candidate.action
+    assert "credentials" in candidate.action
 
 
 def test_it_is_told_within_two_task_intervals_of_the_first_failure() -> None:

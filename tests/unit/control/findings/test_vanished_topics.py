@@ -12,7 +12,7 @@ def topics(first: int, end: int) -> dict[str, int]:
 def test_a_few_deleted_topics_are_no_accident() -> None:
     memory = TopicMemory().next(topics(0, 30), 0).next(topics(9, 30), 1_000)
     assert memory.vanished is None
-    assert memory.next(topics(9, 30), 1_000 + TOGETHER_MS).gone == {}
+    assert memory.next(topics(9, 30), 1_000 + TOGETHER_MS).lost == {}
 
 
 def test_many_that_go_one_after_the_other_within_a_minute_are_one_loss() -> None:

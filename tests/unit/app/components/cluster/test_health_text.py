@@ -73,10 +73,13 @@ def test_a_waiting_pipeline_says_so_with_its_reason() -> None:
     seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers."))
     [blindness] = health_text.blindness(seen, BROKERS, None)
     assert (blindness.status, blindness.title, blindness.note) == (
-        "warning",
+        "notice",
         "The pipeline waits.",
         "No broker answers.",
     )
+    long_ago = {"waiting_since_ms": NOW_MS - 31_000}
+    seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers.", detail=long_ago))
+    assert [blindness.status for blindness in health_text.blindness(seen, BROKERS, None)] == ["warning"]
 
 
 def test_some_silent_brokers_are_counted() -> None:
