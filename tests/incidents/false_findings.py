@@ -11,7 +11,7 @@ from tests.incidents.timeline import FindingsRead, Key, SeenFinding, Timeline
 from tests.incidents.verdicts import FalseFinding
 
 # `evaluate.OUTLASTS_MS`, a round and a read later.
-OUTLASTS_S: Final = 14.0
+OUTLASTS_S: Final = 24.0
 
 
 def false_findings(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:
@@ -53,10 +53,10 @@ def _why_unexplained(incident: Incident, finding: SeenFinding, read: FindingsRea
         return f"{slug} does not explain it"
     # What a cause has explained stays under it for some seconds after its end.
     reads = [r for r in timeline.reads if read.at_s - OUTLASTS_S <= r.at_s <= read.at_s]
-    cause = next((other for r in reversed(reads) for other in r.findings if other.key == (slug, object_)), None)
-    if cause is None:
+    seen = next(((other, r) for r in reversed(reads) for other in r.findings if other.key == (slug, object_)), None)
+    if seen is None:
         return f"its cause, {slug} {object_}, is not open"
-    return None if _why_false(incident, cause, read, timeline) is None else f"its cause, {slug} {object_}, is false"
+    return None if _why_false(incident, *seen, timeline) is None else f"its cause, {slug} {object_}, is false"
 
 
 def _opened_again(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:

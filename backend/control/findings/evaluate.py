@@ -20,7 +20,7 @@ OBJECTS_MAX: Final = 500
 SEEN_INTERVAL_MS: Final = 10_000
 # A broker that answers again is fenced for a moment, and its followers fetch what they lack: until then nothing that
 # its absence has explained is a finding by itself.
-OUTLASTS_MS: Final = 10_000
+OUTLASTS_MS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)

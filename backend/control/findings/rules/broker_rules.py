@@ -33,18 +33,26 @@ THROTTLES_STORED_MAX: Final = 100
 def brokers_away(context: FindingContext) -> Iterable[Candidate]:
     """A broker does not answer, or the controller keeps it from leading."""
     led = Counter(partition.leader for partition in context.partitions)
+    held = Counter(broker_id for partition in context.partitions for broker_id in partition.replicas)
+    # Partitions that nobody can lead without it: they are offline as soon as the controller has noticed.
+    sole = {partition.isr[0] for partition in context.partitions if len(partition.isr) == 1}
     for broker in context.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.reachable:
-            lead = f" Leads {count(led[broker.broker_id], 'partition')}." if led[broker.broker_id] else ""
+            lead = f" It has replicas of {count(held[broker.broker_id], 'partition')}"
+            lead += f" and leads {led[broker.broker_id]}." if led[broker.broker_id] else "."
             yield Candidate(
                 slug="broker-away",
                 object=name,
-                severity=WARNING,  # what it stops makes it graver: `causes`
+                severity=CRITICAL if broker.broker_id in sole else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
                 action="Look whether its process runs and its listener can be reached, then start it again.",
-                facts={"seen_ms": broker.seen_ms, "leads": led[broker.broker_id]},
+                facts={
+                    "seen_ms": broker.seen_ms,
+                    "leads": led[broker.broker_id],
+                    "replicas": held[broker.broker_id],
+                },
                 broker_id=broker.broker_id,
             )
         elif broker.fenced:

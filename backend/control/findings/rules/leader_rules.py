@@ -168,22 +168,18 @@ def below_min_isr(context: FindingContext) -> Iterable[Candidate]:
     """
     for row in context.partitions:
         least = setting(context.topic(row.topic), MIN_ISR)
-        if row.leader < 0 or least is None or len(row.isr) >= least:
+        # As many as there are replicas do (Partition.effectiveMinIsr).
+        if row.leader < 0 or least is None or len(row.isr) >= min(least, len(row.replicas)):
             continue
         missing = sorted(set(row.replicas) - set(row.isr))
-        if least > len(row.replicas):
-            action = f"Lower {MIN_ISR} of {row.topic} to {len(row.replicas)} or less, or add replicas."
-            why = f"{MIN_ISR} is {least}, and it has {count(len(row.replicas), 'replica')}"
-        else:
-            action = f"Bring the replicas on broker {ids(missing)} back in sync: start them, or see what holds them up."
-            why = f"{len(row.isr)} of {len(row.replicas)} replicas are in sync, {MIN_ISR} is {least}"
         yield Candidate(
             slug="below-min-isr",
             object=name_of(row),
             severity=CRITICAL,
             sentence=f"Too few replicas in sync: {name_of(row)}",
-            why=f"{why}: producers that ask for all acknowledgements are refused.",
-            action=action,
+            why=f"{len(row.isr)} of {len(row.replicas)} replicas are in sync, {MIN_ISR} is {least}: producers that ask"
+            " for all acknowledgements are refused.",
+            action=f"Bring the replicas on broker {ids(missing)} back in sync: start them, or see what holds them up.",
             facts={"isr": list(row.isr), "replicas": list(row.replicas), "min_insync_replicas": least},
             topic=row.topic,
             partition=row.partition,

@@ -27,6 +27,8 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 # A follower fetches at least every half second, and calls for an election when it cannot for 2 s
 # (`controller.quorum.fetch.timeout.ms`). A new leader knows nothing of the others until they fetch.
 VOTER_SILENT_MS: Final = 3_000
+# A voter that restarts fetches some seconds after its broker answers.
+VOTER_AWAY_FOR_MS: Final = 10_000
 QUORUM_FRESH_MS: Final = 30_000
 
 
@@ -91,7 +93,7 @@ def voters_away(context: FindingContext) -> Iterable[Candidate]:
             action=f"Start controller {voter.node_id} again, with its own disk; stop no other one meanwhile.",
             facts={"voters": len(voters), "silent": len(silent), "last_fetch_ms": voter.last_fetch_ms},
             broker_id=voter.node_id,
-            for_ms=VOTER_SILENT_MS if voter.last_fetch_ms < 0 else 0,
+            for_ms=VOTER_AWAY_FOR_MS,
         )
 
 

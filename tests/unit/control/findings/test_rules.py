@@ -670,10 +670,10 @@ def test_all_throttles_that_one_act_left_are_one_finding_with_its_way_out() -> N
     assert len(candidate.facts["throttles"]) == 8
 
 
-def test_min_isr_above_the_number_of_replicas_names_the_setting_and_not_a_broker() -> None:
-    asks = {"orders": topic(min_insync_replicas="4")}
-    candidate = rules(topics=asks, partitions=[partition()])["below-min-isr"]
-    assert candidate.action.startswith("Lower min.insync.replicas of orders to 3")
+def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:
+    asks = {"orders": topic(min_insync_replicas="4"), METADATA: topic(METADATA)}
+    assert rules(topics=asks, partitions=[partition()]) == {}, "Apache Kafka 4.3 takes acks=all then"
+    assert set(rules(topics=asks, partitions=[partition(isr=(1, 2))])) == {"below-min-isr"}
 
 
 def test_a_pipeline_that_waits_because_the_cluster_is_away_is_no_second_cause() -> None:
