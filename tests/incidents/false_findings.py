@@ -10,8 +10,10 @@ from tests.incidents.patterns import allowances, is_expected
 from tests.incidents.timeline import FindingsRead, Key, SeenFinding, Timeline
 from tests.incidents.verdicts import FalseFinding
 
-# `evaluate.OUTLASTS_MS`, a round and a read later.
+# `evaluate.OUTLASTS_MS` and `BACKLOG_OUTLASTS_MS`, a round and a read later.
 OUTLASTS_S: Final = 24.0
+BACKLOG_OUTLASTS_S: Final = 124.0
+BACKLOG_SLUGS: Final = ("copy-slow", "delete-lag", "local-debt")
 
 
 def false_findings(incident: Incident, timeline: Timeline) -> Iterator[FalseFinding]:
@@ -52,7 +54,8 @@ def _why_unexplained(incident: Incident, finding: SeenFinding, read: FindingsRea
     if "*" not in explained and finding.slug not in explained:
         return f"{slug} does not explain it"
     # What a cause has explained stays under it for some seconds after its end.
-    reads = [r for r in timeline.reads if read.at_s - OUTLASTS_S <= r.at_s <= read.at_s]
+    since_s = read.at_s - (BACKLOG_OUTLASTS_S if finding.slug in BACKLOG_SLUGS else OUTLASTS_S)
+    reads = [r for r in timeline.reads if since_s <= r.at_s <= read.at_s]
     seen = next(((other, r) for r in reversed(reads) for other in r.findings if other.key == (slug, object_)), None)
     if seen is None:
         return f"its cause, {slug} {object_}, is not open"

@@ -21,6 +21,9 @@ SEEN_INTERVAL_MS: Final = 10_000
 # A broker that answers again is fenced for a moment, and its followers fetch what they lack: until then nothing that
 # its absence has explained is a finding by itself.
 OUTLASTS_MS: Final = 20_000
+# What a store that was away has left behind is copied and deleted in about the time that it was away.
+BACKLOG_OUTLASTS_MS: Final = 120_000
+BACKLOG_SLUGS: Final = frozenset({"copy-slow", "delete-lag", "local-debt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def compare(
     outlasting: Mapping[FindingKey, int] | None = None,
 ) -> Changes:
     """Compares candidates with open findings; an open one stays open without waiting its `for_ms` again, and an
-    explained one keeps its cause for `OUTLASTS_MS` after that has ended.
+    explained one keeps its cause for `OUTLASTS_MS` after that has ended, a backlog for `BACKLOG_OUTLASTS_MS`.
 
     Holds are measured by the monotonic clock (`clock_ms`): the wall clock may be set while a candidate waits.
     """
@@ -113,7 +116,7 @@ def compare(
         if c.cause is None and key in open_by_key and open_by_key[key].cause is not None
     }
     for key, since_ms in alone_ms.items():
-        if clock_ms - since_ms < OUTLASTS_MS:
+        if clock_ms - since_ms < (BACKLOG_OUTLASTS_MS if key[0] in BACKLOG_SLUGS else OUTLASTS_MS):
             shown[key] = replace(shown[key], cause=open_by_key[key].cause)
     shown = limited(shown)
     return Changes(

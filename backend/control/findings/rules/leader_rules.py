@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from backend.control.findings.finding_context import (
@@ -33,6 +33,8 @@ UNCLEAN_TRY_S: Final = 300
 ENDANGERED_STORED_MAX: Final = 100
 SKEW_SHARE_MIN: Final = 0.5
 SKEW_PARTITIONS_MIN: Final = 10
+# A move of replicas passes through such orders.
+SPREAD_FOR_MS: Final = 15_000
 
 
 def offline(context: FindingContext) -> Iterable[Candidate]:
@@ -217,21 +219,46 @@ def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
 
 
 def leader_skew(context: FindingContext) -> Iterable[Candidate]:
-    """Brokers that lead far fewer partitions than they are the preferred leader of: the others carry their load."""
+    """Brokers that lead far fewer partitions than their replicas would allow: the others carry their load."""
     preferred = Counter(row.replicas[0] for row in context.partitions if row.replicas)
     led = Counter(row.leader for row in context.partitions if row.replicas and row.leader == row.replicas[0])
+    share: dict[int, float] = defaultdict(float)
+    for row in context.partitions:
+        for broker_id in row.replicas:
+            share[broker_id] += 1 / len(row.replicas)
     for broker in context.brokers:
-        due, own = preferred[broker.broker_id], led[broker.broker_id]
-        if not broker.reachable or broker.fenced or due < SKEW_PARTITIONS_MIN or own >= due * SKEW_SHARE_MIN:
+        if not broker.reachable or broker.fenced:
             continue
-        yield Candidate(
-            slug="leader-skew",
-            object=f"broker {broker.broker_id}",
-            severity=WARNING,
-            sentence=f"Broker {broker.broker_id} leads {own} of the {count(due, 'partition')} that it should",
-            why="Other brokers lead the rest, since it was away or the leaders were moved: they carry its load.",
-            action="Elect preferred leaders once its replicas are in sync: ebbline plan elect.",
-            facts={"preferred": due, "led": own},
-            broker_id=broker.broker_id,
-            for_ms=SKEW_FOR_MS,
-        )
+        due, own, fair = preferred[broker.broker_id], led[broker.broker_id], round(share[broker.broker_id])
+        if fair >= SKEW_PARTITIONS_MIN and due < fair * SKEW_SHARE_MIN:
+            yield _skew(
+                broker.broker_id,
+                f"Broker {broker.broker_id} is to lead {due} of {count(fair, 'partition')} that would be its share",
+                "It is seldom the first of a partition's replicas, so the others lead and carry its load.",
+                "Spread the first replicas again by a plan: ebbline plan spread-leaders.",
+                {"preferred": due, "share": fair},
+                for_ms=SPREAD_FOR_MS,
+            )
+        elif due >= SKEW_PARTITIONS_MIN and own < due * SKEW_SHARE_MIN:
+            yield _skew(
+                broker.broker_id,
+                f"Broker {broker.broker_id} leads {own} of the {count(due, 'partition')} that it should",
+                "Other brokers lead the rest, since it was away or the leaders were moved: they carry its load.",
+                "Elect preferred leaders once its replicas are in sync: ebbline plan elect.",
+                {"preferred": due, "led": own},
+                for_ms=SKEW_FOR_MS,
+            )
+
+
+def _skew(broker_id: int, sentence: str, why: str, action: str, facts: Mapping[str, int], *, for_ms: int) -> Candidate:
+    return Candidate(
+        slug="leader-skew",
+        object=f"broker {broker_id}",
+        severity=WARNING,
+        sentence=sentence,
+        why=why,
+        action=action,
+        facts=facts,
+        broker_id=broker_id,
+        for_ms=for_ms,
+    )
