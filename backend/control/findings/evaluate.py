@@ -21,7 +21,7 @@ SEEN_INTERVAL_MS: Final = 10_000
 # A broker that answers again is fenced for a moment, and its followers fetch what they lack: until then nothing that
 # its absence has explained is a finding by itself.
 OUTLASTS_MS: Final = 20_000
-# What a store that was away has left behind is copied and deleted in about the time that it was away.
+# A backlog that a store has left behind is copied and deleted in about the time that the store was away.
 BACKLOG_OUTLASTS_MS: Final = 120_000
 BACKLOG_SLUGS: Final = frozenset({"copy-slow", "delete-lag", "local-debt"})
 
