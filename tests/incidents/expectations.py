@@ -91,7 +91,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
         {"copy-dangling", "copy-hung", "copy-slow", "delete-lag", "local-debt", "disk-runway", "remote-read-failing"}
     ),
     "copy-hung": frozenset({"copy-slow", "copy-dangling", "local-debt"}),
-    "copy-slow": frozenset({"local-debt", "disk-runway"}),
+    # A store that is slow for writes is slow for deletions.
+    "copy-slow": frozenset({"local-debt", "disk-runway", "delete-lag"}),
     "database-away": frozenset({"pipeline-down", "pipeline-behind", "observer-down"}),
     "disk-offline": frozenset(
         {"below-min-isr", "disk-runway", "follower-stuck", "metadata-unsafe", "move-stalled", "offline"}

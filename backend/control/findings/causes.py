@@ -116,6 +116,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     ),
     Explanation("copy-failing", Link.BROKER, ("copy-dangling", "copy-hung", "copy-slow", "delete-lag", "local-debt")),
     Explanation("copy-hung", Link.PARTITION, ("copy-slow",)),
+    # Of the store as a whole: it names no broker, and is slow for deletions, too.
+    Explanation("copy-slow", Link.CLUSTER, ("delete-lag", "local-debt")),
     Explanation("remote-read-failing", Link.CLUSTER, ("remote-read-slow", "remote-read-storm")),
     Explanation("remote-read-slow", Link.CLUSTER, ("remote-read-storm",)),
     Explanation("transaction-open", Link.PARTITION, ("copy-slow", "local-debt")),

@@ -13,7 +13,8 @@ from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
-THIN_FOR_MS: Final = 5_000
+# Local retention cuts the leader first, and its followers a fetch or two later.
+THIN_FOR_MS: Final = 15_000
 
 
 def stuck_followers(context: FindingContext) -> Iterable[Candidate]:

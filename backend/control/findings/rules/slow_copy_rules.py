@@ -9,6 +9,8 @@ from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
     FindingContext,
+    count,
+    ids,
     local_retention_bytes,
     name_of,
     setting,
@@ -22,6 +24,10 @@ from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import HUNG_FACTOR, HUNG_MS_MIN, SegmentState
 
 SLOW_FOR_MS: Final = 10_000
+STORE: Final = "remote storage"
+# A topic that is being filled may have two partitions that are behind.
+STORE_PARTITIONS_MIN: Final = 3
+NAMED_MAX: Final = 10
 # Four task intervals (30 s): a sealed segment is copied in the next one.
 STILL_MS: Final = 120_000
 # Two of them where local retention is passed meanwhile.
@@ -29,7 +35,35 @@ FULL_STILL_MS: Final = 60_000
 
 
 def slow_copies(context: FindingContext) -> Iterable[Candidate]:
-    """More sealed data waits for its upload than local retention allows, or none of it has been copied for long."""
+    """More sealed data waits for its upload than local retention allows, or none of it has been copied for long.
+
+    Where it is so of several brokers, what they share is slow: the store, or the way to it.
+    """
+    slow = list(_slow_partitions(context))
+    brokers = sorted({candidate.broker_id for candidate in slow if candidate.broker_id is not None})
+    running = [candidate for candidate in slow if not candidate.facts["copy_disabled"]]
+    if len(brokers) < 2 or len(running) < STORE_PARTITIONS_MIN:
+        yield from slow
+        return
+    yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
+    names = [candidate.object for candidate in running]
+    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    sealed = sum(candidate.facts["sealed_bytes"] for candidate in running)
+    yield Candidate(
+        slug="copy-slow",
+        object=STORE,
+        severity=WARNING,
+        sentence="Copying to the remote storage is behind",
+        why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
+        f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.",
+        action="See how long the store takes for a write, and what the way to it carries; where it is well, compare the"
+        " produce rate with the brokers' copier threads.",
+        facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
+        for_ms=SLOW_FOR_MS,
+    )
+
+
+def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
     waiting, copying = sealed_data(context), _usual_copies(context)
     for row in context.tiered:
         key, topic = (row.topic, row.partition), context.topic(row.topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,3 +140,18 @@ def test_small_segments_that_wait_beyond_local_retention_are_told_after_two_task
         "At least 170 kB in sealed segments wait, of 190 kB not uploaded; local retention is"
     )
     assert "none of it has been copied for 1 m" in candidate.why
+
+
+def test_partitions_of_several_brokers_that_are_behind_are_one_finding_of_the_store() -> None:
+    busy = {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}
+
+    def behind(number: int, leader: int) -> Any:
+        return replace(waiting(3 * MB)[0], partition=number, leader=leader)
+
+    one_broker = candidates(context(partitions=[behind(n, 1) for n in range(3)], replicas=[], topics=busy))
+    assert [key for key in one_broker if key[0] == "copy-slow"] == [("copy-slow", f"orders-{n}") for n in range(3)]
+    all_brokers = candidates(context(partitions=[behind(n, n % 3 + 1) for n in range(12)], replicas=[], topics=busy))
+    [found] = [candidate for key, candidate in all_brokers.items() if key[0] == "copy-slow"]
+    assert (found.object, found.facts["count"], found.facts["brokers"]) == ("remote storage", 12, [1, 2, 3])
+    assert "24.0 MB in sealed segments wait, of 12 partitions of broker 1, 2, 3: orders-0, " in found.why
+    assert "and 2 more" in found.why
