@@ -36,8 +36,12 @@ def _why_false(incident: Incident, finding: SeenFinding, read: FindingsRead, tim
     for expected, pattern in patterns:
         if is_expected(expected, pattern, finding, timeline.names):
             same = [other for other in read.findings if is_expected(expected, pattern, other, timeline.names)]
-            # Of several for one object the first read stands for all; the others are too many.
-            return None if same[0].key == finding.key else f"a second finding beside {same[0].name}"
+            # Of several for one object the first read stands for all; the others are too many, unless nobody is called.
+            if same[0].key == finding.key:
+                return None
+            if finding.cause is not None:
+                return _why_unexplained(incident, finding, read, timeline)
+            return f"a second finding beside {same[0].name}"
     limits = [allowed.severity for allowed in allowances(incident, finding.key, timeline.names)]
     if any(SEVERITIES.index(finding.severity) >= SEVERITIES.index(limit) for limit in limits):
         return None

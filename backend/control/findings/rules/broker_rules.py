@@ -16,10 +16,12 @@ from backend.control.findings.finding_context import (
     ThrottleSetting,
     count,
     ids,
+    setting,
 )
 from backend.control.findings.thresholds import Thresholds
 from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
+from backend.tiering.durability import MIN_ISR
 
 HOUR_MS: Final = 3_600_000
 # Of a list of replicas a value has 8 bytes each.
@@ -34,8 +36,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
     """A broker does not answer, or the controller keeps it from leading."""
     led = Counter(partition.leader for partition in context.partitions)
     held = Counter(broker_id for partition in context.partitions for broker_id in partition.replicas)
-    # Partitions that nobody can lead without it: they are offline as soon as the controller has noticed.
-    sole = {partition.isr[0] for partition in context.partitions if len(partition.isr) == 1}
+    needed = _needed_brokers(context) if any(not broker.reachable for broker in context.brokers) else frozenset()
     for broker in context.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.reachable:
@@ -44,7 +45,9 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
             yield Candidate(
                 slug="broker-away",
                 object=name,
-                severity=CRITICAL if broker.broker_id in sole else WARNING,  # its consequences may be graver: `causes`
+                severity=CRITICAL
+                if broker.broker_id in needed
+                else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
                 action="Look whether its process runs and its listener can be reached, then start it again.",
@@ -66,6 +69,17 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 broker_id=broker.broker_id,
                 for_ms=FENCED_FOR_MS,
             )
+
+
+def _needed_brokers(context: FindingContext) -> frozenset[int]:
+    """Brokers in an ISR that is too small without them: such a partition takes no writes as soon as they are missed."""
+    least = {name: setting(topic, MIN_ISR) or 1 for name, topic in context.topics.items()}
+    return frozenset(
+        broker_id
+        for row in context.partitions
+        if len(row.isr) <= min(least.get(row.topic, 1), len(row.replicas))
+        for broker_id in row.isr
+    )
 
 
 def disks(context: FindingContext) -> Iterable[Candidate]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from backend.control.findings.finding_context import (
-    CRITICAL,
     NOTICE,
     WARNING,
     Candidate,
@@ -77,7 +76,7 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
     return Candidate(
         slug="copy-hung",
         object=name_of(segment),
-        severity=CRITICAL,
+        severity=WARNING,  # it becomes critical as a full disk or as reads that fail
         sentence=f"Copy hung: {name_of(segment)} on broker {segment.copy_broker_id}",
         why=f"Open for {in_time(age_ms)}, {against_p99}.",
         action=f"Look whether the object store answers broker {segment.copy_broker_id}; else move leadership away.",

@@ -670,6 +670,19 @@ def test_all_throttles_that_one_act_left_are_one_finding_with_its_way_out() -> N
     assert len(candidate.facts["throttles"]) == 8
 
 
+def test_a_broker_that_a_partition_needs_for_its_writes_is_critical_as_soon_as_it_is_away() -> None:
+    away = [broker(1), broker(2, reachable=False), broker(3)]
+    least = {"orders": topic(min_insync_replicas="2"), METADATA: topic(METADATA)}
+
+    def severity(isr: tuple[int, ...], **more: Any) -> str:
+        return rules(brokers=away, partitions=[partition(isr=isr)], **more)["broker-away"].severity
+
+    assert severity((1, 2, 3)) == severity((1, 2)) == severity((3,)) == "warning"
+    assert severity((2,)) == "critical", "nobody else can lead"
+    assert severity((1, 2), topics=least) == "critical", "producers are refused without it"
+    assert severity((1, 2, 3), topics=least) == severity((1, 3), topics=least) == "warning"
+
+
 def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:
     asks = {"orders": topic(min_insync_replicas="4"), METADATA: topic(METADATA)}
     assert rules(topics=asks, partitions=[partition()]) == {}, "Apache Kafka 4.3 takes acks=all then"
