@@ -24,6 +24,7 @@ from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import HUNG_FACTOR, HUNG_MS_MIN, SegmentState
 
 SLOW_FOR_MS: Final = 10_000
+HELD_MS: Final = 3_000
 STORE: Final = "remote storage"
 # A topic that is being filled may have two partitions that are behind.
 STORE_PARTITIONS_MIN: Final = 3
@@ -72,6 +73,8 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
             continue
         paused = is_paused(topic)
         limit, still = local_retention_bytes(topic), context.still.get(key)
+        if still is not None and still.stable is not None and context.at_ms - still.stable.since_ms >= HELD_MS:
+            continue  # nothing above an open transaction may be copied: `transaction-open`
         waits = None if still is None else still.pending
         # One segment that was sealed a moment ago waits as a matter of course.
         is_full = limit is not None and sealed >= limit

@@ -14,7 +14,7 @@ from backend.control.gateway.requests.transaction_requests import OpenTransactio
 from backend.store.writes.samples import PartitionSample
 
 # A transaction that copying waits for; those of applications last milliseconds, of streams 100 ms to 30 s.
-TRANSACTION_FOR_MS: Final = 30_000
+TRANSACTION_FOR_MS: Final = 20_000
 # Kafka's transaction.max.timeout.ms, 15 min: the longest that a coordinator allows.
 LONG_TRANSACTION_MS: Final = 900_000
 NAMED_MAX: Final = 10
