@@ -34,6 +34,9 @@ RIGHTS: Final = {
     "topics": (ResourceType.TOPIC, "*", ("DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "DELETE")),
     "metadata": (ResourceType.TOPIC, "__remote_log_metadata", ("READ",)),
     "groups": (ResourceType.GROUP, "*", ("DESCRIBE",)),
+    # To name whose transaction it is.
+    "transactions": (ResourceType.TRANSACTIONAL_ID, "*", ("DESCRIBE",)),
+    "held": (ResourceType.TOPIC, "held", ("READ",)),
 }
 ALL: Final = "all"
 # A broker that was killed is fenced after its session's time (broker.session.timeout.ms, 9 s).
