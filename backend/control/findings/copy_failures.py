@@ -17,8 +17,10 @@ from backend.store.writes.samples import PartitionSample
 
 # Kafka's remote.log.manager.task.interval.ms: a copy that failed is tried again after it.
 TASK_INTERVAL_MS: Final = 30_000
-# Several failures without a success are no accident any more: a store that asks to go slower does so for seconds.
-REPEATED_FOR_MS: Final = 10_000
+# Several failures of one broker without a success are no accident any more.
+REPEATED_FOR_MS: Final = 20_000
+# Of several brokers at once they are none sooner: a store that asks to go slower does so for seconds.
+TOGETHER_FOR_MS: Final = 10_000
 # A single one is none when its next try, one task interval later, should have ended as well.
 SINGLE_FOR_MS: Final = 40_000
 PartitionName = tuple[str, int]
@@ -57,8 +59,7 @@ class FailingBroker:
     blocked_since_ms: int | None
     known_ms: int
 
-    @property
-    def blocked(self) -> bool:
+    def is_blocked(self, for_ms: int) -> bool:
         """Whether nothing of this broker has got through for so long that it is no accident.
 
         A partition that failed before another's copy finished may fail for a reason that only it has.
@@ -68,14 +69,16 @@ class FailingBroker:
             return False
         failing = [f for f in self.failures if f.times_ms[0] >= since_ms]
         times_ms = [at_ms for f in failing for at_ms in f.times_ms if at_ms >= since_ms]
-        return is_lasting(times_ms, self.known_ms) and (len(failing) >= 2 or failing[0].times_ms[-1] >= since_ms)
+        return is_lasting(times_ms, self.known_ms, for_ms) and (
+            len(failing) >= 2 or failing[0].times_ms[-1] >= since_ms
+        )
 
 
-def is_lasting(times_ms: Sequence[int], known_ms: int) -> bool:
+def is_lasting(times_ms: Sequence[int], known_ms: int, for_ms: int = REPEATED_FOR_MS) -> bool:
     """Whether failures at these times, without a success in between, are more than an accident."""
     if not times_ms:
         return False
-    return known_ms - min(times_ms) >= (SINGLE_FOR_MS if len(times_ms) == 1 else REPEATED_FOR_MS)
+    return known_ms - min(times_ms) >= (SINGLE_FOR_MS if len(times_ms) == 1 else for_ms)
 
 
 def failing_brokers(context: FindingContext) -> list[FailingBroker]:

@@ -22,7 +22,7 @@ class Thresholds:
     move_undone_s: float = 30.0
     thin_records: float = 100.0
     thin_share: float = 0.5
-    divergence_s: float = 5.0
+    divergence_s: float = 15.0
     metadata_replicas: float = 3.0
     metadata_gone_s: float = 5.0
     metadata_failed_s: float = 300.0
@@ -98,7 +98,7 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ),
     ThresholdEntry(
         "divergence", "hold_s", "divergence_s", "s", 0.0, HOLD_S_MAX, True,
-        "A round sees leader and followers at slightly different times; a difference that lasts is one.",
+        "A round sees leader and followers at different times, a restarted one seconds later; a difference lasts.",
     ),
     ThresholdEntry(
         "metadata-unsafe", "replicas", "metadata_replicas", "replicas", 1.0, 9.0, False,

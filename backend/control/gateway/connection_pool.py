@@ -61,6 +61,15 @@ class ConnectionPool:
             self._connections[key] = opened = await self._open(address, lane)
             return opened
 
+    def give_up(self, address: BrokerAddress, lane: Lane, reason: str) -> None:
+        """Ends the questions of a lane to a broker that is known to be silent, and leaves it in peace for a while."""
+        self._not_before_s[address, lane] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, reason)
+        silent = self._connections.pop((address, lane), None)
+        if silent is not None:
+            ending = asyncio.create_task(silent.close(reason), name=f"gateway-give-up-{address}")
+            self._retiring[ending] = silent
+            ending.add_done_callback(self._retiring.pop)
+
     async def _open(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         began_s = time.monotonic()
         not_before_s, reason = self._not_before_s.get((address, lane), (0.0, ""))

@@ -91,6 +91,7 @@ class ApacheRig(RigBase):
     def restart(self, *, broker: int) -> None:
         self.cluster.end(broker, how=signal.SIGTERM)
         self.cluster.begin(broker)
+        self.wait_in_sync()
 
     def kill_all(self) -> None:
         self.cluster.end(*BROKERS)

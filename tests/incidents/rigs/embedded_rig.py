@@ -68,6 +68,7 @@ class EmbeddedRig(RigBase):
         os.kill(before, signal.SIGTERM)
         wait_until(f"broker {broker} is started again", lambda: self._started_after(broker, before), RETURN_S)
         self._wait_for(broker)
+        self.wait_in_sync()
 
     def _started_after(self, broker: int, before: int) -> bool:
         try:

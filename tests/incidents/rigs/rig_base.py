@@ -97,8 +97,12 @@ class RigBase(ProductOperations, TopicOperations, SettingOperations, ReaderOpera
         self.limit_pipeline(bytes_per_s=0)
         for topic in [topic for topic in self.topics if topic not in (ORDERS, QUIET)]:
             self.delete_topic(topic=topic)
-        wait_until("every replica is in sync", self._in_sync, SETTLED_S)
+        self.wait_in_sync()
         self.restore_leaders()
+
+    def wait_in_sync(self) -> None:
+        """As who restarts brokers in order does before the next one."""
+        wait_until("every replica is in sync", self._in_sync, SETTLED_S)
 
     def _in_sync(self) -> bool:
         partitions = [

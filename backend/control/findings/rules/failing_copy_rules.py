@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from backend.control.findings.copy_failures import SINGLE_FOR_MS, CopyFailures, FailingBroker, failing_brokers
+from backend.control.findings.copy_failures import (
+    REPEATED_FOR_MS,
+    SINGLE_FOR_MS,
+    TOGETHER_FOR_MS,
+    CopyFailures,
+    FailingBroker,
+    failing_brokers,
+)
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
 from backend.control.formatting import in_time
 
@@ -20,13 +27,14 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
     """Copies of a broker, or of all, fail and none has finished since; a warning where some still get through."""
     brokers = failing_brokers(context)
     stopped = [broker for broker in brokers if broker.blocked_since_ms is not None]
-    if len(stopped) >= 2 and any(broker.blocked for broker in stopped):
+    if len(stopped) >= 2 and any(broker.is_blocked(TOGETHER_FOR_MS) for broker in stopped):
         yield _candidate(stopped, STORE, CRITICAL)
         brokers = [broker for broker in brokers if broker.blocked_since_ms is None]
     for broker in brokers:
-        if broker.blocked and _is_its_own(context, broker):
+        blocked = broker.is_blocked(REPEATED_FOR_MS)
+        if blocked and _is_its_own(context, broker):
             yield _candidate([broker], f"broker {broker.broker_id}", CRITICAL)
-        elif any(failures.lasting for failures in broker.failures) and not broker.blocked:
+        elif any(failures.lasting for failures in broker.failures) and not blocked:
             yield _candidate([broker], f"broker {broker.broker_id}", WARNING)
 
 

@@ -186,6 +186,8 @@ class LivenessWatch:
                 self._brokers[broker_id] = BrokerLiveness(broker_id, self._clock_ms())
             elif not late:
                 self._brokers[broker_id] = replace(last, error=error)
+                # A round of samples would wait for it for as long as a request may take, and look silent itself.
+                self._gateway.give_up(broker_id, Lane.SAMPLE, error)
             await asyncio.sleep(PROBE_INTERVAL_S)
 
     async def _probe(self, broker_id: int) -> str | None:

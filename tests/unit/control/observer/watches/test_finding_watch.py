@@ -146,9 +146,9 @@ def test_a_wall_clock_that_is_set_neither_opens_nor_delays_a_finding(
     def seen(at_ms: int) -> ObservedRound:
         return observed(at_ms, [partition()], differs)
 
-    state = watched.play((1_000, seen(NOW_MS)), (3_000, seen(NOW_MS + jump_ms)), (5_900, seen(NOW_MS + jump_ms + 1)))
-    assert state.open == {}, "it has held for 4.9 s"
-    state = watched.play((6_000, seen(NOW_MS + jump_ms + 100)))
+    state = watched.play((1_000, seen(NOW_MS)), (3_000, seen(NOW_MS + jump_ms)), (15_900, seen(NOW_MS + jump_ms + 1)))
+    assert state.open == {}, "it has held for 14.9 s"
+    state = watched.play((16_000, seen(NOW_MS + jump_ms + 100)))
     assert {slug for slug, _ in state.open} == {"divergence"}
 
 
