@@ -178,7 +178,9 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own.wait_until("broker 2 leads again", elected)
     judged = own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds)
     own.wait_until(
-        "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 5
+        "rounds are judged",
+        lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 2,
+        timeout_s=90,
     )
     assert [findings_of(own, "divergence", name, state="all") for name in names] == [[], []]
 
