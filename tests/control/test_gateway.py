@@ -299,11 +299,11 @@ def test_a_lane_gives_up_on_a_broker_that_another_lane_knows_to_be_silent() -> N
         async with serving(broker(METADATA)) as address:
             gateway = Gateway([address])
             await gateway.learn_brokers({1: address})
-            asked = asyncio.ensure_future(gateway.ask_node(1, m.MetadataRequest(topics=None), m.MetadataResponse))
+            question = asyncio.ensure_future(gateway.ask_node(1, m.MetadataRequest(topics=None), m.MetadataResponse))
             await asyncio.sleep(0.05)
             gateway.give_up(1, Lane.SAMPLE, "It hangs.")
             with pytest.raises(BrokerUnavailable, match="It hangs"):
-                await asyncio.wait_for(asked, 2)
+                await asyncio.wait_for(question, 2)
             with pytest.raises(BrokerUnavailable, match="It hangs"):
                 await gateway.connection(1, Lane.SAMPLE)
             assert (await gateway.connection(1, Lane.ACT)).usable, "each lane goes by what it met"

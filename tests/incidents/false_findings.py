@@ -57,7 +57,7 @@ def _why_unexplained(incident: Incident, finding: SeenFinding, read: FindingsRea
     explained = EXPLAINS.get(slug, frozenset())
     if "*" not in explained and finding.slug not in explained:
         return f"{slug} does not explain it"
-    # What a cause has explained stays under it for some seconds after its end.
+    # A finding stays under its cause for some seconds after the cause has ended.
     since_s = read.at_s - (BACKLOG_OUTLASTS_S if finding.slug in BACKLOG_SLUGS else OUTLASTS_S)
     reads = [r for r in timeline.reads if since_s <= r.at_s <= read.at_s]
     seen = next(((other, r) for r in reversed(reads) for other in r.findings if other.key == (slug, object_)), None)

@@ -440,7 +440,7 @@ def _config(broker: int, name: str, synonyms: list[Row], kind: str, read_only: b
 
 
 def _findings(now_ms: int) -> list[Row]:
-    """What the control plane has found in this trouble."""
+    """The findings of the control plane in this trouble."""
     rows = [
         ("copy-hung", "telemetry-143", None, "critical", "Copy hung: telemetry-143 on broker 6", 174,
          "Open for 2 h 55 m, 219× its p99."),
