@@ -79,6 +79,7 @@ class ControlPlane:
             asyncio.create_task(keep_running("database", self.parts.keeper.run), name="control-database"),
             asyncio.create_task(keep_running("observer", self.parts.observer.run), name="control-observer"),
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
+            asyncio.create_task(keep_running("life signal", self.parts.life_signal.run), name="control-life-signal"),
             asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
             asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
             asyncio.create_task(keep_running("guesses", self._watch_guesses), name="control-guesses"),
@@ -126,6 +127,7 @@ class ControlPlane:
             await self.parts.quorum.refresh(now_ms())
             self.parts.observer.feature_levels = self.parts.quorum.feature_levels
             self.parts.observer.quorum_replicas = self.parts.quorum.replicas
+            self.parts.observer.quorum_ms = self.parts.quorum.described_ms
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
 
     async def _watch_guesses(self) -> None:

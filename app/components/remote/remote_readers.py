@@ -13,18 +13,22 @@ from app.components.shared import markup
 from app.components.shared.markup import Cell
 
 NOT_READ: Final = "The groups have not been looked at yet; the backend does so every 15 s."
+NONE_READS: Final = (
+    "No group is below the leader's local start, of those with members or with a commit in the last ten minutes."
+)
 SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """A group below the leader's local log; ``bytes_left`` None: not known."""
+    """A group below the leader's local log; ``bytes_left`` None: not known. One without members assigns and commits."""
 
     group: str
     committed_offset: int
     offsets_left: int
     bytes_left: int | None
     moved: bool
+    members: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,14 @@ def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
     reported: Mapping[str, Any] = (detail or {}).get("readers") or {}
     every: Sequence[Mapping[str, Any]] = reported.get("rows") or []
     reads = tuple(
-        Reads(row["group"], row["committed_offset"], row["offsets_left"], row["bytes_left"], row["moved"])
+        Reads(
+            row["group"],
+            row["committed_offset"],
+            row["offsets_left"],
+            row["bytes_left"],
+            row["moved"],
+            row.get("members", True),  # a heartbeat of the release before has it not
+        )
         for row in every
         if (row["topic"], row["partition"]) == (topic, number)
     )
@@ -62,11 +73,11 @@ def html(readers: Readers) -> str:
     note = f'<div class="eb-note">? {markup.text(readers.cause)}</div>' if readers.cause else ""
     if not readers.rows:
         more = " Of those that read the most; others may." if readers.truncated else ""
-        return f'<div class="eb-lines">No group with members is below the leader\'s local start.{more}</div>{note}'
+        return f'<div class="eb-lines">{NONE_READS}{more}</div>{note}'
     columns = [("Group", "left"), ("Committed", "right"), ("Remote bytes left", "right"), ("Reads on", "left")]
     body = [
         (
-            Cell(reader.group),
+            Cell(reader.group if reader.members else f"{reader.group} · no members"),
             Cell(fmt.count(reader.committed_offset), css="eb-nowrap"),
             Cell(f"{fmt.size(reader.bytes_left)} · {fmt.axis_count(reader.offsets_left)}", css="eb-nowrap"),
             "yes" if reader.moved else "stands still",
@@ -83,6 +94,7 @@ def rows(readers: Readers) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "group": [reader.group for reader in readers.rows],
+            "members": [reader.members for reader in readers.rows],
             "committed": [reader.committed_offset for reader in readers.rows],
             "records left": [reader.offsets_left for reader in readers.rows],
             "bytes left": pd.array([reader.bytes_left for reader in readers.rows], dtype="Int64"),

@@ -8,10 +8,20 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from backend.cli.shared import tables, value_text
-from backend.cli.shared.api_session import PAGE
-from backend.cli.shared.options import ApiOptions, console, end, show_json, with_options
+from backend.cli.shared.api_session import PAGE, Json
+from backend.cli.shared.options import (
+    DATA_DEFAULT,
+    ApiOptions,
+    DataOption,
+    console,
+    end,
+    show_json,
+    with_options,
+)
+from backend.cli.shared.verdict import blind_lines, conclusion, needs_attention
 
 
 class Severity(StrEnum):
@@ -38,20 +48,33 @@ def findings(
     topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 100,
 ) -> None:
-    """What needs attention, why, and what to do. Ends with 1 when something open is critical."""
+    """What needs attention, why, and what to do.
+
+    Ends with 1 when something open is critical, or when something is not seen."""
     given = None if severity is None else severity.value
     with options.connected() as opened:
+        cluster = opened.get("/v1/cluster")
         response = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
     items = response["items"]
     if options.json_:
         show_json(response)
-    elif items:
+    else:
+        for line in blind_lines(cluster):
+            console().print(Text(line, "bold red"))
+        _print_findings(cluster, response, state, limit)
+    end(attention=needs_attention(cluster, items))
+
+
+def _print_findings(cluster: Json, response: Json, state: FindingState, limit: int) -> None:
+    items = response["items"]
+    if items:
         console().print(tables.findings(items, time.time_ns() // 1_000_000))
         if response["next_before_id"] is not None:
             print(f"These are the newest {limit}; more with --limit.")
+    elif state is FindingState.open:
+        print(conclusion(cluster, items))
     else:
-        print("Nothing needs attention." if state is FindingState.open else "No such finding.")
-    end(attention=any(f["severity"] == "critical" and f["closed_ms"] is None for f in items))
+        print("No such finding.")
 
 
 @with_options
@@ -71,12 +94,16 @@ def audit(
         print("Nobody has done anything yet.")
 
 
-def rules() -> None:
-    """The rules file for Prometheus, one alert per incident. Asks nobody: `ebbline rules > ebbline.rules.yml`."""
+def rules(data: DataOption = DATA_DEFAULT) -> None:
+    """The rules file for Prometheus, one alert per incident. Asks nobody: `ebbline rules > ebbline.rules.yml`.
+
+    Runbooks are links where the folder's `ebbline up` or EBBLINE_PUBLIC_URL says the dashboard's address.
+    """
     # Only here: it takes a moment to import the rules.
+    from backend.cli.local.local_settings import settings_beside_up
     from backend.control.alerts.prometheus_rules import rules_file
 
-    sys.stdout.write(rules_file())
+    sys.stdout.write(rules_file(settings_beside_up(data_dir=data).public_url))
 
 
 @with_options
@@ -90,7 +117,7 @@ def readers(options: ApiOptions) -> None:
     if response["items"]:
         console().print(tables.readers(response["items"]))
     elif response["asked_ms"] is not None:
-        print("No group is below the local log of a tiered partition.")
+        print(value_text.no_readers(response["groups_with_members"], response["groups_without_members"]))
     if response["error"] or response["asked_ms"] is None:
         print(
             value_text.printable_text(response["error"] or "The groups were not asked yet; wait a moment."),

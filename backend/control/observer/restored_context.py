@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 
 from backend.control.observer.sampling.cluster_facts import LedgerSums, RemoteFacts
 from backend.control.observer.sampling_round import ReplicaKey, RoundContext
+from backend.store.queries import health
 from backend.store.queries import observer as stored
 from backend.store.queries import partitions as pages
+from backend.store.queries.pipeline import PIPELINE, is_behind
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.phase_inference import FollowerMemory
@@ -82,6 +84,7 @@ def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> LedgerSu
         oldest_open_copy_ms=_age(work.oldest_copy_ms, at_ms),
         open_deletes=work.deletes,
         oldest_open_delete_ms=_age(work.oldest_delete_ms, at_ms),
+        complete=not is_behind(health.processes(connection, cluster_id, at_ms).get(PIPELINE)),
     )
 
 

@@ -139,7 +139,13 @@ _KEPT: Final = (
     "log_end_offset",
     "local_log_bytes",
 )
-_KEPT_OF_PARTITION: Final = (*_KEPT, "earliest_pending_upload_offset", "pending_reason", "high_watermark")
+_KEPT_OF_PARTITION: Final = (
+    *_KEPT,
+    "earliest_pending_upload_offset",
+    "pending_reason",
+    "high_watermark",
+    "last_stable_offset",
+)
 _KEPT_OF_REPLICA: Final = (*_KEPT, "leader_epochs", "log_dir")
 
 
@@ -162,7 +168,9 @@ def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: Fo
 
 
 def _remote(context: RoundContext, partition: PartitionFacts) -> RemoteFacts | None:
-    return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition))
+    """The ledger's word; of a partition that it does not know a pipeline that has read everything says: nothing."""
+    nothing = RemoteFacts() if context.ledger.complete and partition.tiered else None
+    return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition), nothing)
 
 
 def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending:
@@ -205,6 +213,7 @@ def _partition_sample(partition: PartitionFacts, remote: RemoteFacts | None, pen
         adding_replicas=move.adding if move else (),
         removing_replicas=move.removing if move else (),
         error=partition.error or leader.error,
+        last_stable_offset=partition.last_stable,
     )
 
 
@@ -222,7 +231,9 @@ def _leader_sample(partition: PartitionFacts, replica: ReplicaFacts) -> ReplicaS
 def _follower_sample(partition: PartitionFacts, replica: ReplicaFacts, conclusion: PhaseConclusion) -> ReplicaSample:
     if partition.epochs is None or replica.log_start is None or replica.log_end is None:
         return _replica_sample(partition, replica, role="follower", epochs=None, conclusion=conclusion)
-    chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end)
+    leader = partition.leader
+    leader_end = None if leader is None else leader.log_end
+    chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end, leader_end)
     return _replica_sample(
         partition,
         replica,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from backend.control.findings.finding_context import (
@@ -12,34 +13,49 @@ from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
     FindingContext,
+    ThrottleSetting,
     count,
+    ids,
+    setting,
 )
+from backend.control.findings.thresholds import Thresholds
 from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
+from backend.tiering.durability import MIN_ISR
 
-DISK_WARNING: Final = 0.85
-DISK_CRITICAL: Final = 0.95
-RUNWAY_MS: Final = 12 * 3_600_000
-RUNWAY_CRITICAL_MS: Final = 2 * 3_600_000
-# Tools set the throttle, then begin the move; and a change is seen when all settings are read next.
-THROTTLE_FOR_MS: Final = 15_000
+HOUR_MS: Final = 3_600_000
+# Of a list of replicas a value has 8 bytes each.
+VALUE_CHARS_MAX: Final = 200
+# A broker that starts is fenced until it has caught up, which takes seconds.
+FENCED_FOR_MS: Final = 15_000
+THROTTLES_NAMED_MAX: Final = 5
+THROTTLES_STORED_MAX: Final = 100
 
 
 def brokers_away(context: FindingContext) -> Iterable[Candidate]:
     """A broker does not answer, or the controller keeps it from leading."""
     led = Counter(partition.leader for partition in context.partitions)
+    held = Counter(broker_id for partition in context.partitions for broker_id in partition.replicas)
+    needed = _needed_brokers(context) if any(not broker.reachable for broker in context.brokers) else frozenset()
     for broker in context.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.reachable:
-            lead = f" Leads {count(led[broker.broker_id], 'partition')}." if led[broker.broker_id] else ""
+            lead = f" It has replicas of {count(held[broker.broker_id], 'partition')}"
+            lead += f" and leads {led[broker.broker_id]}." if led[broker.broker_id] else "."
             yield Candidate(
                 slug="broker-away",
                 object=name,
-                severity=CRITICAL,
+                severity=CRITICAL
+                if broker.broker_id in needed
+                else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
                 action="Look whether its process runs and its listener can be reached, then start it again.",
-                facts={"seen_ms": broker.seen_ms, "leads": led[broker.broker_id]},
+                facts={
+                    "seen_ms": broker.seen_ms,
+                    "leads": led[broker.broker_id],
+                    "replicas": held[broker.broker_id],
+                },
                 broker_id=broker.broker_id,
             )
         elif broker.fenced:
@@ -51,11 +67,24 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 why="The controller keeps it from leading until it has caught up and its heartbeats arrive.",
                 action="Wait while it starts; if it stays fenced, look at its connection to the controller.",
                 broker_id=broker.broker_id,
+                for_ms=FENCED_FOR_MS,
             )
+
+
+def _needed_brokers(context: FindingContext) -> frozenset[int]:
+    """Brokers in an ISR that is too small without them: such a partition takes no writes as soon as they are missed."""
+    least = {name: setting(topic, MIN_ISR) or 1 for name, topic in context.topics.items()}
+    return frozenset(
+        broker_id
+        for row in context.partitions
+        if len(row.isr) <= min(least.get(row.topic, 1), len(row.replicas))
+        for broker_id in row.isr
+    )
 
 
 def disks(context: FindingContext) -> Iterable[Candidate]:
     """A log directory that is offline, nearly full, or full within hours at the present rate."""
+    shared: dict[tuple[str, int], list[_Disk]] = defaultdict(list)
     for broker in context.brokers:
         for directory in broker.log_dirs or []:
             if directory.get("error"):
@@ -69,34 +98,71 @@ def disks(context: FindingContext) -> Iterable[Candidate]:
                     facts={"path": directory.get("path")},
                     broker_id=broker.broker_id,
                 )
-            else:
-                yield from _full(context, broker, directory)
+            elif (disk := _disk(context, broker, directory)) is not None:
+                shared[broker.host, disk.total_bytes].append(disk)
+    for of_host in shared.values():
+        yield from _full(of_host, context.thresholds)
 
 
-def _full(context: FindingContext, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """A log directory and the file system below it; `bytes_per_hour` None: not known yet."""
+
+    broker_id: int
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    bytes_per_hour: float | None
+
+    @property
+    def used(self) -> float:
+        return 1 - self.usable_bytes / self.total_bytes
+
+    @property
+    def runway_ms(self) -> int | None:
+        rate = self.bytes_per_hour
+        return round(self.usable_bytes / rate * HOUR_MS) if rate and rate > 0 else None
+
+
+def _disk(context: FindingContext, broker: BrokerRow, directory: Mapping[str, Any]) -> _Disk | None:
     total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
     if not total or usable is None:
+        return None
+    path = str(directory.get("path"))
+    return _Disk(broker.broker_id, path, total, usable, context.disk_rates.get((broker.broker_id, path)))
+
+
+def _full(disks: Sequence[_Disk], limits: Thresholds) -> Iterable[Candidate]:
+    """File systems of one machine that have the same size are taken for one: brokers that share a disk fill it
+    together, and what it tells of one is true of all.
+    """
+    disk = min(disks, key=lambda d: (d.runway_ms is None, d.runway_ms or 0, d.usable_bytes))
+    runway_ms = disk.runway_ms
+    soon = runway_ms is not None and runway_ms < limits.disk_warning_hours * HOUR_MS
+    if disk.used < limits.disk_warning_share and not soon:
         return
-    share = 1 - usable / total
-    rate = context.disk_rates.get((broker.broker_id, str(directory.get("path"))))
-    runway_ms = round(usable / rate * 3_600_000) if rate and rate > 0 else None
-    soon = runway_ms is not None and runway_ms < RUNWAY_MS
-    if share < DISK_WARNING and not soon:
-        return
-    urgent = share >= DISK_CRITICAL or (runway_ms is not None and runway_ms < RUNWAY_CRITICAL_MS)
-    name = f"broker {broker.broker_id}"
-    why = f"{in_bytes(usable)} of {in_bytes(total)} are free at {directory.get('path')}."
-    if rate is not None and runway_ms is not None:
-        why += f" At {in_bytes(round(rate))} an hour it is full in {in_time(runway_ms)}."
+    urgent = disk.used >= limits.disk_critical_share or (
+        runway_ms is not None and runway_ms < limits.disk_critical_hours * HOUR_MS
+    )
+    broker_ids = sorted({d.broker_id for d in disks})
+    name = f"broker {ids(broker_ids)}"
+    why = f"{in_bytes(disk.usable_bytes)} of {in_bytes(disk.total_bytes)} are free at {disk.path}."
+    if runway_ms is not None and disk.bytes_per_hour is not None:
+        why += f" At {in_bytes(round(disk.bytes_per_hour))} an hour it is full in {in_time(runway_ms)}."
     yield Candidate(
         slug="disk-runway",
         object=name,
         severity=CRITICAL if urgent else WARNING,
-        sentence=f"Disk {share:.0%} full: {name}" if not soon else f"Disk full within hours: {name}",
+        sentence=f"Disk {disk.used:.0%} full: {name}" if not soon else f"Disk full within hours: {name}",
         why=why,
         action="See whether copying keeps up and what local retention allows; slow producers down if neither helps.",
-        facts={"path": directory.get("path"), "usable_bytes": usable, "total_bytes": total, "runway_ms": runway_ms},
-        broker_id=broker.broker_id,
+        facts={
+            "paths": {str(d.broker_id): d.path for d in disks},
+            "usable_bytes": disk.usable_bytes,
+            "total_bytes": disk.total_bytes,
+            "runway_ms": runway_ms,
+        },
+        broker_id=broker_ids[0] if len(broker_ids) == 1 else None,
     )
 
 
@@ -129,21 +195,37 @@ def set_aside(context: FindingContext) -> Iterable[Candidate]:
 
 
 def throttles_left(context: FindingContext) -> Iterable[Candidate]:
-    """A replication throttle that no move uses slows ordinary replication down."""
+    """Replication throttles that no move uses: they slow ordinary replication down. One act sets several, so all that
+    are left are one finding.
+    """
     moving = {row.topic for row in context.partitions if row.adding_replicas or row.removing_replicas}
-    for throttle in context.throttles:
-        if throttle.topic in moving or (throttle.topic is None and moving):
-            continue
-        where = throttle.topic or (f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers")
-        yield Candidate(
-            slug="throttle-left",
-            object=f"{where} {throttle.name}",
-            severity=WARNING,
-            sentence=f"Throttle without a move: {where}",
-            why=f"{throttle.name} is {throttle.value[:200]}, and no replica moves there.",
-            action=f"Remove {throttle.name} from {where}: it holds ordinary replication back.",
-            facts={"name": throttle.name, "value": throttle.value[:200]},
-            topic=throttle.topic,
-            broker_id=None if throttle.broker_id == -1 else throttle.broker_id,
-            for_ms=THROTTLE_FOR_MS,
-        )
+    left = [
+        throttle
+        for throttle in context.throttles
+        if throttle.topic not in moving and (throttle.topic is not None or not moving)
+    ]
+    if not left:
+        return
+    texts = [f"{throttle.name} of {_place(throttle)} is {throttle.value[:VALUE_CHARS_MAX]}" for throttle in left]
+    more = f", and {len(left) - THROTTLES_NAMED_MAX} more" if len(left) > THROTTLES_NAMED_MAX else ""
+    yield Candidate(
+        slug="throttle-left",
+        object="cluster",
+        severity=WARNING,
+        sentence=f"{count(len(left), 'throttle')} without a move",
+        why=f"{'; '.join(texts[:THROTTLES_NAMED_MAX])}{more}. No replica moves there.",
+        action="Remove them, since they hold ordinary replication back: ebbline plan clear-throttle.",
+        facts={
+            "throttles": [
+                {"name": t.name, "value": t.value[:VALUE_CHARS_MAX], "topic": t.topic, "broker_id": t.broker_id}
+                for t in left[:THROTTLES_STORED_MAX]
+            ]
+        },
+        for_ms=round(context.thresholds.throttle_left_s * 1000),
+    )
+
+
+def _place(throttle: ThrottleSetting) -> str:
+    if throttle.topic is not None:
+        return throttle.topic
+    return f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers"

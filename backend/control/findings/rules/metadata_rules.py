@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from backend.control.findings.finding_context import (
@@ -13,20 +13,23 @@ from backend.control.findings.finding_context import (
     Candidate,
     FindingContext,
     count,
+    ids,
     setting,
 )
 from backend.control.formatting import in_time
+from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.store.queries.config import TopicRow
+from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
-METADATA_REPLICATION: Final = 3
-# A leader looks at the remote tier within a task interval (30 s); ten of them are not a start any more.
-# A first start makes the topic within seconds, but has copied nothing then.
-METADATA_GONE_MS: Final = 5_000
-METADATA_FAILED_MS: Final = 300_000
-# A voter with a new disk fetches a snapshot of 100,000 partitions and counts again within seconds.
-CATCHING_UP_FOR_MS: Final = 10_000
+# A follower fetches at least every half second, and calls for an election when it cannot for 2 s
+# (`controller.quorum.fetch.timeout.ms`). A new leader knows nothing of the others until they fetch.
+VOTER_SILENT_MS: Final = 3_000
+# A voter that restarts fetches some seconds after its broker answers.
+VOTER_AWAY_FOR_MS: Final = 10_000
+QUORUM_FRESH_MS: Final = 30_000
 
 
 def without_elr(context: FindingContext) -> Iterable[Candidate]:
@@ -67,8 +70,37 @@ def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:
             f" voter {voter.node_id} as caught up; if it does not move, look at its log.",
             facts={"voters": len(voters), "counted": counted, "log_end_offset": voter.log_end_offset},
             broker_id=voter.node_id,
-            for_ms=CATCHING_UP_FOR_MS,
+            for_ms=round(context.thresholds.catching_up_s * 1000),
         )
+
+
+def voters_away(context: FindingContext) -> Iterable[Candidate]:
+    """A voter of the metadata quorum that does not fetch: a controller that is dead, or cut off from the leader."""
+    if context.quorum_ms is None or context.at_ms - context.quorum_ms > QUORUM_FRESH_MS:
+        return
+    voters = [replica for replica in context.quorum_replicas if replica.role == "voter"]
+    silent = [v for v in voters if context.quorum_ms - v.last_fetch_ms > VOTER_SILENT_MS]
+    spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
+    last = " If one more is lost, no metadata can change: no leader can be elected." if spare <= 0 else ""
+    for voter in silent:
+        yield Candidate(
+            slug="voter-away",
+            object=f"voter {voter.node_id}",
+            severity=WARNING,
+            sentence=f"Voter {voter.node_id} of the metadata quorum is away",
+            why=f"{_last_fetch(voter, context.quorum_ms)}"
+            f" {len(voters) - len(silent)} of {len(voters)} voters follow.{last}",
+            action=f"Start controller {voter.node_id} again, with its own disk; stop no other one meanwhile.",
+            facts={"voters": len(voters), "silent": len(silent), "last_fetch_ms": voter.last_fetch_ms},
+            broker_id=voter.node_id,
+            for_ms=VOTER_AWAY_FOR_MS,
+        )
+
+
+def _last_fetch(voter: QuorumReplicaState, now_ms: int) -> str:
+    if voter.last_fetch_ms < 0:
+        return "It has not fetched since the quorum's leader was elected."
+    return f"It last fetched {in_time(now_ms - voter.last_fetch_ms)} ago."
 
 
 def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
@@ -77,31 +109,61 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
     if topic is None:
         yield from _metadata_gone(context)
         return
-    required = min(METADATA_REPLICATION, len(context.brokers))
-    reasons = []
+    required = min(round(context.thresholds.metadata_replicas), len(context.brokers))
+    lasting = []
     if topic.replication_factor < required:
-        reasons.append(f"{topic.replication_factor} of {required} replicas")
-    own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
-    behind = sum(len(row.isr) < len(row.replicas) for row in own)
-    if behind:
-        reasons.append(f"{count(behind, 'partition')} under-replicated")
+        lasting.append(f"{topic.replication_factor} of {required} replicas")
+    policy = (topic.config or {}).get("cleanup.policy") or "delete"
     for name in ("retention.ms", "retention.bytes"):
         limit = setting(topic, name)
-        if limit is not None and limit >= 0 and "delete" in ((topic.config or {}).get("cleanup.policy") or "delete"):
-            reasons.append(f"{name} is {limit}, so events are removed while their segments live")
-    if reasons:
-        lasting = topic.replication_factor >= required and len(reasons) == (1 if behind else 0)
-        yield Candidate(
-            slug="metadata-unsafe",
-            object=METADATA_TOPIC,
-            severity=CRITICAL,
-            sentence="Remote log metadata is not safe",
-            why=f"{'; '.join(reasons)}: losing it loses the remote tier's map.",
-            action="Bring all its replicas in sync; give it 3 replicas and unlimited retention.",
-            facts={"replication_factor": topic.replication_factor, "under_replicated": behind},
-            topic=METADATA_TOPIC,
-            for_ms=5_000 if lasting else 0,
+        if limit is not None and limit >= 0 and "delete" in policy:
+            lasting.append(f"{name} is {limit}, so events are removed while their segments live")
+    if "compact" in policy:
+        lasting.append("cleanup.policy has compact: its records have no keys, so brokers can write none")
+    own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
+    behind = [row for row in own if len(row.isr) < len(row.replicas)]
+    if lasting:
+        yield _unsafe(
+            topic,
+            CRITICAL,
+            f"{'; '.join(lasting)}: losing it loses the remote tier's map.",
+            "Give it 3 replicas, cleanup.policy=delete and unlimited retention (retention.ms and retention.bytes -1).",
+            behind,
         )
+    elif behind:
+        missing = frozenset(broker for row in behind for broker in set(row.replicas) - set(row.isr))
+        yield _unsafe(
+            topic,
+            WARNING,
+            f"{count(len(behind), 'partition')} under-replicated, without broker {ids(missing)}.",
+            f"Bring its replicas on broker {ids(missing)} back in sync.",
+            behind,
+            missing,
+            round(context.thresholds.metadata_gone_s * 1000),
+        )
+
+
+def _unsafe(
+    topic: TopicRow,
+    severity: str,
+    why: str,
+    action: str,
+    behind: Collection[PartitionSample],
+    missing: frozenset[int] = frozenset(),
+    for_ms: int = 0,
+) -> Candidate:
+    return Candidate(
+        slug="metadata-unsafe",
+        object=METADATA_TOPIC,
+        severity=severity,
+        sentence="Remote log metadata is not safe" if severity == CRITICAL else "Remote log metadata lacks a replica",
+        why=why,
+        action=action,
+        facts={"replication_factor": topic.replication_factor, "under_replicated": len(behind)},
+        topic=METADATA_TOPIC,
+        for_ms=for_ms,
+        depends_on=missing,
+    )
 
 
 def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
@@ -123,7 +185,7 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        for_ms=METADATA_GONE_MS,
+        for_ms=round(context.thresholds.metadata_gone_s * 1000),
     )
 
 
@@ -132,6 +194,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
     unknowing = Counter(
         row.leader for row in context.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
     )
+    failed_ms = round(context.thresholds.metadata_failed_s * 1000)
     for broker_id, partitions in sorted(unknowing.items()):
         rates = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
         about: dict[str, Any] = {
@@ -151,9 +214,9 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
             slug="metadata-failed",
             severity=CRITICAL,
             sentence=f"Broker {broker_id} does not get the remote log's metadata",
-            why=f"For more than {in_time(METADATA_FAILED_MS)}. {rates}; it copies nothing.",
+            why=f"For more than {in_time(failed_ms)}. {rates}; it copies nothing.",
             action=f"Look at its log for errors of {METADATA_TOPIC}; when the topic is in order, restart the broker.",
-            for_ms=METADATA_FAILED_MS,
+            for_ms=failed_ms,
             replaces="metadata-loading",
             **about,
         )

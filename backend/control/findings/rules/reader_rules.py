@@ -1,14 +1,14 @@
-"""The rule about consumers that read what is no more in the local log."""
+"""The rules about consumers: those that read what is no more in the local log, and those that have lost records."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
-from backend.control.formatting import in_bytes
+from backend.control.formatting import grouped, in_bytes
 from backend.store.writes.samples import PartitionSample
 
 # Longer than two readings of the groups: one read of an old offset is what the remote tier is for.
@@ -28,15 +28,20 @@ class RemoteReads:
     offsets_left: int
     bytes_left: int | None
     moved: bool
+    members: bool = True
 
 
-def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample]) -> list[RemoteReads]:
+def remote_reads(
+    offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], at_ms: int
+) -> list[RemoteReads]:
     """Groups that will read from the remote tier next, with the amount."""
     tiered = {(row.topic, row.partition): row for row in partitions if row.tiered}
     result = []
     for offset in offsets:
         row = tiered.get((offset.topic, offset.partition))
-        if row is None or row.local_log_start_offset is None or row.log_start_offset is None:
+        if row is None or not offset.is_read(at_ms):
+            continue
+        if row.local_log_start_offset is None or row.log_start_offset is None:
             continue
         if row.log_start_offset <= offset.committed < row.local_log_start_offset:
             left = row.local_log_start_offset - offset.committed
@@ -51,6 +56,7 @@ def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionS
                     left,
                     _bytes(row, left),
                     offset.moved,
+                    offset.members,
                 )
             )
     return result
@@ -70,7 +76,7 @@ def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
     Where the brokers do not tell how many wait, only that the group reads and goes on is known: a notice, inferred.
     """
     by_group: dict[str, list[RemoteReads]] = defaultdict(list)
-    for reads in remote_reads(context.group_offsets, context.partitions):
+    for reads in remote_reads(context.group_offsets, context.partitions, context.at_ms):
         by_group[reads.group].append(reads)
     for group, rows in by_group.items():
         leaders = {row.leader for row in rows}
@@ -106,5 +112,55 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
             "source": "exact" if busy else "inferred",
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
+        for_ms=STORM_FOR_MS,
+    )
+
+
+def lost_records(context: FindingContext) -> Iterable[Candidate]:
+    """A group's committed offset is below the log start: records that it had not read are gone."""
+    rows = {(row.topic, row.partition): row for row in context.partitions if row.answered_ms is None}
+    by_group: dict[str, list[tuple[GroupOffset, int]]] = defaultdict(list)
+    for offset in context.group_offsets:
+        row = rows.get((offset.topic, offset.partition))
+        start = None if row is None else row.log_start_offset
+        if start is not None and offset.committed < start:
+            by_group[offset.group].append((offset, start))
+    for group, offsets in by_group.items():
+        yield _lost(context, group, offsets)
+
+
+def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffset, int]]) -> Candidate:
+    reads = any(offset.is_read(context.at_ms) for offset, _ in offsets)
+    lost = sum(start - offset.committed for offset, start in offsets)
+    first, first_start = max(offsets, key=lambda pair: pair[1] - pair[0].committed)
+    name = f"{first.topic}-{first.partition}"
+    why = f"{count(lost, 'record')} of {count(len(offsets), 'partition')} are gone before it has read them: of {name}"
+    why += f" it has committed {grouped(first.committed)}, and the log starts at {grouped(first_start)}."
+    if not any(offset.members for offset, _ in offsets):
+        why += " It has no members"
+        why += ", and goes on to commit." if reads else "; when it starts again, they are missing."
+    return Candidate(
+        slug="group-below-log-start",
+        object=f"group {group}",
+        severity=WARNING if reads else NOTICE,
+        sentence=f"Group has lost records: {group}",
+        why=why,
+        action="Lengthen the retention of what it reads until it has caught up; tell its owner which offsets it missed."
+        if reads
+        else "Tell its owner which offsets are missing, or delete the group when nobody needs it.",
+        facts={
+            "group": group,
+            "lost_records": lost,
+            "members": any(offset.members for offset, _ in offsets),
+            "partitions": [
+                {
+                    "partition": f"{offset.topic}-{offset.partition}",
+                    "committed_offset": offset.committed,
+                    "log_start_offset": start,
+                }
+                for offset, start in offsets[:20]
+            ],
+        },
+        topic=first.topic if len({offset.topic for offset, _ in offsets}) == 1 else None,
         for_ms=STORM_FOR_MS,
     )

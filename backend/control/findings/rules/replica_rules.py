@@ -13,13 +13,8 @@ from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
-STUCK_MS: Final = 30_000
-MOVE_STALLED_MS: Final = 60_000
-# A round sees leader and followers at slightly different times; a difference that lasts is one.
-DIVERGENCE_FOR_MS: Final = 5_000
-THIN_FOR_MS: Final = 5_000
-# Below this a follower holds everything a reader could want within moments; it is not worth a line.
-THIN_RECORDS_MIN: Final = 100
+# Local retention cuts the leader first, and its followers a fetch or two later.
+THIN_FOR_MS: Final = 15_000
 
 
 def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
@@ -29,15 +24,17 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
         partition = partitions.get((replica.topic, replica.partition))
         if partition is None or replica.phase is None or not _still(context, partition, replica):
             continue
+        if partition.leader < 0:
+            continue  # it has nobody to follow: `offline`
         if _keeps_acknowledged(replica):
             continue  # below
-        since_ms = context.at_ms - _moved_ms(context, replica)
+        since_ms = max(0, context.at_ms - _moved_ms(context, replica))
         name = f"{name_of(replica)} on broker {replica.broker_id}"
         rule, why, action = _why_stuck(context, partition, replica)
         yield Candidate(
             slug="follower-stuck",
             object=name,
-            severity=CRITICAL,
+            severity=WARNING,  # producers that are refused are `below-min-isr`
             sentence=f"Follower stuck: {name}",
             why=f"{why} For {in_time(since_ms)}.",
             action=action,
@@ -45,7 +42,10 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            for_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
+            for_ms=0
+            if replica.phase == FollowerPhase.FAILED
+            else round(context.thresholds_of(replica.topic).stuck_s * 1000),
+            depends_on=frozenset({partition.leader}),
         )
 
 
@@ -57,7 +57,8 @@ def _still(context: FindingContext, partition: PartitionSample, replica: Replica
     if replica.in_isr or partition.log_end_offset is None or partition.leader == replica.broker_id:
         return False
     behind = (replica.log_end_offset or 0) < partition.log_end_offset
-    return behind and _moved_ms(context, replica) < context.at_ms
+    # Not "before": after the wall clock was set back, the last move lies in the future.
+    return behind and _moved_ms(context, replica) != context.at_ms
 
 
 def _moved_ms(context: FindingContext, replica: ReplicaSample) -> int:
@@ -85,7 +86,8 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
         or replica.error
         or "It does not say why."
     )
-    action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
+    reads = "cannot read the metadata or the remote object" if partition.tiered else "does not get on"
+    action = f"Look in broker {replica.broker_id}'s log why its fetcher {reads}."
     return str(evidence.get("rule") or "no-progress"), why, action
 
 
@@ -134,6 +136,7 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
         ]
         if not stalled and not going_back:
             continue
+        limits = context.thresholds_of(row.topic)
         name, brokers = name_of(row), ids(going_back or (replica.broker_id for replica in stalled))
         if going_back:
             why = (
@@ -158,7 +161,8 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
             },
             topic=row.topic,
             partition=row.partition,
-            for_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
+            for_ms=round((limits.move_undone_s if going_back else limits.move_stalled_s) * 1000),
+            depends_on=frozenset({row.leader, *(replica.broker_id for replica in stalled)}),
         )
 
 
@@ -179,7 +183,10 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
         if own is None:
             continue
         best = max(depth, key=lambda broker_id: (depth[broker_id], -broker_id))
-        if depth[best] < THIN_RECORDS_MIN or own * 2 >= depth[best]:
+        if own >= depth[best]:
+            continue  # the leader holds most, as nearly always: its topic's thresholds are not asked for
+        limits = context.thresholds_of(row.topic)
+        if depth[best] < limits.thin_records or own >= depth[best] * limits.thin_share:
             continue
         yield Candidate(
             slug="thin-leader",
@@ -218,7 +225,7 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            for_ms=DIVERGENCE_FOR_MS,
+            for_ms=round(context.thresholds_of(replica.topic).divergence_s * 1000),
         )
     for row in context.tiered:
         pending, local = row.earliest_pending_upload_offset, row.local_log_start_offset
@@ -235,5 +242,5 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            for_ms=DIVERGENCE_FOR_MS,
+            for_ms=round(context.thresholds_of(row.topic).divergence_s * 1000),
         )

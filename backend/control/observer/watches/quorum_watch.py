@@ -78,6 +78,7 @@ class QuorumWatch:
         self._snapshot_ms = 0
         self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.replicas: tuple[QuorumReplicaState, ...] = ()
+        self.described_ms: int | None = None
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
@@ -92,6 +93,7 @@ class QuorumWatch:
             self.facts = {**(self.facts or {}), "cause": NOT_DESCRIBED}
             return
         self.replicas = quorum.replicas
+        self.described_ms = now_ms
         try:
             self.feature_levels = await fetch_features(self._gateway)
         except (GatewayError, KafkaError) as error:

@@ -36,7 +36,7 @@ def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown(
         "critical",
         "Backend down since 07:59:00.",
     )
-    assert "Figures are 1 m 1 s old. Nothing can be changed now." in blindness.sentence
+    assert "Nothing can be changed now. Figures are 1 m 1 s old." in blindness.sentence
     labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
     assert labels == ["Not live since 07:58:59", "?/2 brokers · metadata +1 s"]
 
@@ -73,10 +73,13 @@ def test_a_waiting_pipeline_says_so_with_its_reason() -> None:
     seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers."))
     [blindness] = health_text.blindness(seen, BROKERS, None)
     assert (blindness.status, blindness.title, blindness.note) == (
-        "warning",
+        "notice",
         "The pipeline waits.",
         "No broker answers.",
     )
+    long_ago = {"waiting_since_ms": NOW_MS - 31_000}
+    seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers.", detail=long_ago))
+    assert [blindness.status for blindness in health_text.blindness(seen, BROKERS, None)] == ["warning"]
 
 
 def test_some_silent_brokers_are_counted() -> None:

@@ -1,0 +1,79 @@
+"""Blind spots: what the product does not see now, since when; one list for page, API, commands and exit codes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
+
+# After each move of a leader the pipeline waits for a moment, and finds the new one by itself.
+WAITING_MS = 30_000
+CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class BlindSpot:
+    """Something of the product that is dead, silent or behind. `headline` reads on with "since 12:00"; `since_ms` None:
+    not known; `note`: the process's own words."""
+
+    slug: str
+    severity: str
+    headline: str
+    since_ms: int | None
+    text: str
+    note: str = ""
+
+
+def blind_spots(
+    processes: Mapping[str, ProcessHealth], *, offsets_age_ms: int | None, interval_ms: int, now_ms: int
+) -> list[BlindSpot]:
+    """The blind spots, the worst first. `offsets_age_ms`: of the newest sample, None: there is none yet."""
+    spots = [
+        *_backend(processes, offsets_age_ms, interval_ms, now_ms),
+        *_pipeline(processes.get("pipeline"), now_ms),
+    ]
+    return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
+
+
+def stale(offsets_age_ms: int | None, interval_ms: int) -> bool:
+    """The newest sample is older than three intervals, or there is none."""
+    return offsets_age_ms is None or offsets_age_ms > STALE_AFTER_INTERVALS * interval_ms
+
+
+def _backend(
+    processes: Mapping[str, ProcessHealth], offsets_age_ms: int | None, interval_ms: int, now_ms: int
+) -> list[BlindSpot]:
+    backend, observer = processes.get("backend"), processes.get("observer")
+    if backend is not None and not backend.alive:
+        text = "Brokers, observer and control API are in it. Nothing can be changed now."
+        return [BlindSpot("backend-down", CRITICAL, "Backend down", backend.updated_ms, text, backend.message or "")]
+    if observer is not None and not observer.alive:
+        text = "Offsets are not sampled."
+        return [
+            BlindSpot("observer-down", CRITICAL, "Observer down", observer.updated_ms, text, observer.message or "")
+        ]
+    if offsets_age_ms is not None and stale(offsets_age_ms, interval_ms):
+        text = "The observer runs, but no broker told it offsets."
+        source = observer or backend
+        note = "" if source is None else source.message or ""
+        return [BlindSpot("samples-stale", CRITICAL, "Not live", now_ms - offsets_age_ms, text, note)]
+    return []
+
+
+def _pipeline(pipeline: ProcessHealth | None, now_ms: int) -> list[BlindSpot]:
+    if pipeline is None:
+        text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
+        return [BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)]
+    if not pipeline.alive:
+        text = "The ledger of remote segments is of then; offsets, replicas and settings are not affected."
+        note = pipeline.message or ""
+        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", pipeline.updated_ms, text, note)]
+    if pipeline.state == "waiting":
+        since_ms = (pipeline.detail or {}).get("waiting_since_ms")
+        text = "The ledger of remote segments does not grow until then."
+        note = pipeline.message or ""
+        waited_ms = 0 if since_ms is None else now_ms - int(since_ms)
+        severity = WARNING if waited_ms >= WAITING_MS else NOTICE
+        return [BlindSpot("pipeline-waiting", severity, "The pipeline waits", since_ms, text, note)]
+    return []
