@@ -24,10 +24,8 @@ SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
 # The goals of the issue, section 1. A read of the findings every 0.5 s and a round of samples every 2 s are within.
 BROKER_S: Final = 5.0
 REST_S: Final = 30.0
-# The embedded brokers begin their tasks of the remote tier each second and wait 5 s at most after failures; Apache
-# Kafka is run with 0.5 s. The load (`rigs.LOAD_BYTES_PER_S`) seals a segment of each partition every 5 s: the next
-# segment (5 s), two intervals (2 x 5 s).
-COPY_S: Final = 15.0
+# A copy that fails is tried again after 5 s at most (embedded; 0.5 s on Apache Kafka, as it is run here), and a store
+# that asks to go slower is no failing one: two intervals are less than the rest's 30 s, which so are the goal.
 
 
 class Where(StrEnum):

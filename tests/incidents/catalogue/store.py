@@ -6,10 +6,9 @@ obeys the rig: both refuse, wait and hang as they are asked to.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from tests.incidents.expectations import COPY_S, CRITICAL, NOTICE, REST_S, WARNING, Allowed, Expected, Incident
+from tests.incidents.expectations import CRITICAL, NOTICE, REST_S, WARNING, Allowed, Expected, Incident
 from tests.incidents.steps import PAUSE, before, breaks, mends
 
 ASTRAY: Final = ("quota", "delete records", "move leadership")
@@ -29,7 +28,7 @@ def failing(*says: str) -> Expected:
         says=says,
         action=("store|remote storage",),
         never=ASTRAY,
-        within_s=COPY_S,
+        within_s=REST_S,
     )
 
 
@@ -49,7 +48,7 @@ INCIDENTS: Final = (
         title="The store is away for a minute and comes back",
         steps=(breaks("fault_store", fault="away"), breaks(PAUSE, seconds=60), mends("heal_store")),
         # The brokers' client of the store tries again by itself before a copy has failed.
-        expected=(replace(failing("fail", "cop"), within_s=REST_S),),
+        expected=(failing("fail", "cop"),),
         allowed=(DANGLING,),
         watch_s=90,
     ),

@@ -152,6 +152,10 @@ def test_partitions_of_several_brokers_that_are_behind_are_one_finding_of_the_st
     assert [key for key in one_broker if key[0] == "copy-slow"] == [("copy-slow", f"orders-{n}") for n in range(3)]
     all_brokers = candidates(context(partitions=[behind(n, n % 3 + 1) for n in range(12)], replicas=[], topics=busy))
     [store_wide] = [candidate for key, candidate in all_brokers.items() if key[0] == "copy-slow"]
-    assert (store_wide.object, store_wide.facts["count"], store_wide.facts["brokers"]) == ("remote storage", 12, [1, 2, 3])
+    assert (store_wide.object, store_wide.facts["count"], store_wide.facts["brokers"]) == (
+        "remote storage",
+        12,
+        [1, 2, 3],
+    )
     assert "24.0 MB in sealed segments wait, of 12 partitions of broker 1, 2, 3: orders-0, " in store_wide.why
     assert "and 2 more" in store_wide.why
