@@ -40,12 +40,13 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
 
 def _is_its_own(context: FindingContext, broker: FailingBroker) -> bool:
     """Whether the cause is the broker and not the store, where other brokers fail at their next try: others have
-    finished copies meanwhile, or had the time for it.
+    finished copies long after its first failure, or had the time for it. A copy that ends just after it may have been
+    written before the store broke.
     """
     since_ms = broker.blocked_since_ms or 0
     finished = [(copy.broker_id, copy.at_ms) for copy in context.finished_copies]
     finished += [(event.broker_id, event.at_ms) for event in context.copy_events if event.outcome == "finished"]
-    others = any(broker_id != broker.broker_id and at_ms > since_ms for broker_id, at_ms in finished)
+    others = any(broker_id != broker.broker_id and at_ms > since_ms + TOGETHER_FOR_MS for broker_id, at_ms in finished)
     return others or broker.known_ms - since_ms >= SINGLE_FOR_MS
 
 

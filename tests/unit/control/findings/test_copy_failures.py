@@ -88,6 +88,8 @@ def test_one_broker_that_reaches_nothing_is_named_while_others_finish() -> None:
     # Nothing is known of the others' copies: the store may be what fails, and the next try of theirs tells.
     alone = {"partitions": led_by(1, 2), "failed_attempts": [attempt(5 * SECOND_MS), attempt(25 * SECOND_MS)]}
     assert failing(**alone) == {}
+    # The last of what the others wrote before the store broke tells nothing either.
+    assert failing(**alone, finished_copies=[finished_copy(24 * SECOND_MS, broker_id=2, index=1)]) == {}
 
 
 def test_a_partition_that_fails_while_others_of_its_broker_finish_is_a_warning() -> None:
