@@ -32,7 +32,8 @@ from backend.control.observer.sampling.settings_sample import topic_rows
 from backend.control.observer.sampling_round import FLAG, RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.control.observer.watches import engine_event_reader as engine_events
 from backend.control.observer.watches.engine_event_reader import EngineEventReader
-from backend.control.observer.watches.finding_watch import FindingWatch, ObservedLiveness, ObservedRound
+from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
+from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.observer.watches.transaction_watch import TransactionWatch, held_partitions

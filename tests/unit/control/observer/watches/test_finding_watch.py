@@ -19,7 +19,8 @@ from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import SamplingRound
-from backend.control.observer.watches.finding_watch import FindingWatch, ObservedLiveness, ObservedRound
+from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
+from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
 from backend.protocol.errors import ErrorCode
 from backend.store.connection.database import reading, writing
