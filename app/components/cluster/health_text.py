@@ -126,10 +126,7 @@ def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | No
 
 def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
-    read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
-    read_before = seen_ms - view.read_ms <= READ_MS_MAX
-    title = f"Database away since {read}." if read_before else "The database cannot be read."
-    gap_text = "" if read_before else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    title, gap_text = _away_since(view, zone)
     return Blindness(
         "database-away",
         "critical",
@@ -137,6 +134,19 @@ def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
         f"{gap_text}What is shown was read {age} ago. Brokers do not need it; this page tries again by itself.",
         view.away or "",
     )
+
+
+def _away_since(view: ClusterView, zone: tzinfo | None) -> tuple[str, str]:
+    """Title and first sentence: since when it is away, by the backend, else by the pages that were open."""
+    if view.responded_ms is not None:
+        if view.responded_ms - (view.away_seen_ms or view.read_ms) > READ_MS_MAX:
+            return "The database cannot be read from here.", "It responds to the backend. "
+        return f"Database away since {fmt.clock(max(view.responded_ms, view.read_ms), view.now_ms, zone)}.", ""
+    read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
+    if seen_ms - view.read_ms <= READ_MS_MAX:
+        return f"Database away since {read}.", ""
+    gap_text = f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    return "The database cannot be read.", gap_text
 
 
 def _own_parts(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:

@@ -92,6 +92,8 @@ def _timeline(page: Page) -> None:
         return page.clock(at_ms, now_ms)
 
     clause = f"last {page.range_text} · bars are incidents, ticks are moments"
+    if len(findings) >= queries.FINDINGS_MAX:
+        clause += f" · of the incidents those that are open and the newest, {fmt.count(queries.FINDINGS_MAX)} in all"
     table = activity_timeline.rows(bars, marks, clock) if bars or marks else None
     card_head("timeline", "Incidents and changes", clause, rows=table)
     with st.container(key=body_key(view, "timeline")):

@@ -382,11 +382,17 @@ class HealthAnswer(BaseModel):
 
 
 class ReadyAnswer(BaseModel):
-    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself."""
+    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself.
+
+    `missing_rights`: lines of docs/attach.md that our principal lacks; a product without some of them sees less and is
+    ready. `database_responded_ms`: when the database last took a read or a write of this process.
+    """
 
     ready: bool
     starting: bool
     checks: dict[str, str | None]
+    missing_rights: list[str]
+    database_responded_ms: int | None
 
 
 class ProblemAnswer(BaseModel):

@@ -56,6 +56,16 @@ class ReadinessChecks:
         """True while the program itself still starts; False: it waits for others."""
         return self._keeper is not None and not self._keeper.tried
 
+    @property
+    def missing_rights(self) -> list[str]:
+        """The rights on the cluster that are missing, as docs/attach.md names them."""
+        return [str(right) for right in self._observer.missing_rights]
+
+    @property
+    def database_responded_ms(self) -> int | None:
+        """When the database last took a read or a write; None: never in this process."""
+        return self._database.responded_ms
+
     def _cluster(self) -> str | None:
         state = self._observer.state
         if state.cluster_answers:

@@ -22,6 +22,7 @@ from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
 from backend.control.observer.restored_context import merge_contexts, read_ledger, restore_context
 from backend.control.observer.sample_recorder import ObserverHeartbeat, RecorderEntry, SampledSettings, SampleRecorder
@@ -252,6 +253,11 @@ class ClusterObserver:
                 self.readers.read_growth,
             )
         )
+
+    @property
+    def missing_rights(self) -> tuple[MissingRight, ...]:
+        """As of the newest look at them."""
+        return self._liveness.missing_rights
 
     def _submit_liveness(self, liveness: Liveness) -> None:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""

@@ -86,6 +86,11 @@ class LivenessWatch:
         self._rights_due_s = 0.0
         self._topics = TopicMemory()
 
+    @property
+    def missing_rights(self) -> tuple[MissingRight, ...]:
+        """As of the newest look at them; empty before the first."""
+        return self._missing_rights
+
     def set_brokers(self, broker_ids: frozenset[int]) -> None:
         """The registered brokers, alive or not, as of the newest round of samples; others are forgotten."""
         for broker_id in self._probes.keys() - broker_ids:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.components.cluster import health_text
@@ -107,6 +109,16 @@ def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
     [blindness] = health_text.blindness(seen, BROKERS, None)
     assert blindness.title == "The database cannot be read."
     assert blindness.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
+
+
+def test_the_backend_tells_since_when_the_database_is_away_also_when_no_page_was_open() -> None:
+    noticed = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
+    [blindness] = health_text.blindness(replace(noticed, responded_ms=NOW_MS + 300_000), BROKERS, None)
+    assert blindness.title == "Database away since 08:05:00."
+    assert blindness.sentence.startswith("What is shown was read 10 m")
+    [blindness] = health_text.blindness(replace(noticed, responded_ms=NOW_MS + 606_000), BROKERS, None)
+    assert blindness.title == "The database cannot be read from here."
+    assert blindness.sentence.startswith("It responds to the backend. ")
 
 
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:
