@@ -96,7 +96,7 @@ def figure(
     colours: Palette,
     zone: tzinfo | None,
 ) -> go.Figure:
-    """Incidents on top, 5 kinds in rows of their own and further ones in a row together; below them, always there,
+    """Incidents on top, 5 kinds in a row each and further ones in one together; below them, always there,
     events of brokers and actions of people.
     """
     drawn, incidents = _in_rows(incident_bars, now_ms)
