@@ -18,11 +18,12 @@ PARTITION = TopicPartition(PAYMENTS.name, 0)
 
 def ends(admin: AdminClient) -> tuple[int, int]:
     """Last stable offset and high watermark."""
-    offsets = [
-        admin.list_offsets({PARTITION: OffsetSpec.latest()}, isolation_level=level)[PARTITION].result(10).offset
+    request = {PARTITION: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    stable, every = (
+        admin.list_offsets(request, isolation_level=level)[PARTITION].result(10).offset
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    ]
-    return offsets[0], offsets[1]
+    )
+    return stable, every
 
 
 @pytest.mark.parametrize("open_s", [300.0, 1.0], ids=["aborted by a stop", "committed"])

@@ -11,6 +11,8 @@ from typing import Final
 from tests.incidents.expectations import CRITICAL, NOTICE, REST_S, WARNING, Allowed, Expected, Incident
 from tests.incidents.steps import PAUSE, before, breaks, mends
 
+# A round of samples, and the read of its findings.
+ROUND_S: Final = 5
 ASTRAY: Final = ("quota", "delete records", "move leadership")
 DANGLING: Final = Allowed(
     slug="copy-dangling",
@@ -94,6 +96,8 @@ INCIDENTS: Final = (
                 says=("hang-0", "broker 1"),
                 action=("store|remote storage",),
                 never=("quota", "delete records"),
+                # Two of Kafka's task intervals: a slow store takes as long for a healthy copy.
+                within_s=2 * 30 + ROUND_S,
             ),
         ),
         allowed=(DANGLING,),
