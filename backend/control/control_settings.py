@@ -43,6 +43,7 @@ class ControlSettings(BaseSettings):
     heartbeat_interval_s: int = Field(default=60, ge=10, le=3_600)
     public_url: str | None = None  # the dashboard as browsers find it, for links in messages
     allow_changes: bool = True  # False: plans are made and none is executed
+    pipeline: bool = False  # whether `ebbline up` runs the pipeline beside it
 
     @field_validator("bootstrap_servers")
     @classmethod

@@ -9,6 +9,10 @@ from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 
 # After each move of a leader the pipeline waits for a moment, and finds the new one by itself.
 WAITING_MS = 30_000
+# Spark takes 10 s to start, and 30 s on a busy machine with two cores.
+PIPELINE_STARTS_MS = 60_000
+PIPELINE_EXPECTED = "pipeline_expected"
+"""In the detail of the backend's heartbeat: whether `ebbline up` runs a pipeline beside it."""
 CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 
 
@@ -31,7 +35,7 @@ def blind_spots(
     """The blind spots, the worst first. `offsets_age_ms`: of the newest sample, None: there is none yet."""
     spots = [
         *_backend(processes, offsets_age_ms, interval_ms, now_ms),
-        *_pipeline(processes.get("pipeline"), now_ms),
+        *_pipeline(processes.get("pipeline"), pipeline_missing_since_ms(processes, now_ms), now_ms),
     ]
     return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
 
@@ -61,7 +65,18 @@ def _backend(
     return []
 
 
-def _pipeline(pipeline: ProcessHealth | None, now_ms: int) -> list[BlindSpot]:
+def pipeline_missing_since_ms(processes: Mapping[str, ProcessHealth], now_ms: int) -> int | None:
+    """Since when a pipeline should have reported that never did; None: it did, or nobody runs one."""
+    backend = processes.get("backend")
+    if "pipeline" in processes or backend is None or not (backend.detail or {}).get(PIPELINE_EXPECTED):
+        return None
+    return backend.started_ms if now_ms - backend.started_ms >= PIPELINE_STARTS_MS else None
+
+
+def _pipeline(pipeline: ProcessHealth | None, missing_since_ms: int | None, now_ms: int) -> list[BlindSpot]:
+    if missing_since_ms is not None:
+        text = "The ledger of remote segments is empty. Its log (logs/pipeline.log) says why it does not start."
+        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", missing_since_ms, text)]
     if pipeline is None:
         text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
         return [BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)]

@@ -95,10 +95,10 @@ def _shortcomings(incidents: Sequence[Incident], results: Mapping[tuple[str, str
             result = results.get((incident.name, where.value))
             if result is None or result.passed or result.not_played:
                 continue
-            yield f"- {cell(incident.title)}, {where.value}:"
-            yield from (f"    - never found: `{name}`" for name in result.missed)
-            yield from (f"    - false: {cell(finding)}" for finding in result.false_findings)
-            yield from (f"    - {cell(complaint)}" for complaint in result.complaints)
+            parts = [f"never found: `{name}`" for name in result.missed]
+            parts += [f"false: {cell(finding)}" for finding in result.false_findings]
+            parts += [cell(complaint) for complaint in result.complaints]
+            yield f"- {cell(incident.title)}, {where.value}: {'; '.join(parts)}"
 
 
 def cell(text: str) -> str:

@@ -16,6 +16,7 @@ from backend.control.findings.rules import (
     metadata_rules,
     move_rules,
     own_data_rules,
+    quorum_rules,
     reader_rules,
     remote_read_rules,
     replica_rules,
@@ -45,6 +46,9 @@ LIVENESS_RULES: Final[tuple[FindingRule, ...]] = (
     leader_rules.last_leaders_behind,
     leader_rules.offline,
     leader_rules.below_min_isr,
+    quorum_rules.silent_quorum,
+    quorum_rules.voters_away,
+    quorum_rules.voters_catching_up,
 )
 
 LIVENESS_SLUGS: Final = frozenset(
@@ -53,21 +57,22 @@ LIVENESS_SLUGS: Final = frozenset(
         "broker-away",
         "broker-fenced",
         "cluster-away",
+        "database-away",
         "last-leader-behind",
         "offline",
         "pipeline-behind",
         "pipeline-down",
         "rights-missing",
         "topics-gone",
+        "voter-away",
+        "voter-catching-up",
     }
 )
-OWN_SLUGS: Final = frozenset({"cluster-away", "pipeline-behind", "pipeline-down"})
+OWN_SLUGS: Final = frozenset({"cluster-away", "database-away", "pipeline-behind", "pipeline-down"})
 """Slugs that need no broker to be seen."""
 
 RULES: Final[tuple[FindingRule, ...]] = (
     metadata_rules.without_elr,
-    metadata_rules.voters_away,
-    metadata_rules.voters_catching_up,
     broker_rules.disks,
     broker_rules.set_aside,
     leader_rules.unclean_recoveries,
@@ -107,6 +112,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "copy-failing": "Copies to the remote tier fail",
     "copy-hung": "A copy does not end",
     "copy-slow": "Copying falls behind",
+    "database-away": "The product's own database is away",
     "database-lost": "The product's own database was lost",
     "delete-lag": "Deletions from the remote tier do not end",
     "disk-offline": "A log directory is offline",

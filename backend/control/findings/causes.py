@@ -44,7 +44,9 @@ class Explanation:
 
 CLUSTER_AWAY: Final = "cluster-away"
 # Everything that brokers tell; the database and the pipeline are seen without them.
-CLUSTER_FACTS: Final = tuple(sorted(SLUGS.keys() - {CLUSTER_AWAY, "database-lost", "pipeline-behind", "pipeline-down"}))
+CLUSTER_FACTS: Final = tuple(
+    sorted(SLUGS.keys() - {CLUSTER_AWAY, "database-away", "database-lost", "pipeline-behind", "pipeline-down"})
+)
 # Findings about topics, groups and the ledger. That a broker does not answer is seen without rights.
 RIGHTS_FACTS: Final = (
     "copy-dangling",

@@ -160,6 +160,8 @@ class FindingContext:
     recoveries: Sequence[UncleanRecovery] = ()
     quorum_replicas: Sequence[QuorumReplicaState] = ()
     quorum_ms: int | None = None
+    quorum_leader_id: int = -1
+    quorum_silent_since_ms: int | None = None
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
     still: Mapping[PartitionKey, PartitionStill] = field(default_factory=dict)

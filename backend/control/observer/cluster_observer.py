@@ -21,7 +21,6 @@ from backend.control.findings.still_offsets import PartitionKey, PartitionStill,
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
 from backend.control.observer.restored_context import merge_contexts, read_ledger, restore_context
@@ -36,6 +35,7 @@ from backend.control.observer.watches.engine_event_reader import EngineEventRead
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.reader_watch import ReaderWatch
 from backend.control.observer.watches.transaction_watch import TransactionWatch, held_partitions
 from backend.control.supervised_tasks import keep_running
@@ -111,10 +111,9 @@ class ClusterObserver:
         self._newest_entry: RecorderEntry | None = None
         self.transactions = TransactionWatch(gateway)
         self._still: Mapping[PartitionKey, PartitionStill] = {}
-        # As of the newest sample of the quorum.
+        # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
-        self.quorum_replicas: tuple[QuorumReplicaState, ...] = ()
-        self.quorum_ms: int | None = None
+        self.quorum = QuorumObservation()
         self._seen_ms: dict[int, int] = {}
         self._context = RoundContext(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = RoundCache()
@@ -243,8 +242,6 @@ class ClusterObserver:
                 self.feature_levels,
                 self.readers.passed_over
                 | ({(engine_events.TOPIC, "the backend"): self.events.unreadable} if self.events.unreadable else {}),
-                self.quorum_replicas,
-                self.quorum_ms,
                 facts.eligible.by_partition,
                 facts.offline_logs,
                 self._still,
@@ -263,9 +260,11 @@ class ClusterObserver:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
         entry, facts = self._newest_entry, self.facts
         if liveness.away is not None and (entry is None or facts is None):
-            self.findings.submit_liveness(ObservedLiveness(liveness, (), ()))
+            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
         elif entry is not None and facts is not None:
-            self.findings.submit_liveness(ObservedLiveness(liveness, entry.brokers, entry.topics, facts.offline_logs))
+            self.findings.submit_liveness(
+                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs)
+            )
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._restored:

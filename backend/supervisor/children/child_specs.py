@@ -67,6 +67,7 @@ def _backend_environment(settings: Settings, shared: dict[str, str]) -> dict[str
         "EBBLINE_API_HOST": LOOPBACK,
         "EBBLINE_LOG_LEVEL": settings.log_level,
         "EBBLINE_DEMO": str(settings.demo).lower(),
+        "EBBLINE_PIPELINE": str(settings.pipeline).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
         "EBBLINE_SAMPLE_DAYS": str(settings.sample_days),
         "EBBLINE_HEARTBEAT_INTERVAL_S": str(settings.heartbeat_interval_s),

@@ -26,7 +26,7 @@ from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_M
 
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000
-# Longer than two readings of the segments, 15 s apart (`finding_watch.LINEAGE_INTERVAL_MS`).
+# Longer than two readings of the segments, 15 s apart (`finding_contexts.LINEAGE_INTERVAL_MS`).
 LEAK_FOR_MS: Final = 20_000
 # Clocks of brokers that keep time differ by less; a leak of this age is seen a moment later.
 CLOCKS_DIFFER_MS: Final = 5_000

@@ -7,12 +7,16 @@ from typing import Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
 from backend.control.formatting import in_time
+from backend.store.blind_spots import pipeline_missing_since_ms
 from backend.store.queries.health import ProcessHealth
 
 # One question that got lost is no outage: the next one is asked a second later.
 CLUSTER_AWAY_FOR_MS: Final = 1_500
 # `ebbline up` starts a crashed pipeline again within 1 to 30 s, and Spark takes 10 s to start.
 WAITING_FOR_MS: Final = 45_000
+# A crashed one that `ebbline up` starts again at once reports within 15 s; a dead one must be seen within 30.
+DOWN_FOR_MS: Final = 15_000
+NOT_RUNNING: Final = "`ebbline up` starts it again; if it does not, its log (logs/pipeline.log) says why."
 # A pipeline that keeps pace reads within a second or two; its heartbeat comes every 2 s.
 BEHIND_MS: Final = 30_000
 # After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load.
@@ -39,7 +43,11 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
     """The pipeline is dead, silent, waits for something, or cannot keep pace: the ledger of segments is of before."""
     pipeline = context.processes.get("pipeline")
     if pipeline is None:
-        return  # it was never started: `--no-pipeline`, or not yet
+        since_ms = pipeline_missing_since_ms(context.processes, context.at_ms)
+        if since_ms is not None:
+            why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
+            yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
+        return
     if not pipeline.alive:
         yield _down(pipeline)
     elif pipeline.state == "waiting" and context.away is None:
@@ -69,10 +77,11 @@ def _down(pipeline: ProcessHealth) -> Candidate:
     why = f"{state} for {in_time(pipeline.age_ms)}. {pipeline.message or ''}".strip()
     return _pipeline(
         "pipeline-down",
-        WARNING,
+        CRITICAL,
         "The pipeline does not work",
-        f"{why} Segments that were copied or deleted since are not in the ledger.",
-        "`ebbline up` starts it again; if it does not, its log (logs/pipeline.log) says why.",
+        f"{why} Segments that were copied or deleted since are not in the ledger: copies that fail are not seen.",
+        NOT_RUNNING,
+        for_ms=DOWN_FOR_MS,
     )
 
 

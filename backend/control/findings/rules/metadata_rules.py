@@ -1,4 +1,4 @@
-"""Rules about the metadata quorum and the remote log's metadata topic."""
+"""Rules about metadata that must outlive a broker: eligible leaders, the remote log's metadata topic."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ from backend.control.findings.finding_context import (
     setting,
 )
 from backend.control.formatting import in_time
-from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.store.queries.config import TopicRow
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
-# A follower fetches at least every half second, and calls for an election when it cannot for 2 s
-# (`controller.quorum.fetch.timeout.ms`). A new leader knows nothing of the others until they fetch.
-VOTER_SILENT_MS: Final = 3_000
-# A voter that restarts fetches some seconds after its broker answers.
-VOTER_AWAY_FOR_MS: Final = 10_000
-QUORUM_FRESH_MS: Final = 30_000
+RIGHTS_SEEN_MS: Final = 10_000
 
 
 def without_elr(context: FindingContext) -> Iterable[Candidate]:
@@ -49,60 +43,6 @@ def without_elr(context: FindingContext) -> Iterable[Candidate]:
     )
 
 
-def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:
-    """A voter of the metadata quorum that lost its copy and does not count yet: the others are all there is."""
-    voters = [replica for replica in context.quorum_replicas if replica.role == "voter"]
-    counted = sum(replica.counted for replica in voters)
-    majority = len(voters) // 2 + 1
-    for voter in voters:
-        if voter.counted:
-            continue
-        name = f"broker {voter.node_id}"
-        last = "" if counted > majority else " If one more is lost, there is no majority, and no metadata can change."
-        yield Candidate(
-            slug="voter-catching-up",
-            object=name,
-            severity=WARNING if counted > majority else CRITICAL,
-            sentence=f"Voter {voter.node_id} of the metadata quorum does not count yet",
-            why=f"It has lost its copy of the metadata, or got an older one. {counted} of {len(voters)} voters count,"
-            f" {majority} must agree.{last}",
-            action=f"Keep the other voters running and touch none of their folders until ebbline quorum describe shows"
-            f" voter {voter.node_id} as caught up; if it does not move, look at its log.",
-            facts={"voters": len(voters), "counted": counted, "log_end_offset": voter.log_end_offset},
-            broker_id=voter.node_id,
-            for_ms=round(context.thresholds.catching_up_s * 1000),
-        )
-
-
-def voters_away(context: FindingContext) -> Iterable[Candidate]:
-    """A voter of the metadata quorum that does not fetch: a controller that is dead, or cut off from the leader."""
-    if context.quorum_ms is None or context.at_ms - context.quorum_ms > QUORUM_FRESH_MS:
-        return
-    voters = [replica for replica in context.quorum_replicas if replica.role == "voter"]
-    silent = [v for v in voters if context.quorum_ms - v.last_fetch_ms > VOTER_SILENT_MS]
-    spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
-    last = " If one more is lost, no metadata can change: no leader can be elected." if spare <= 0 else ""
-    for voter in silent:
-        yield Candidate(
-            slug="voter-away",
-            object=f"voter {voter.node_id}",
-            severity=WARNING,
-            sentence=f"Voter {voter.node_id} of the metadata quorum is away",
-            why=f"{_last_fetch(voter, context.quorum_ms)}"
-            f" {len(voters) - len(silent)} of {len(voters)} voters follow.{last}",
-            action=f"Start controller {voter.node_id} again, with its own disk; stop no other one meanwhile.",
-            facts={"voters": len(voters), "silent": len(silent), "last_fetch_ms": voter.last_fetch_ms},
-            broker_id=voter.node_id,
-            for_ms=VOTER_AWAY_FOR_MS,
-        )
-
-
-def _last_fetch(voter: QuorumReplicaState, now_ms: int) -> str:
-    if voter.last_fetch_ms < 0:
-        return "It has not fetched since the quorum's leader was elected."
-    return f"It last fetched {in_time(now_ms - voter.last_fetch_ms)} ago."
-
-
 def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
     """The remote tier's map must outlive a broker: replication, in-sync replicas, unlimited retention (KIP-405)."""
     topic = context.topic(METADATA_TOPIC)
@@ -110,9 +50,8 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
         yield from _metadata_gone(context)
         return
     required = min(round(context.thresholds.metadata_replicas), len(context.brokers))
+    few = topic.replication_factor < required
     lasting = []
-    if topic.replication_factor < required:
-        lasting.append(f"{topic.replication_factor} of {required} replicas")
     policy = (topic.config or {}).get("cleanup.policy") or "delete"
     for name in ("retention.ms", "retention.bytes"):
         limit = setting(topic, name)
@@ -122,13 +61,24 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
         lasting.append("cleanup.policy has compact: its records have no keys, so brokers can write none")
     own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
     behind = [row for row in own if len(row.isr) < len(row.replicas)]
+    replicas = f"{topic.replication_factor} of {required} replicas"
     if lasting:
         yield _unsafe(
             topic,
             CRITICAL,
-            f"{'; '.join(lasting)}: losing it loses the remote tier's map.",
-            "Give it 3 replicas, cleanup.policy=delete and unlimited retention (retention.ms and retention.bytes -1).",
+            f"{'; '.join([replicas, *lasting] if few else lasting)}: losing it loses the remote tier's map.",
+            f"Give it {f'{required} replicas, ' if few else ''}cleanup.policy=delete and unlimited retention"
+            " (retention.ms and retention.bytes -1).",
             behind,
+        )
+    elif few:
+        yield _unsafe(
+            topic,
+            WARNING,
+            f"{replicas}: the next disk that is lost may take the remote tier's map with it.",
+            f"Give it {required} replicas (kafka-reassign-partitions.sh).",
+            behind,
+            sentence="Remote log metadata has too few replicas",
         )
     elif behind:
         missing = frozenset(broker for row in behind for broker in set(row.replicas) - set(row.isr))
@@ -151,12 +101,14 @@ def _unsafe(
     behind: Collection[PartitionSample],
     missing: frozenset[int] = frozenset(),
     for_ms: int = 0,
+    sentence: str | None = None,
 ) -> Candidate:
     return Candidate(
         slug="metadata-unsafe",
         object=METADATA_TOPIC,
         severity=severity,
-        sentence="Remote log metadata is not safe" if severity == CRITICAL else "Remote log metadata lacks a replica",
+        sentence=sentence
+        or ("Remote log metadata is not safe" if severity == CRITICAL else "Remote log metadata lacks a replica"),
         why=why,
         action=action,
         facts={"replication_factor": topic.replication_factor, "under_replicated": len(behind)},
@@ -170,10 +122,12 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
     """The topic was deleted: running brokers have its records in memory, a restarted one does not.
 
     Apache Kafka lets a client delete it, and creates it again, empty, at a broker's next start. An attached cluster
-    may keep this metadata elsewhere.
+    may keep this metadata elsewhere: then the ledger has none of its segments. A topic that our principal may not
+    describe looks deleted, too.
     """
     lost = sum((row.latest_tiered_offset or -1) >= 0 for row in context.tiered)
-    if not context.topics or not lost or context.kafka_rules:
+    seen_before = not context.kafka_rules or context.finished
+    if not context.topics or not lost or not seen_before or context.missing_rights:
         return
     yield Candidate(
         slug="metadata-unsafe",
@@ -185,7 +139,8 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        for_ms=round(context.thresholds.metadata_gone_s * 1000),
+        # Rights are looked at every 4 s: one that was taken away is seen by then.
+        for_ms=max(RIGHTS_SEEN_MS, round(context.thresholds.metadata_gone_s * 1000)),
     )
 
 

@@ -16,16 +16,18 @@ from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.gateway.requests.transaction_requests import OpenTransaction
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.control.observer.watches.liveness_watch import Liveness
+from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.sampled_settings import keeps_kafka_overlap, remote_wait_ms, throttles
 from backend.store.queries import findings as queries
 from backend.store.queries import health, operations, overview, partitions
 from backend.store.queries.config import TopicRow
 from backend.store.queries.copy_attempts import failed_attempts, finished_copies
+from backend.store.queries.health import ProcessHealth
 from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
@@ -56,8 +58,6 @@ class ObservedRound:
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    quorum_replicas: Sequence[QuorumReplicaState] = ()
-    quorum_ms: int | None = None
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
     still: Mapping[PartitionKey, PartitionStill] = field(default_factory=dict)
@@ -73,6 +73,7 @@ class ObservedLiveness:
     liveness: Liveness
     brokers: Sequence[Mapping[str, Any]]
     topics: Sequence[Mapping[str, Any]]
+    quorum: QuorumObservation = field(default_factory=QuorumObservation)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
 
 
@@ -89,9 +90,16 @@ class FindingContexts:
         self._disks: DiskHistory = {}
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
+        self._processes: Mapping[str, ProcessHealth] = {}
+        self._missing_rights: Sequence[MissingRight] = ()
 
-    def of_liveness(self, connection: Connection, seen: ObservedLiveness) -> FindingContext:
-        """The context of the rules of liveness: no offsets, no ledger."""
+    def of_liveness(self, connection: Connection | None, seen: ObservedLiveness) -> FindingContext:
+        """The context of the rules of liveness: no offsets, no ledger. Without a database (None) the product's
+        processes are as they were last read.
+        """
+        if connection is not None:
+            self._processes = health.processes(connection, self._cluster_id, seen.liveness.at_ms)
+        self._missing_rights = seen.liveness.missing_rights
         liveness, at_ms = seen.liveness, seen.liveness.at_ms
         topics = {row["topic"]: TopicRow(**_own(row)) for row in seen.topics}
         return FindingContext(
@@ -103,9 +111,13 @@ class FindingContexts:
             log_ends=liveness.log_ends,
             offline_logs=seen.offline_logs,
             away=liveness.away,
+            quorum_replicas=seen.quorum.replicas,
+            quorum_ms=seen.quorum.described_ms,
+            quorum_leader_id=seen.quorum.leader_id,
+            quorum_silent_since_ms=seen.quorum.silent_since_ms,
             missing_rights=liveness.missing_rights,
             vanished_topics=liveness.vanished_topics,
-            processes=health.processes(connection, self._cluster_id, at_ms),
+            processes=self._processes,
             kafka_rules=self._attached,
             rule_settings=self._rule_settings(),
         )
@@ -148,8 +160,6 @@ class FindingContexts:
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,
             passed_over=dict(seen.passed_over) | _quarantined(connection, cluster_id, at_ms),
-            quorum_replicas=seen.quorum_replicas,
-            quorum_ms=seen.quorum_ms,
             eligible=seen.eligible,
             offline_logs=seen.offline_logs,
             still=seen.still,
@@ -162,6 +172,7 @@ class FindingContexts:
             kafka_rules=self._attached or keeps_kafka_overlap(seen.settings),
             monotonic_ms=at_monotonic_ms,
             rule_settings=self._rule_settings(),
+            missing_rights=self._missing_rights,
         )
 
 

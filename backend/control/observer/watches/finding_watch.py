@@ -18,20 +18,21 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import Notice, NoticeEvent, OpenAlerts, open_alerts, open_counts
+from backend.control.alerts.notices import OpenAlerts, open_alerts, open_counts
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.findings.catalogue import LIVENESS_RULES, OWN_SLUGS, RULES, FindingLane, lane_of
 from backend.control.findings.evaluate import Changes, candidates, compare, retained
 from backend.control.findings.finding_context import (
-    CRITICAL,
     Candidate,
     FindingContext,
     FindingKey,
 )
+from backend.control.findings.open_in_memory import OpenInMemory, database_away
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.unseen_findings import unseen
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.watches.finding_contexts import FindingContexts, ObservedLiveness, ObservedRound
+from backend.store import tables as t
 from backend.store.connection.database import reading, writing
 from backend.store.connection.database_faults import first_line
 from backend.store.queries import findings as queries
@@ -43,6 +44,8 @@ from backend.store.writes import cluster_rows, finding_rows
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
 RETRY_S: Final = 2.0
+# Longer than any hold.
+HOLD_MS_MAX: Final = 86_400_000
 # 10,000 partitions with 3 replicas take 0.2 s of a core: then they are judged every 4 s, not every 2.
 SHARE_MAX: Final = 0.05
 PAUSE_S_MAX: Final = 10.0
@@ -86,6 +89,7 @@ class FindingWatch:
         self._missing_rights: Sequence[MissingRight] = ()
         self._pruned_ms = 0
         self._alerts = OpenAlerts()
+        self._open = OpenInMemory()
         self._waits_since_ms: int | None = None
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
@@ -134,7 +138,8 @@ class FindingWatch:
                     self._round_due_s = time.monotonic() + min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s)
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
-                self._notify_of_loss(at_ms)
+                self._alerts = self._judge_in_memory(liveness, str(error), at_ms, clock_ms)
+                self._notify(self._alerts)
                 await asyncio.sleep(RETRY_S)
             except SQLAlchemyError as error:
                 _log.error("The findings of a round were refused by the database: %s", first_line(error))
@@ -148,18 +153,6 @@ class FindingWatch:
                 await self._arrived.wait()
         self._arrived.clear()
 
-    def _notify_of_loss(self, at_ms: int) -> None:
-        """A database that was lost cannot store its loss: it is sent beside what was open last."""
-        if self._database.lost is None:
-            return
-        key = ("database-lost", "database")
-        before = self._alerts.open.get(key)
-        opened_ms = at_ms if before is None else before.opened_ms
-        sentence, action = self._database.lost, "Put the file back; else it is restored by itself."
-        loss = Notice(NoticeEvent.OPENED, opened_ms, *key, CRITICAL, sentence, action, {}, None, None, None, opened_ms)
-        self._alerts = replace(self._alerts, at_ms=at_ms, open={**self._alerts.open, key: loss})
-        self._notify(self._alerts)
-
     def _judge(
         self, seen: ObservedRound | None, liveness: ObservedLiveness | None, at_ms: int, clock_ms: int
     ) -> OpenAlerts:
@@ -170,15 +163,20 @@ class FindingWatch:
                 context = self._contexts.of_round(connection, seen, clock_ms)
                 self._set_verdicts(FindingLane.ROUND, candidates(context, RULES), context, open_findings)
             if liveness is not None:
-                context = self._contexts.of_liveness(connection, liveness)
-                self._missing_rights = context.missing_rights
-                self._judge_liveness(candidates(context, LIVENESS_RULES), context, open_findings)
+                self._judge_liveness(self._contexts.of_liveness(connection, liveness), open_findings)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
             windows = maintenance.windows_at(connection, self._cluster_id, at_ms)
-        changes = compare(self._current(open_findings), open_findings, self._waiting, at_ms, clock_ms, self._outlasting)
-        if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
+        unstored_ms = self._open.unstored_ms
+        # They have waited before the database was away, or while it was.
+        self._waiting = {**self._waiting, **dict.fromkeys(unstored_ms, clock_ms - HOLD_MS_MAX)}
+        current = self._current(open_findings)
+        changes = compare(current, open_findings, self._waiting, at_ms, clock_ms, self._outlasting)
+        passed = self._open.passed(current)
+        if passed or changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
+                finding_rows.open_findings(connection, [self._passed_row(f, at_ms) for f in passed])
+        self._open = OpenInMemory(open_findings, muted, windows).with_changes(changes, at_ms).stored()
         self._waiting, self._outlasting = changes.waiting, changes.outlasting
         for candidate in changes.opened:
             if candidate.cause is None:
@@ -187,6 +185,20 @@ class FindingWatch:
             if finding.cause is None:
                 _log.info("Finding %s closed: %s", finding.slug, finding.sentence)
         alerts = open_alerts(open_findings, changes, muted, windows, at_ms)
+        self.open_counts = open_counts(alerts)
+        return alerts
+
+    def _judge_in_memory(self, liveness: ObservedLiveness | None, reason: str, at_ms: int, clock_ms: int) -> OpenAlerts:
+        """While the database is away: who is alive is judged on, against what was open last; nothing is stored."""
+        before = self._open
+        if liveness is not None:
+            self._judge_liveness(self._contexts.of_liveness(None, liveness), before.findings)
+        away = database_away(reason, self._database.lost)
+        current = {**self._current(before.findings), away.key: away}
+        changes = compare(current, before.findings, self._waiting, at_ms, clock_ms, self._outlasting)
+        self._open = before.with_changes(changes, at_ms)
+        self._waiting, self._outlasting = changes.waiting, changes.outlasting
+        alerts = open_alerts(before.findings, changes, before.muted_until_ms, before.windows, at_ms)
         self.open_counts = open_counts(alerts)
         return alerts
 
@@ -201,10 +213,10 @@ class FindingWatch:
         kept = unseen(open_findings, lane, visible, self._missing_rights, context.at_ms)
         self._verdicts[lane] = _Verdicts(context.at_ms, kept | dict(now))
 
-    def _judge_liveness(
-        self, now: Mapping[FindingKey, Candidate], context: FindingContext, open_findings: Sequence[Finding]
-    ) -> None:
+    def _judge_liveness(self, context: FindingContext, open_findings: Sequence[Finding]) -> None:
         """While no broker answers, what was last seen of them stays as it was then."""
+        self._missing_rights = context.missing_rights
+        now = candidates(context, LIVENESS_RULES)
         last = self._verdicts.get(FindingLane.LIVENESS)
         if context.away is not None:
             kept = {} if last is None else {k: c for k, c in last.candidates.items() if k[0] not in OWN_SLUGS}
@@ -230,7 +242,11 @@ class FindingWatch:
         return current
 
     def _write(self, connection: Connection, changes: Changes, muted: Mapping[FindingKey, int], at_ms: int) -> None:
-        finding_rows.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
+        unstored_ms = self._open.unstored_ms
+        finding_rows.open_findings(
+            connection,
+            [self._row(c, unstored_ms.get(c.key, at_ms), muted.get(c.key)) for c in changes.opened],
+        )
         finding_rows.refresh_findings(
             connection,
             [
@@ -252,6 +268,11 @@ class FindingWatch:
             self._pruned_ms = at_ms
         if changes.worth_a_look:
             cluster_rows.data_changed(connection, self._cluster_id, "observer")
+
+    def _passed_row(self, finding: Finding, at_ms: int) -> dict[str, Any]:
+        """A finding that was over before the database was back."""
+        row = {name: getattr(finding, name) for name in Finding.__slots__ if name in t.finding.c and name != "id"}
+        return row | {"cluster_id": self._cluster_id, "closed_ms": at_ms}
 
     def _row(self, candidate: Candidate, at_ms: int, muted_until_ms: int | None) -> dict[str, Any]:
         return {

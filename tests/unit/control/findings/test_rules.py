@@ -80,6 +80,12 @@ def silent_voter(for_ms: int) -> list[QuorumReplicaState]:
     return [*voters(2), QuorumReplicaState(3, "voter", 100, NOW_MS - for_ms, NOW_MS - for_ms)]
 
 
+def no_pipeline(for_ms: int, *, expected: bool = True) -> dict[str, Any]:
+    """A backend that started so long ago beside a pipeline that has not reported yet."""
+    row = pipeline(process="backend", started_ms=NOW_MS - for_ms, detail={"pipeline_expected": expected})
+    return {"processes": {"backend": row["processes"]["pipeline"]}}
+
+
 def pipeline(**more: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
         "process": "pipeline",
@@ -143,6 +149,8 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (pipeline(age_ms=6_001), pipeline(age_ms=6_000)),
         (pipeline(state="failed"), pipeline()),
         (pipeline(state="waiting", message="The topic is missing."), {"processes": {}}),
+        (no_pipeline(60_000), no_pipeline(59_999)),
+        (no_pipeline(60_000), no_pipeline(60_000, expected=False)),
     ],
     "voter-away": [
         ({"quorum_ms": NOW_MS, "quorum_replicas": silent_voter(3_001)},
@@ -151,7 +159,11 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
          {"quorum_ms": NOW_MS - 30_001, "quorum_replicas": silent_voter(NOW_MS + 1)}),
         ({"quorum_ms": NOW_MS, "quorum_replicas": silent_voter(3_001)},
          {"quorum_ms": None, "quorum_replicas": silent_voter(3_001)}),
+        ({"quorum_silent_since_ms": NOW_MS - 1, "quorum_replicas": voters(3)},
+         {"quorum_silent_since_ms": NOW_MS - 1, "quorum_replicas": voters(3),
+          "away": ClusterSilence(NOW_MS - 1, "No broker answers.")}),
     ],
+    "database-away": [],
     "broker-fenced": [({"brokers": [broker(1, fenced=True)]}, {"brokers": [broker(1)]})],
     "offline": [({"partitions": [partition(leader=-1, isr=(2,))]}, {"partitions": [partition(leader=2, isr=(2,))]})],
     "disk-offline": [
@@ -630,8 +642,12 @@ def test_a_missing_replica_of_the_metadata_topic_is_a_warning_that_depends_on_it
     missing = rules(**meta(), partitions=[row])["metadata-unsafe"]
     assert missing.severity == "warning"
     assert missing.depends_on == frozenset({3})
-    lasting = rules(**meta(replication_factor=1))["metadata-unsafe"]
+    few = rules(**meta(replication_factor=1))["metadata-unsafe"]
+    assert few.severity == "warning", "the next lost disk loses it; this moment nothing is lost"
+    assert few.why.startswith("1 of 3 replicas")
+    lasting = rules(**meta(replication_factor=1, retention_ms="1000"))["metadata-unsafe"]
     assert lasting.severity == "critical"
+    assert lasting.why.startswith("1 of 3 replicas; retention.ms is 1000")
 
 
 def test_a_metadata_topic_that_is_compacted_is_unsafe() -> None:

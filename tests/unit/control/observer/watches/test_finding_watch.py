@@ -14,11 +14,13 @@ import pytest
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
 from backend.control.findings.finding_context import ClusterSilence
+from backend.control.findings.open_in_memory import AWAY
 from backend.control.findings.thresholds import RuleSetting, RuleSettings
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import SamplingRound
+from backend.control.observer.watches import finding_watch
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
@@ -253,3 +255,42 @@ def test_liveness_is_judged_while_a_round_waits_for_its_turn(made: Callable[...,
     watched.watch._round_due_s = time.monotonic() + 60  # as after a round of 10,000 partitions
     state = watched.play((2_000, alive(NOW_MS + 1_000, leader=-1)))
     assert ("offline", "orders-0") in state.open
+
+
+def test_while_the_database_is_away_people_hear_of_it_and_of_who_died_meanwhile(
+    made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = made()
+    watched.play((1_000, refused(NOW_MS)), (1_001, alive(NOW_MS + 1)))
+    monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
+    watched.database.refuse("The database does not answer.")
+    state = watched.play((2_000, alive(NOW_MS + 1_000)))
+    assert state.open.keys() == {REFUSED}, "a server that restarts is nobody's matter"
+    state = watched.play((12_000, alive(NOW_MS + 11_000, leader=-1)))
+    assert state.open.keys() == {REFUSED, AWAY, ("offline", "orders-0")}
+    assert "does not answer" in state.open[AWAY].evidence["sentence"]
+    state = watched.play((14_000, alive(NOW_MS + 13_000, leader=-1)))
+    assert state.open["offline", "orders-0"].opened_ms == NOW_MS + 11_000
+    watched.database.admit()
+    state = watched.play((16_000, alive(NOW_MS + 15_000, leader=-1)))
+    assert state.open.keys() == {REFUSED, ("offline", "orders-0")}, "without another wait"
+    with reading(watched.database.engine) as connection:
+        stored = {finding.slug: finding for finding in queries.findings(connection, "c1", state="all")}
+    assert (stored["offline"].opened_ms, stored["offline"].closed_ms) == (NOW_MS + 11_000, None)
+    assert (stored["database-away"].opened_ms, stored["database-away"].closed_ms) == (NOW_MS + 11_000, NOW_MS + 15_000)
+    assert watched.play((18_000, alive(NOW_MS + 17_000))).open.keys() == {REFUSED}
+
+
+def test_what_is_over_before_the_database_is_back_closes_once(
+    made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = made()
+    watched.play((1_000, observed(NOW_MS, [partition()])), (1_001, alive(NOW_MS + 1, leader=-1)))
+    monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
+    watched.database.refuse("The database does not answer.")
+    assert watched.play((2_000, alive(NOW_MS + 1_000))).open == {}
+    watched.database.admit()
+    assert watched.play((3_000, alive(NOW_MS + 2_000))).open == {}
+    with reading(watched.database.engine) as connection:
+        (offline,) = queries.findings(connection, "c1", state="all")
+    assert offline.closed_ms == NOW_MS + 2_000
