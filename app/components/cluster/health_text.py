@@ -85,6 +85,12 @@ def head_pills(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | N
     return [_age_pill(view, zone), _broker_pill(view, brokers, zone)]
 
 
+def paused_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
+    """Instead of all others while the page stands still: an age that does not grow would mislead."""
+    at = fmt.clock(view.now_ms, view.now_ms, zone)
+    return HeadPill(f"As of {at}, not live", "warning", "The page stands still until it is resumed")
+
+
 def _age_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
     age_ms = view.ages.offsets_ms
     if age_ms is None:

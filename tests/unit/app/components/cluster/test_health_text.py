@@ -121,6 +121,11 @@ def test_the_backend_tells_since_when_the_database_is_away_also_when_no_page_was
     assert blindness.sentence.startswith("It responds to the backend. ")
 
 
+def test_a_page_that_stands_still_says_of_when_it_is() -> None:
+    pill = health_text.paused_pill(view(), None)
+    assert (pill.label, pill.status) == ("As of 08:00:00, not live", "warning")
+
+
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:
     assert health_text.ledger_ms(view()) == NOW_MS
     assert health_text.ledger_ms(view(process("pipeline", age_ms=60_000))) == NOW_MS - 60_000
