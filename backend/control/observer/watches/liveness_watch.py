@@ -38,6 +38,8 @@ METADATA_S_PER_PARTITION: Final = 0.0003
 METADATA_ANSWER_S: Final = 1.5
 # Three small requests. Findings of topics that are not seen any more stay for 10 s, until it is clear why.
 RIGHTS_INTERVAL_S: Final = 4.0
+# An error that comes so soon is worth a second attempt at once.
+QUICK_ERROR_S: Final = 1.0
 # A pass that was held up so long says nothing of others: their answers were not read either.
 HELD_UP_S: Final = 1.0
 _log = logging.getLogger(__name__)
@@ -185,6 +187,10 @@ class LivenessWatch:
         while True:
             began_s = time.monotonic()
             error = await self._probe(broker_id)
+            if error is not None and time.monotonic() - began_s < QUICK_ERROR_S:
+                # A connection that was closed, by a proxy or after its time, is no broker that is away.
+                began_s = time.monotonic()
+                error = await self._probe(broker_id)
             late = time.monotonic() - began_s > PROBE_ANSWER_S + HELD_UP_S
             last = self._brokers.get(broker_id, BrokerLiveness(broker_id, None))
             if error is None:
