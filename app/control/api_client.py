@@ -116,6 +116,17 @@ class ControlApi:
         """Ends a window now. Raises ControlApiError."""
         self._call("DELETE", f"/v1/maintenance/{window_id}", None, PLAN_TIMEOUT_S)
 
+    def rule_settings(self) -> Json:
+        """Thresholds and settings of the rules. Raises ControlApiError."""
+        return self._call("GET", "/v1/alerts/rules", None, READ_TIMEOUT_S)
+
+    def change_rule(
+        self, slug: str, values: Mapping[str, float | str | bool | None], topics: str | None, reason: str
+    ) -> None:
+        """Sets names of a rule's table in the alerts file; None: the default. Raises ControlApiError."""
+        body = {"values": dict(values), "topics": topics, "reason": reason}
+        self._post(f"/v1/alerts/rules/{slug}", body, PLAN_TIMEOUT_S)
+
     def bootstrap_race(self) -> Json | None:
         """The race of the lab that is going on, else the last one; None: there was none. Raises ControlApiError."""
         return _run(self._call("GET", LAB_BOOTSTRAP, None, READ_TIMEOUT_S))

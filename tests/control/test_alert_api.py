@@ -160,3 +160,75 @@ def test_a_mistake_in_the_file_is_shown_and_ends_nothing(tmp_path: Path) -> None
         assert "ebbline_alerts_file_usable 0.0" in (await client.get("/metrics")).text
 
     play(tmp_path, act)
+
+
+def test_a_rule_is_changed_in_the_file_at_once_and_audited(tmp_path: Path) -> None:
+    (tmp_path / "alerts.toml").write_text(f"# ours\n{RULES}")
+
+    async def act(_: ControlPlane, client: httpx.AsyncClient) -> None:
+        body = {"values": {"warning_share": 0.7, "severity": "critical"}, "reason": "small disks"}
+        changed = await client.post("/v1/alerts/rules/disk-runway", json=body)
+        assert changed.status_code == 200, changed.text
+        assert "disk-runway warning_share 0.7" in shares(changed.json())
+        text = (tmp_path / "alerts.toml").read_text()
+        assert text.startswith("# ours\n[receivers.ops]")
+        assert "CANARY" in text
+        body = {"values": {"warning_share": None, "severity": None}, "reason": "as it was made"}
+        changed = await client.post("/v1/alerts/rules/disk-runway", json=body)
+        assert "disk-runway warning_share 0.85" in shares(changed.json())
+        assert changed.json()["rules"] == []
+        body = {"values": {"stuck_s": 300}, "topics": "logs-*", "reason": "batches at night"}
+        changed = await client.post("/v1/alerts/rules/follower-stuck", json=body)
+        assert "follower-stuck stuck_s 300 logs-*" in shares(changed.json())
+        audit = (await client.get("/v1/audit")).json()["items"]
+        assert [(row["action"], row["object"], row["result"]) for row in audit[:2]] == [
+            ("change rule", "follower-stuck (logs-*)", "verified"),
+            ("change rule", "disk-runway", "verified"),
+        ]
+        assert audit[2]["diff"] == {"values": "warning_share = 0.7, severity = critical"}
+        receivers = (await client.get("/v1/alerts/receivers")).json()
+        assert [row["name"] for row in receivers["items"]] == ["ops"]
+
+    play(tmp_path, act)
+
+
+def shares(answer: dict[str, Any]) -> set[str]:
+    return {
+        " ".join(filter(None, (row["slug"], row["name"], f"{row['value']:g}", row["topics"])))
+        for row in answer["thresholds"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("slug", "values", "status", "word"),
+    [
+        ("disk-runway", {"warning_share": 7}, 409, "a number from 0.1 to 1"),
+        ("disk-runway", {"stuck_s": 7}, 409, "is not known here"),
+        ("disk-runway", {"severity": "loud"}, 409, "is critical, warning, notice"),
+        ("disk-runway", {}, 422, ""),
+        ("no-such-rule", {"for_s": 1}, 404, "There is no rule no-such-rule"),
+    ],
+)
+def test_a_rule_that_would_be_a_mistake_is_refused_and_changes_nothing(
+    slug: str, values: dict[str, Any], status: int, word: str, tmp_path: Path
+) -> None:
+    (tmp_path / "alerts.toml").write_text(RULES)
+
+    async def act(_: ControlPlane, client: httpx.AsyncClient) -> None:
+        refused = await client.post(f"/v1/alerts/rules/{slug}", json={"values": values, "reason": "x"})
+        assert refused.status_code == status, refused.text
+        assert word in refused.text
+        assert (tmp_path / "alerts.toml").read_text() == RULES
+
+    play(tmp_path, act)
+
+
+def test_a_file_with_a_mistake_is_mended_by_hand_first(tmp_path: Path) -> None:
+    (tmp_path / "alerts.toml").write_text("[rules.offline]\nfor_s = -1\n")
+
+    async def act(_: ControlPlane, client: httpx.AsyncClient) -> None:
+        refused = await client.post("/v1/alerts/rules/offline", json={"values": {"for_s": 1}, "reason": "x"})
+        assert refused.status_code == 409
+        assert "line 2" in refused.json()["detail"]
+
+    play(tmp_path, act)

@@ -20,6 +20,7 @@ from backend.control.alerts.notices import Notice, OpenAlerts
 from backend.control.alerts.receiver_config import ReceiverConfig, ReceiverKind
 from backend.control.alerts.receiver_task import ReceiverStatus, ReceiverTask
 from backend.control.alerts.routing import RoutedFindings, Routing
+from backend.control.alerts.rule_edits import RuleEdit
 from backend.control.alerts.senders.send_result import SendResult
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.supervised_tasks import keep_running
@@ -52,6 +53,7 @@ class AlertDelivery:
         self._alerts: OpenAlerts | None = None
         self._restored: dict[str, list[Notice]] = {}
         self._changed = asyncio.Event()
+        self._reading = asyncio.Lock()  # the file is read or changed by one at a time
         self._saving: asyncio.Future[None] | None = None
 
     @property
@@ -68,6 +70,20 @@ class AlertDelivery:
         """Sends a test message to a receiver; None: there is none of that name."""
         task = self._tasks.get(name)
         return None if task is None else await task.test()
+
+    async def change_rule(self, edit: RuleEdit) -> None:
+        """Changes a rule's settings in the file, and puts them in force. Raises AlertsFileError."""
+        async with self._reading:
+            await asyncio.to_thread(self.files.change, edit)
+        await self._reread()
+
+    async def _reread(self) -> None:
+        """Puts the file's content in force if it has changed."""
+        async with self._reading:
+            changed = await asyncio.to_thread(self.files.read)
+        if changed:
+            self._apply(self.files.config)
+            self._start_tasks()
 
     def submit(self, alerts: OpenAlerts) -> None:
         """The state after a round; never waits."""
@@ -90,9 +106,7 @@ class AlertDelivery:
             self._start_tasks()
             while True:
                 await asyncio.sleep(WATCH_INTERVAL_S)
-                if await asyncio.to_thread(self.files.read):
-                    self._apply(self.files.config)
-                    self._start_tasks()
+                await self._reread()
         finally:
             ending = [keeper, *self._running.values()]
             self._running = {}

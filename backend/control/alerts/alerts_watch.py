@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from backend.control.alerts.alerts_file import NOTHING, AlertsConfig, AlertsFileError, parse_alerts, read_alerts
+from backend.control.alerts.rule_edits import RuleEdit, RuleEditError, edited
 from backend.control.wall_clock import now_ms
 from backend.runtime.private_files import write_private
 
@@ -78,6 +79,30 @@ class AlertsFileWatch:
         self._keep_copy()
         return changed or first
 
+    def change(self, edit: RuleEdit) -> None:
+        """Writes a rule's settings into the file, which need not be there yet; `read` puts them in force.
+
+        Raises AlertsFileError: the file has a mistake already, would get one, cannot be changed, or is not writable.
+        """
+        path = self.files.path.resolve()
+        try:
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            mode = path.stat().st_mode & 0o777 if path.exists() else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise AlertsFileError(f"The alerts file {path.name} cannot be read: {describe(error)}.") from error
+        parse_alerts(self.files.path, text, self._variables)
+        try:
+            changed = edited(text, edit)
+        except RuleEditError as error:
+            raise AlertsFileError(str(error)) from error
+        parse_alerts(self.files.path, changed, self._variables)
+        try:
+            write_private(path, changed)
+            if mode is not None:
+                path.chmod(mode)
+        except OSError as error:
+            raise AlertsFileError(f"The alerts file {path.name} cannot be written: {describe(error)}.") from error
+
     def _without_file(self, *, first: bool) -> bool:
         """No file in the usual place: twice in a row, and there are no receivers; an editor may be writing it."""
         self._stamp = self._stamp or ()
@@ -113,6 +138,11 @@ class AlertsFileWatch:
             write_private(self.files.copy, self.config.text)
         except OSError as error:
             _log.warning("%s cannot be written: %s", self.files.copy.name, error.strerror)
+
+
+def describe(error: OSError | UnicodeDecodeError) -> str:
+    """The reason without the path."""
+    return "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:

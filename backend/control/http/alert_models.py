@@ -69,6 +69,31 @@ class RuleSettingsAnswer(BaseModel):
     rules: list[RuleSettingAnswer]
 
 
+class RulePath(Strict):
+    slug: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,60}$")]
+
+
+RuleValue = Annotated[float, Field(allow_inf_nan=False)] | bool | Annotated[str, StringConstraints(max_length=100)]
+
+
+class RuleBody(Strict):
+    """`values`: names of the rule's table in the alerts file, as `for_s`, `severity`, `off` and its thresholds; null:
+    as the rule itself says. `topics` null: for all topics, else for those of this pattern alone.
+    """
+
+    model_config = example_bodies(
+        {"values": {"stuck_s": 300, "severity": "warning"}, "topics": "logs-*", "reason": "batch loads at night"},
+        {"values": {"off": True}, "reason": "not ours"},
+    )
+
+    values: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,60}$")], RuleValue | None],
+        Field(min_length=1, max_length=20),
+    ]
+    topics: TopicPattern | None = None
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
 class MaintenancePath(Strict):
     window_id: RowId
 

@@ -304,6 +304,16 @@ GROUPS: Final = (
                 AlertHandlers.rules,
                 alert_models.RuleSettingsAnswer,
             ),
+            _change(
+                "/v1/alerts/rules/{slug}",
+                "change rule",
+                "Set thresholds, hold or severity of a rule, for all topics or a pattern; written to the alerts file",
+                AlertHandlers.change_rule,
+                alert_models.RuleSettingsAnswer,
+                path_model=alert_models.RulePath,
+                body_model=alert_models.RuleBody,
+                problems=(404, 409),
+            ),
         ),
     ),
     EndpointGroup(

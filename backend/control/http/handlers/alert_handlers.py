@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.control.alerts.alert_delivery import AlertDelivery
+from backend.control.alerts.alerts_file import AlertsFileError
+from backend.control.alerts.rule_edits import RuleEdit
 from backend.control.alerts.senders.send_result import SendOutcome
 from backend.control.deferred_audit import DeferredAudit
+from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.thresholds import in_force
 from backend.control.http.alert_models import (
     ReceiverPath,
     ReceiversAnswer,
     ReceiverTestAnswer,
+    RuleBody,
+    RulePath,
     RuleSettingAnswer,
     RuleSettingsAnswer,
     ThresholdAnswer,
@@ -56,6 +61,28 @@ class AlertHandlers:
         )
         await self._deferred_audit.write(lambda c: append_entry(c, self._cluster_id, entry))
         return ReceiverTestAnswer(receiver=path.receiver, taken=taken, reason=result.reason)
+
+    async def change_rule(self, call: Call) -> RuleSettingsAnswer:
+        """Writes a rule's settings into the alerts file; refused when the file has or would have a mistake."""
+        path: RulePath = call.path
+        body: RuleBody = call.body
+        if path.slug not in SLUGS:
+            raise Problem(404, "not-found", f"There is no rule {path.slug}; docs/findings.md lists them.")
+        try:
+            await self._alerts.change_rule(RuleEdit(path.slug, body.topics, body.values))
+        except AlertsFileError as error:
+            await self._note(call, path.slug, body, AuditResult.REFUSED, str(error))
+            raise Problem(409, "rule-refused", f"{error} Nothing was changed.") from error
+        await self._note(call, path.slug, body, AuditResult.VERIFIED, None)
+        return await self.rules(call)
+
+    async def _note(self, call: Call, slug: str, body: RuleBody, result: AuditResult, detail: str | None) -> None:
+        values = ", ".join(f"{name} = {'default' if value is None else value}" for name, value in body.values.items())
+        about = f"{slug} ({body.topics})" if body.topics else slug
+        entry = AuditEntry(
+            call.actor, "change rule", about, result, diff={"values": values}, reason=body.reason, detail=detail
+        )
+        await self._deferred_audit.write(lambda c: append_entry(c, self._cluster_id, entry))
 
     async def rules(self, call: Call) -> RuleSettingsAnswer:
         """Thresholds with their defaults and reasons, and the rules that the file sets."""
