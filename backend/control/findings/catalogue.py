@@ -10,7 +10,9 @@ from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.control.findings.rules import (
     broker_rules,
     copy_rules,
+    election_rules,
     failing_copy_rules,
+    last_leader_rules,
     leader_rules,
     liveness_rules,
     metadata_rules,
@@ -42,7 +44,7 @@ LIVENESS_RULES: Final[tuple[FindingRule, ...]] = (
     rights_rules.vanished_topics,
     liveness_rules.pipelines,
     broker_rules.brokers_away,
-    leader_rules.last_leaders_behind,
+    last_leader_rules.last_leaders_behind,
     leader_rules.offline,
     leader_rules.below_min_isr,
 )
@@ -70,7 +72,8 @@ RULES: Final[tuple[FindingRule, ...]] = (
     metadata_rules.voters_catching_up,
     broker_rules.disks,
     broker_rules.set_aside,
-    leader_rules.unclean_recoveries,
+    election_rules.unclean_elections,
+    election_rules.unclean_recoveries,
     leader_rules.leader_skew,
     metadata_rules.metadata_unsafe,
     metadata_rules.metadata_loading,
@@ -138,7 +141,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "topics-gone": "Many topics are gone",
     "transaction-open": "Copying waits for a transaction",
     "truncation-refused": "A leader lacks acknowledged records",
-    "unclean-recovery": "Leaders were elected by comparing logs",
+    "unclean-recovery": "Leaders were not elected from the ISR",
     "voter-away": "A voter of the metadata quorum is away",
     "voter-catching-up": "A voter of the metadata quorum does not count yet",
 }
