@@ -96,7 +96,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
         {"below-min-isr", "disk-runway", "follower-stuck", "metadata-unsafe", "move-stalled", "offline"}
     ),
     "follower-stuck": frozenset({"below-min-isr", "move-stalled"}),
-    "last-leader-behind": frozenset({"offline", "below-min-isr", "follower-stuck"}),
+    # A broker that has to stay stopped is away, and nobody is to start it for that.
+    "last-leader-behind": frozenset({"broker-away", "offline", "below-min-isr", "follower-stuck", "voter-away"}),
     "metadata-unsafe": frozenset({"copy-failing", "copy-slow", "metadata-failed", "pipeline-down"}),
     "offline": frozenset({"below-min-isr", "follower-stuck", "move-stalled"}),
     "pipeline-down": frozenset({"pipeline-behind"}),

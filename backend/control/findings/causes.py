@@ -71,8 +71,8 @@ RIGHTS_FACTS: Final = (
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(CLUSTER_AWAY, Link.CLUSTER, CLUSTER_FACTS),
     Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS),
-    # Its advice is the only one that loses nothing: that of `offline` would.
-    Explanation("last-leader-behind", Link.BROKER, ("offline",)),
+    # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
+    Explanation("last-leader-behind", Link.BROKER, ("broker-away", "offline")),
     Explanation(
         "broker-away",
         Link.BROKER,
@@ -127,6 +127,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "below-min-isr": ("partition below its minimum of replicas in sync", "partitions below their minimum in sync"),
+    "broker-away": ("broker that does not answer", "brokers that do not answer"),
     "broker-fenced": ("fenced broker", "fenced brokers"),
     "copy-dangling": ("copy without its author", "copies without their author"),
     "copy-failing": ("source of failed copies", "sources of failed copies"),

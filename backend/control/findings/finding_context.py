@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.findings.endangered_partitions import EndangeredPartitions
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings, Thresholds
+from backend.control.findings.unclean_elections import UncleanElection
 from backend.control.findings.vanished_topics import VanishedTopics
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.gateway.requests.transaction_requests import OpenTransaction
@@ -129,7 +130,9 @@ class FindingContext:
     sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
     how long a broker waits for the store (remote.fetch.max.wait.ms).
-    `log_ends`: of living replicas of partitions that wait for the broker that led last. `away`: no broker answers.
+    `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
+    brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
+    answers.
     `missing_rights`: lines of docs/attach.md that our principal lacks. `own_moves`: partitions that our plans move.
     `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
     that nobody sets, for holds; None: `at_ms` is as good. `rule_settings`: what the file of alerts says about rules.
@@ -170,7 +173,9 @@ class FindingContext:
     read_growth: Sequence[ReadGrowth] = ()
     failed_reads: Sequence[FailedRead] = ()
     remote_wait_ms: Mapping[int, int] = field(default_factory=dict)
-    log_ends: Mapping[tuple[TopicPartition, int], ListedOffset] = field(default_factory=dict)
+    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    listed: Collection[int] | None = None
+    unclean_elections: Collection[UncleanElection] = ()
     away: ClusterSilence | None = None
     missing_rights: Sequence[MissingRight] = ()
     vanished_topics: VanishedTopics | None = None

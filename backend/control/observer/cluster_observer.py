@@ -23,7 +23,12 @@ from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
-from backend.control.observer.restored_context import merge_contexts, read_ledger, restore_context
+from backend.control.observer.restored_context import (
+    merge_contexts,
+    read_ledger,
+    restore_context,
+    restore_endangered,
+)
 from backend.control.observer.sample_recorder import ObserverHeartbeat, RecorderEntry, SampledSettings, SampleRecorder
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
 from backend.control.observer.sampling.cluster_sampler import ClusterSampler
@@ -262,8 +267,9 @@ class ClusterObserver:
         if liveness.away is not None and (entry is None or facts is None):
             self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
         elif entry is not None and facts is not None:
+            elections = () if self.round is None else self.round.elections.elections.values()
             self.findings.submit_liveness(
-                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs)
+                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections)
             )
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
@@ -336,6 +342,7 @@ class ClusterObserver:
         cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
         try:
             stored = await self._database.read(lambda c: restore_context(c, cluster_id, stall_ms))
+            self._liveness.restore_endangered(await self._database.read(lambda c: restore_endangered(c, cluster_id)))
         except DatabaseAway as error:
             _log.debug("the observer goes on without its last samples: %s", error)
             return

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from backend.control.findings.unclean_elections import ElectionMemory
 from backend.control.memo import Memo
 from backend.control.observer.cluster_totals import produced, totals
 from backend.control.observer.follower_epochs import follower_chain
@@ -54,6 +55,7 @@ class RoundContext:
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
+    elections: ElectionMemory = field(default_factory=ElectionMemory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,14 @@ class SamplingRound:
     replicas: tuple[ReplicaSample, ...]
     totals: Mapping[str, int | None]
     memories: Mapping[ReplicaKey, FollowerMemory]
+    elections: ElectionMemory = field(default_factory=ElectionMemory)
 
     def next_context(self, context: RoundContext) -> RoundContext:
         """The context of the next round, as far as this round gives it."""
         return replace(
             context,
             memories=self.memories,
+            elections=self.elections,
             produced_bytes=self.totals["produced_bytes"] or context.produced_bytes,
             last_ms=self.at_ms,
             last_partitions={(p.topic, p.partition): p for p in self.partitions},
@@ -128,7 +132,11 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
-    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories)
+    by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
+    elections = context.elections.next(
+        facts.at_ms, partitions, by_replica, context.last_partitions, facts.eligible.by_partition
+    )
+    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories, elections)
 
 
 SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)

@@ -111,7 +111,8 @@ INCIDENTS: Final = (
                 says=("broker 3", "broker 1|broker 2", "record", "any moment", "at the latest|within"),
                 # The steps in their order: only a stopped broker is passed over by an unclean election.
                 action=("stop broker 3", "first", "then"),
-                never=("restart broker 3", "delete"),
+                # At no time before the election: it would lead without them.
+                never=("restart broker 3", "start broker 3", "start it again", "delete"),
                 within_s=BROKER_S,
                 since="offline",
             ),

@@ -30,6 +30,7 @@ VALUE_CHARS_MAX: Final = 200
 FENCED_FOR_MS: Final = 15_000
 THROTTLES_NAMED_MAX: Final = 5
 THROTTLES_STORED_MAX: Final = 100
+ELECTIONS_NAMED_MAX: Final = 3
 
 
 def brokers_away(context: FindingContext) -> Iterable[Candidate]:
@@ -50,7 +51,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
-                action="Look whether its process runs and its listener can be reached, then start it again.",
+                action=_action_away(context, broker.broker_id),
                 facts={
                     "seen_ms": broker.seen_ms,
                     "leads": led[broker.broker_id],
@@ -69,6 +70,20 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 broker_id=broker.broker_id,
                 for_ms=FENCED_FOR_MS,
             )
+
+
+def _action_away(context: FindingContext, broker_id: int) -> str:
+    if context.kafka_rules and broker_id in context.endangered.last_leaders:
+        return "Leave it stopped until other replicas lead the partitions that last-leader-behind names."
+    held = [election for election in context.unclean_elections if election.lost and broker_id in election.unsaved]
+    if held:
+        named = ", ".join(f"{election.topic}-{election.partition}" for election in held[:ELECTIONS_NAMED_MAX])
+        more = "" if len(held) <= ELECTIONS_NAMED_MAX else f" and {len(held) - ELECTIONS_NAMED_MAX} more"
+        return (
+            f"Before it starts again, copy its folders of {named}{more}: only there are records that their leaders lack"
+            " (unclean-recovery), and it cuts its logs to theirs."
+        )
+    return "Look whether its process runs and its listener can be reached, then start it again."
 
 
 def _needed_brokers(context: FindingContext) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Rules about partitions without a leader, and about leaders that were elected uncleanly."""
+"""Rules about partitions without a leader or with too few replicas in sync, and about brokers that lead too few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 
 from backend.control.findings.finding_context import (
     CRITICAL,
-    NOTICE,
     WARNING,
     Candidate,
     FindingContext,
@@ -17,7 +16,6 @@ from backend.control.findings.finding_context import (
     name_of,
     setting,
 )
-from backend.store.queries.findings import RECOVERIES_MAX
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import MIN_ISR
 from backend.tiering.ids import TopicPartition
@@ -28,9 +26,6 @@ _NAMED_MAX: Final = 3
 BELOW_MIN_ISR_FOR_MS: Final = 2_000
 # Kafka moves leaders back by itself every 5 min (`leader.imbalance.check.interval.seconds`): two of them have passed.
 SKEW_FOR_MS: Final = 660_000
-# `leader.imbalance.check.interval.seconds` and `unclean.leader.election.interval.ms` of Kafka as it comes.
-UNCLEAN_TRY_S: Final = 300
-ENDANGERED_STORED_MAX: Final = 100
 SKEW_SHARE_MIN: Final = 0.5
 SKEW_PARTITIONS_MIN: Final = 10
 # A move of replicas passes through such orders.
@@ -67,6 +62,10 @@ def offline(context: FindingContext) -> Iterable[Candidate]:
 
 def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collection[int], str]:
     """The brokers whose return gives the partition a leader, and in words what is known of them."""
+    endangered = context.endangered.by_partition.get(TopicPartition(row.topic, row.partition))
+    if endangered is not None and context.kafka_rules:
+        last = f"Broker {endangered.last_leader} was in sync last"
+        return (endangered.last_leader,), f"{last}, and lacks records that another replica has (last-leader-behind)."
     if row.isr:
         return row.isr, f"Last in sync: broker {ids(row.isr)}."
     eligible = context.eligible.get(TopicPartition(row.topic, row.partition))
@@ -91,12 +90,22 @@ def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collec
 def _return_of(context: FindingContext, named: Collection[int], unusable: Collection[int]) -> str:
     """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
     one asked for, or are about to lead. A broker that named its unusable log runs, or ran so when it was asked last: a
-    start alone does not help it, though it may have been asked before it registered.
+    start alone does not help it, though it may have been asked before it registered. A broker that lacks records is
+    not started while partitions wait that others have whole.
     """
+    endangering = set(named) & context.endangered.last_leaders if context.kafka_rules else set()
+    named = [broker_id for broker_id in named if broker_id not in endangering]
+    if endangering and not named:
+        return (
+            f"Do what the finding last-leader-behind of broker {ids(endangering)} says: it must not run before other"
+            " replicas lead"
+        )
     running = {broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced}
     away = [broker_id for broker_id in named if broker_id not in running and broker_id not in unusable]
     if away:
-        return f"Start broker {ids(away)}"
+        # Apache Kafka lets it lead whatever its disk holds, and the other replicas cut their logs to that.
+        own_disk = ", only with the disk that it had; if that is new or lost, do not start it: see the runbook"
+        return f"Start broker {ids(away)}{own_disk if context.kafka_rules else ''}"
     damaged = [broker_id for broker_id in named if broker_id in unusable]
     if damaged:
         return (
@@ -104,64 +113,6 @@ def _return_of(context: FindingContext, named: Collection[int], unusable: Collec
             " the broker again"
         )
     return f"Look in the log of broker {ids(named)} whether the disk that held the partition is there"
-
-
-def last_leaders_behind(context: FindingContext) -> Iterable[Candidate]:
-    """A broker that led last is back with a shorter log than another replica has: a clock that runs down.
-
-    Apache Kafka elects it by itself, after which the others cut their logs to its end: played on 4.3.1 and 4.4.0, after
-    276 to 283 s, and at once by an unclean election, a reassignment, or the restart of any broker.
-    """
-    if not context.kafka_rules:
-        return  # the embedded engine compares logs
-    endangered: dict[int, list[tuple[PartitionSample, int]]] = defaultdict(list)
-    for row in context.partitions:
-        partition = TopicPartition(row.topic, row.partition)
-        eligible = context.eligible.get(partition)
-        if row.leader >= 0 or eligible is None or eligible.elr or len(eligible.last_known) != 1:
-            continue
-        last = eligible.last_known[0]
-        ends = {b: (e.epoch, e.offset) for b in row.replicas if (e := context.log_ends.get((partition, b))) is not None}
-        best = max(ends, key=lambda broker_id: ends[broker_id], default=last)
-        if last in ends and ends[best] > ends[last]:
-            endangered[last].append((row, best))
-    for last, rows in sorted(endangered.items()):
-        yield _last_leader_behind(context, last, rows)
-
-
-def _last_leader_behind(context: FindingContext, last: int, rows: list[tuple[PartitionSample, int]]) -> Candidate:
-    def log_end(row: PartitionSample, broker_id: int) -> int:
-        return context.log_ends[TopicPartition(row.topic, row.partition), broker_id].offset
-
-    texts = [
-        f"{name_of(row)} (its log ends at {log_end(row, last)}, that of broker {best} at {log_end(row, best)})"
-        for row, best in rows[:_NAMED_MAX]
-    ]
-    more = "" if len(rows) <= _NAMED_MAX else f" and {len(rows) - _NAMED_MAX} more"
-    return Candidate(
-        slug="last-leader-behind",
-        object=f"broker {last}",
-        severity=CRITICAL,
-        sentence=f"Stop broker {last} now: it may lead {count(len(rows), 'partition')} without their records",
-        why=f"It led last and lacks records of {', '.join(texts)}{more}. Kafka makes it the leader by itself, within"
-        f" {UNCLEAN_TRY_S} s or at any moment before, and the other replicas then drop what it lacks.",
-        action=f"Stop broker {last}. Elect nothing, move nothing and restart nothing before it is gone from the list of"
-        f" brokers; then put the replica with the longest log of the highest epoch first, elect uncleanly, and start"
-        f" broker {last} once that replica leads. The runbook has the commands.",
-        facts={
-            "within_s": UNCLEAN_TRY_S,
-            "partitions": [
-                {
-                    "partition": name_of(row),
-                    "log_end_offset": log_end(row, last),
-                    "best_broker_id": best,
-                    "best_log_end_offset": log_end(row, best),
-                }
-                for row, best in rows[:ENDANGERED_STORED_MAX]
-            ],
-        },
-        broker_id=last,
-    )
 
 
 def below_min_isr(context: FindingContext) -> Iterable[Candidate]:
@@ -188,34 +139,6 @@ def below_min_isr(context: FindingContext) -> Iterable[Candidate]:
             for_ms=BELOW_MIN_ISR_FOR_MS,
             depends_on=frozenset(missing),
         )
-
-
-def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
-    """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
-    if not context.recoveries:
-        return
-    incomplete = [recovery for recovery in context.recoveries if not recovery.complete]
-    shown = incomplete or context.recoveries
-    named = ", ".join(f"{recovery.topic}-{recovery.partition}" for recovery in shown[:_NAMED_MAX])
-    more = "" if len(shown) <= _NAMED_MAX else f" and {len(shown) - _NAMED_MAX} more"
-    if incomplete:
-        why = f"Of {named}{more} fewer than min.insync.replicas of the logs that had every acknowledged record could be"
-        why += " compared: after a kill none is missing, after a power failure some may be."
-        action = "Compare with what producers know; keep the disks that did not come back."
-    else:
-        why = f"Their logs were compared and the best leads ({named}{more}): nothing acknowledged is missing, but what"
-        why += " no disk had yet would be after a power failure."
-        action = "Find out why all brokers ended at once; nothing has to be done here."
-    at_least = " or more" if len(context.recoveries) == RECOVERIES_MAX else ""
-    yield Candidate(
-        slug="unclean-recovery",
-        object="cluster",
-        severity=WARNING if incomplete else NOTICE,
-        sentence=f"{count(len(context.recoveries), 'leader')}{at_least} elected by comparing logs",
-        why=why,
-        action=action,
-        facts={"partitions": len(context.recoveries), "incomplete": len(incomplete)},
-    )
 
 
 def leader_skew(context: FindingContext) -> Iterable[Candidate]:

@@ -24,17 +24,21 @@ PARTITIONS_MAX: Final = 2_000
 
 
 def undecided(
-    partitions: Iterable[PartitionMetadata], eligible: Mapping[TopicPartition, EligibleReplicas]
-) -> list[PartitionMetadata]:
-    """Partitions that wait for the one broker that led last: no replica is in sync, or eligible (KIP-966)."""
-    result = []
+    partitions: Iterable[PartitionMetadata], eligible: Mapping[TopicPartition, EligibleReplicas], *, complete: bool
+) -> tuple[list[PartitionMetadata], int]:
+    """Partitions that wait for the one broker that led last: no replica is in sync, or eligible (KIP-966). Beside them
+    the number of those that were too many to be looked at, where `eligible` is not `complete` as well.
+    """
+    result, unread = [], 0
     for partition in partitions:
-        lists = eligible.get(partition.topic_partition)
-        if partition.leader >= 0 or partition.isr or lists is None:
+        if partition.leader >= 0 or partition.isr:
             continue
-        if not lists.elr and len(lists.last_known) == 1:
+        lists = eligible.get(partition.topic_partition)
+        if lists is None:
+            unread += not complete
+        elif not lists.elr and len(lists.last_known) == 1:
             result.append(partition)
-    return result[:PARTITIONS_MAX]
+    return result[:PARTITIONS_MAX], unread + max(0, len(result) - PARTITIONS_MAX)
 
 
 async def fetch_log_ends(

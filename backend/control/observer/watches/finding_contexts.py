@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from backend.control.findings.finding_context import FindingContext, GroupOffset
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings
+from backend.control.findings.unclean_elections import UncleanElection
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.rights_requests import MissingRight
@@ -75,6 +76,7 @@ class ObservedLiveness:
     topics: Sequence[Mapping[str, Any]]
     quorum: QuorumObservation = field(default_factory=QuorumObservation)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    unclean_elections: Collection[UncleanElection] = ()
 
 
 class FindingContexts:
@@ -108,7 +110,9 @@ class FindingContexts:
             topics=topics,
             partitions=partitions_now(liveness, topics),
             eligible=liveness.eligible,
-            log_ends=liveness.log_ends,
+            endangered=liveness.endangered,
+            listed=liveness.listed,
+            unclean_elections=seen.unclean_elections,
             offline_logs=seen.offline_logs,
             away=liveness.away,
             quorum_replicas=seen.quorum.replicas,
@@ -149,6 +153,7 @@ class FindingContexts:
             copy_events=copy_events,
             failed_attempts=attempts,
             finished_copies=finished_copies(connection, cluster_id, copies_since_ms) if failing else (),
+            unclean_elections=seen.round.elections.elections.values(),
             recoveries=queries.unclean_recoveries(connection, cluster_id, at_ms - RECOVERIES_MS),
             finished=self._finished,
             throttles=throttles(seen.settings, seen.topics),

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.findings.vanished_topics import TopicMemory, VanishedTopics
 from backend.control.gateway.broker_connection import LastResponse
@@ -22,7 +23,7 @@ from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas, fetch_eligible
 from backend.control.gateway.requests.metadata_requests import ClusterMetadata, PartitionMetadata, fetch_cluster
 from backend.control.gateway.requests.rights_requests import MissingRight, fetch_missing_rights
-from backend.control.observer.sampling.leaderless_logs import LogEnds, fetch_log_ends, undecided
+from backend.control.observer.sampling.leaderless_logs import fetch_log_ends, undecided
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicPartition
@@ -57,14 +58,16 @@ class BrokerLiveness:
 @dataclass(frozen=True, slots=True)
 class Liveness:
     """The living at `at_ms`; `partitions` are those of the newest Metadata, `away` None: the cluster answers.
-    `log_ends`: of partitions that wait for the broker that led last.
+    `endangered`: those that wait for the broker that led last, which has less than another. `listed`: brokers that
+    Metadata names, which are those that may be elected; None: there was none yet.
     """
 
     at_ms: int
     brokers: Mapping[int, BrokerLiveness] = field(default_factory=dict)
     partitions: tuple[PartitionMetadata, ...] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
-    log_ends: LogEnds = field(default_factory=dict)
+    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    listed: frozenset[int] | None = None
     away: ClusterSilence | None = None
     missing_rights: tuple[MissingRight, ...] = ()
     vanished_topics: VanishedTopics | None = None
@@ -83,7 +86,7 @@ class LivenessWatch:
         self._view: ClusterMetadata | None = None
         self._away: ClusterSilence | None = None
         self._eligible: Mapping[TopicPartition, EligibleReplicas] = {}
-        self._log_ends: LogEnds = {}
+        self._endangered = EndangeredPartitions()
         self._missing_rights: tuple[MissingRight, ...] = ()
         self._rights_due_s = 0.0
         self._topics = TopicMemory()
@@ -92,6 +95,12 @@ class LivenessWatch:
     def missing_rights(self) -> tuple[MissingRight, ...]:
         """As of the newest look at them; empty before the first."""
         return self._missing_rights
+
+    def restore_endangered(self, partitions: Iterable[EndangeredPartition]) -> None:
+        """Endangered partitions of the process before; what this one has seen meanwhile is newer."""
+        restored = {endangered.topic_partition: endangered for endangered in partitions}
+        by_partition = {**restored, **self._endangered.by_partition}
+        self._endangered = replace(self._endangered, by_partition=by_partition)
 
     def set_brokers(self, broker_ids: frozenset[int]) -> None:
         """The registered brokers, alive or not, as of the newest round of samples; others are forgotten."""
@@ -121,13 +130,14 @@ class LivenessWatch:
         return max(METADATA_INTERVAL_S, partitions * METADATA_S_PER_PARTITION)
 
     def _now(self) -> Liveness:
-        partitions = () if self._view is None else self._view.partitions
+        view = self._view
         return Liveness(
             self._clock_ms(),
             dict(self._brokers),
-            partitions,
+            () if view is None else view.partitions,
             self._eligible,
-            self._log_ends,
+            self._endangered,
+            None if view is None else frozenset(broker.broker_id for broker in view.brokers),
             self._away,
             self._missing_rights,
             self._topics.vanished,
@@ -165,17 +175,19 @@ class LivenessWatch:
         """Asks for the possible leaders of partitions that have none, and for the log ends of those that wait."""
         leaderless = {p.topic for p in view.partitions if p.leader < 0}
         if not leaderless:
-            self._eligible, self._log_ends = {}, {}
+            self._eligible, self._endangered = {}, EndangeredPartitions()
             return
         try:
             async with asyncio.timeout(PROBE_ANSWER_S):
                 page = await fetch_eligible(self._gateway, leaderless, lane=Lane.LIVENESS)
                 alive = {broker.broker_id for broker in view.brokers}
-                waiting = undecided(view.partitions, page.by_partition)
-                self._log_ends = await fetch_log_ends(self._gateway, waiting, alive) if waiting else {}
+                waiting, unread = undecided(view.partitions, page.by_partition, complete=page.complete)
+                log_ends = await fetch_log_ends(self._gateway, waiting, alive) if waiting else {}
+            self._endangered = self._endangered.next(view.partitions, page.by_partition, log_ends, unread)
             self._eligible = page.by_partition
         except (GatewayError, KafkaError, TimeoutError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %r", error)
+            self._endangered = self._endangered.next(view.partitions, {}, {}, self._endangered.unread)
 
     def _set_away(self, began_ms: int, reason: str) -> None:
         if any(broker.error is None for broker in self._brokers.values()):

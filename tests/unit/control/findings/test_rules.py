@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from backend.control.findings.catalogue import SLUGS
-from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import SEVERITIES, Candidate, ClusterSilence, GroupOffset, ThrottleSetting
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionStill, StillOffset
+from backend.control.findings.unclean_elections import UncleanElection
 from backend.control.findings.vanished_topics import VanishedTopics
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 from backend.control.gateway.requests.rights_requests import GROUPS, MissingRight
 from backend.store.backups.restoring import Restored
@@ -62,18 +61,7 @@ DELETING: dict[str, Any] = {**LEFTOVER, "copy_finished_ms": NOW_MS - 9 * MINUTE_
 LEAST_TWO: dict[str, Any] = {"topics": {"orders": topic(min_insync_replicas="2"), METADATA: topic(METADATA)}}
 
 
-ORDERS_0 = TopicPartition("orders", 0)
-# Broker 3 led last and is back with an empty disk.
-LOST_DISK: dict[str, Any] = {
-    "kafka_rules": True,
-    "partitions": [partition(leader=-1, isr=(), tiered=False)],
-    "eligible": {ORDERS_0: EligibleReplicas((), (3,))},
-    "log_ends": {
-        (ORDERS_0, 1): ListedOffset(1000, 4),
-        (ORDERS_0, 2): ListedOffset(2000, 3),
-        (ORDERS_0, 3): ListedOffset(0, -1),
-    },
-}
+LESS = UncleanElection("orders", 0, "id-orders", NOW_MS, 3, 5, 100, 150, 2, (2,), (2,))
 
 
 def silent_voter(for_ms: int) -> list[QuorumReplicaState]:
@@ -176,7 +164,10 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": []}])]},
         ),
     ],
-    "unclean-recovery": [({"recoveries": [UncleanRecovery("orders", 0, 2, True, 1)]}, {"recoveries": []})],
+    "unclean-recovery": [
+        ({"recoveries": [UncleanRecovery("orders", 0, 2, True, 1)]}, {"recoveries": []}),
+        ({"unclean_elections": [LESS]}, {"unclean_elections": []}),
+    ],
     "disk-runway": [
         ({"brokers": [broker(1, log_dirs=[disk(0.86)])]}, {"brokers": [broker(1, log_dirs=[disk(0.84)])]}),
         ({"disk_rates": {(1, "/data"): 100.0}}, {"disk_rates": {(1, "/data"): 10.0}}),
@@ -708,31 +699,3 @@ def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:
 def test_a_pipeline_that_waits_because_the_cluster_is_away_is_no_second_cause() -> None:
     away = ClusterSilence(NOW_MS - MINUTE_MS, "No broker answers.")
     assert set(rules(**pipeline(state="waiting", message="No broker answers."), away=away)) == {"cluster-away"}
-
-
-def test_a_last_leader_with_a_new_disk_is_told_with_the_only_steps_that_lose_nothing() -> None:
-    by_slug = rules(**LOST_DISK)
-    assert set(by_slug) == {"last-leader-behind", "offline"}
-    danger = by_slug["last-leader-behind"]
-    assert (danger.severity, danger.object, danger.for_ms) == ("critical", "broker 3", 0)
-    # The longest log is of an older epoch: broker 1's is the best.
-    assert "orders-0 (its log ends at 0, that of broker 1 at 1000)" in danger.why
-    assert "within 300 s" in danger.why
-    assert danger.action.startswith("Stop broker 3. Elect nothing, move nothing")
-    explained = with_causes({candidate.key: candidate for candidate in by_slug.values()})
-    assert explained["offline", "orders-0"].cause == danger.key
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"kafka_rules": False},
-        {"eligible": {ORDERS_0: EligibleReplicas((3,), (3,))}},
-        {"eligible": {ORDERS_0: EligibleReplicas((), (1,))}},
-        {"log_ends": {}},
-        {"log_ends": LOST_DISK["log_ends"] | {(ORDERS_0, 3): ListedOffset(1000, 4)}},
-        {"partitions": [partition(leader=1, isr=(1,), tiered=False)]},
-    ],
-)
-def test_no_clock_runs_where_the_last_leader_has_what_the_others_have(changed: dict[str, Any]) -> None:
-    assert "last-leader-behind" not in rules(**LOST_DISK | changed)

@@ -61,6 +61,23 @@ def changed(random: Random, facts: PartitionFacts) -> PartitionFacts:
             return replace(facts, pending=random.choice((-1, 0, 5)), error=random.choice((None, "It is lost.")))
 
 
+def test_a_leader_that_lacks_acknowledged_records_is_remembered_from_round_to_round() -> None:
+    before = start(0)
+    lagging = {**before.replicas, 3: replace(before.replicas[3], log_end=4)}
+    led_by_3 = replace(before.view, leader=3, leader_epoch=2, isr=(3,))
+    after = replace(before, view=led_by_3, high_watermark=4, replicas=lagging)
+    context = RoundContext()
+    for number, partition in enumerate((before, after, after)):
+        brokers = {
+            b: BrokerFacts(BrokerMetadata(b, BrokerAddress("localhost", b), None), reachable=True) for b in BROKERS
+        }
+        round_ = conclude_round(ClusterFacts(number * ROUND_MS, "c", 1, {}, brokers, (), (partition,)), context)
+        context = round_.next_context(context)
+    (election,) = round_.elections.elections.values()
+    assert (election.leader, election.former_leader, election.lost, election.at_ms) == (3, 1, 6, ROUND_MS)
+    assert election.unsaved == (1, 2)
+
+
 def life(seed: int) -> list[ClusterFacts]:
     random = Random(seed)
     partitions = [start(number) for number in range(4)]
