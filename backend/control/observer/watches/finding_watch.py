@@ -18,7 +18,14 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import Notice, NoticeEvent, OpenAlerts, open_alerts, open_counts
+from backend.control.alerts.notices import (
+    Notice,
+    NoticeEvent,
+    OpenAlerts,
+    open_alerts,
+    open_counts,
+    withheld_keys,
+)
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.findings.catalogue import LIVENESS_RULES, OWN_SLUGS, RULES, FindingLane, lane_of
 from backend.control.findings.evaluate import Changes, candidates, compare, retained
@@ -81,8 +88,7 @@ class FindingWatch:
         self._arrived = asyncio.Event()
         self._round_due_s = 0.0
         self._verdicts: dict[FindingLane, _Verdicts] = {}
-        self._waiting: Mapping[FindingKey, int] = {}
-        self._outlasting: Mapping[FindingKey, int] = {}
+        self._changes = Changes()
         self._missing_rights: Sequence[MissingRight] = ()
         self._pruned_ms = 0
         self._alerts = OpenAlerts()
@@ -175,11 +181,17 @@ class FindingWatch:
                 self._judge_liveness(candidates(context, LIVENESS_RULES), context, open_findings)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
             windows = maintenance.windows_at(connection, self._cluster_id, at_ms)
-        changes = compare(self._current(open_findings), open_findings, self._waiting, at_ms, clock_ms, self._outlasting)
+        current = self._current(open_findings)
+        withheld = withheld_keys(current.values(), muted, windows, at_ms)
+        before = self._changes
+        changes = compare(
+            current, open_findings, before.waiting, at_ms, clock_ms, before.outlasting, withheld, before.unlisted
+        )
         if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
-        self._waiting, self._outlasting = changes.waiting, changes.outlasting
+        # Without the rows, which may be many.
+        self._changes = replace(changes, opened=(), kept=(), closed=())
         for candidate in changes.opened:
             if candidate.cause is None:
                 _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
