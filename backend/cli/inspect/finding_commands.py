@@ -122,6 +122,8 @@ def readers(options: ApiOptions) -> None:
         console().print(tables.readers(response["items"]))
     elif response["asked_ms"] is not None:
         print(value_text.no_readers(response["groups_with_members"], response["groups_without_members"]))
+    if response["left_out"]:
+        print(value_text.printable_text(response["left_out"]), file=sys.stderr)
     if response["error"] or response["asked_ms"] is None:
         print(
             value_text.printable_text(response["error"] or "The groups were not asked yet; wait a moment."),
