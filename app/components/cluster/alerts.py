@@ -17,6 +17,8 @@ from backend.store.queries.overview import FindingRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
+# Each row has five elements; Activity and `ebbline findings` have all.
+DRAWN_MAX: Final = 50
 # Blindness is said with its age as of now; a finding of the same thing says nothing more.
 SAID_BY_BLINDNESS: Final = ("pipeline-down", "pipeline-behind")
 PARTITION_LINKS: Final[Mapping[str, str]] = {
@@ -93,6 +95,12 @@ def summary(alerts: Sequence[Alert]) -> str:
     parts = [_count(serious, "problem")] if serious else []
     parts += [_count(notices, "notice")] if notices else []
     return ", ".join(parts) + (" · worst first" if len(alerts) > 1 else "")
+
+
+def not_drawn(alerts: Sequence[Alert]) -> str | None:
+    """The label of the link to those that the card has no row for; None: it has one for each."""
+    left = len(alerts) - DRAWN_MAX
+    return None if left <= 0 else f"{fmt.count(left)} more in Activity and `ebbline findings` →"
 
 
 def _count(number: int, noun: str) -> str:

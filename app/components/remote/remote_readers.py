@@ -33,12 +33,14 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """``seen_ms`` None: never read; ``cause``: why there is no newer one; ``truncated``: only the largest are here."""
+    """``seen_ms`` None: never read; ``cause``: why there is no newer one; ``truncated``: only the largest are here;
+    ``left_out``: the groups that are not looked at, in words."""
 
     rows: tuple[Reads, ...]
     seen_ms: int | None
     cause: str | None
     truncated: bool
+    left_out: str | None = None
 
 
 def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
@@ -57,7 +59,8 @@ def of(detail: Mapping[str, Any] | None, topic: str, number: int) -> Readers:
         for row in every
         if (row["topic"], row["partition"]) == (topic, number)
     )
-    return Readers(reads, reported.get("seen_ms"), reported.get("cause"), int(reported.get("count") or 0) > len(every))
+    truncated = int(reported.get("count") or 0) > len(every)
+    return Readers(reads, reported.get("seen_ms"), reported.get("cause"), truncated, reported.get("left_out"))
 
 
 def clause(readers: Readers, now_ms: int) -> str:
@@ -70,7 +73,8 @@ def html(readers: Readers) -> str:
     """The groups, or what it means that there is none."""
     if readers.seen_ms is None:
         return markup.empty(f"? {readers.cause or NOT_READ}")
-    note = f'<div class="eb-note">? {markup.text(readers.cause)}</div>' if readers.cause else ""
+    notes = [f"? {text}" for text in (readers.cause, readers.left_out) if text]
+    note = "".join(f'<div class="eb-note">{markup.text(text)}</div>' for text in notes)
     if not readers.rows:
         more = " Of those that read the most; others may." if readers.truncated else ""
         return f'<div class="eb-lines">{NONE_READS}{more}</div>{note}'

@@ -181,8 +181,10 @@ def _attention(page: Page) -> None:
             _problem(number, problem, page, block)
     if len(problems) > alerts.ROWS_MAX:
         with st.expander(f"{len(problems) - alerts.ROWS_MAX} more"):
-            for number, problem in enumerate(problems[alerts.ROWS_MAX : 50], alerts.ROWS_MAX):
+            for number, problem in enumerate(problems[alerts.ROWS_MAX : alerts.DRAWN_MAX], alerts.ROWS_MAX):
                 _problem(number, problem)
+            if (left := alerts.not_drawn(problems)) is not None:
+                st.page_link(links.page("activity"), label=left)
 
 
 def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block: str | None = None) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from backend.cli.shared import tables, value_text
 from backend.cli.shared.api_session import PAGE, Json
+from backend.cli.shared.open_findings import not_muted, open_findings
 from backend.cli.shared.options import (
     DATA_DEFAULT,
     ApiOptions,
@@ -50,28 +51,31 @@ def findings(
 ) -> None:
     """What needs attention, why, and what to do.
 
-    Ends with 1 when something open is critical, or when something is not seen."""
+    Ends with 1, whatever is listed, when something open is critical and not muted, or when something is not seen."""
     given = None if severity is None else severity.value
     with options.connected() as opened:
         cluster = opened.get("/v1/cluster")
         response = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
-    items = response["items"]
+        everything = open_findings(opened)
     if options.json_:
         show_json(response)
     else:
         for line in blind_lines(cluster):
             console().print(Text(line, "bold red"))
-        _print_findings(cluster, response, state, limit)
-    end(attention=needs_attention(cluster, items))
+        matching = [f for f in everything if given in (None, f["severity"]) and topic in (None, f["topic"])]
+        _print_findings(cluster, response, everything, len(matching) if state is FindingState.open else None)
+    end(attention=needs_attention(cluster, not_muted(everything, cluster["now_ms"])))
 
 
-def _print_findings(cluster: Json, response: Json, state: FindingState, limit: int) -> None:
+def _print_findings(cluster: Json, response: Json, everything: list[Json], matching: int | None) -> None:
+    """`everything` is open; `matching`: the number of findings that the list is of, None: of closed ones, too."""
     items = response["items"]
     if items:
         console().print(tables.findings(items, time.time_ns() // 1_000_000))
         if response["next_before_id"] is not None:
-            print(f"These are the newest {limit}; more with --limit.")
-    elif state is FindingState.open:
+            more = "More" if matching is None else f"+{max(1, matching - len(items))} more"
+            print(f"{more} with --limit; these are the newest {len(items)}.")
+    elif matching is not None and not everything:
         print(conclusion(cluster, items))
     else:
         print("No such finding.")
@@ -118,6 +122,8 @@ def readers(options: ApiOptions) -> None:
         console().print(tables.readers(response["items"]))
     elif response["asked_ms"] is not None:
         print(value_text.no_readers(response["groups_with_members"], response["groups_without_members"]))
+    if response["left_out"]:
+        print(value_text.printable_text(response["left_out"]), file=sys.stderr)
     if response["error"] or response["asked_ms"] is None:
         print(
             value_text.printable_text(response["error"] or "The groups were not asked yet; wait a moment."),

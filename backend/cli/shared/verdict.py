@@ -7,8 +7,11 @@ from backend.cli.shared.api_session import Json
 
 
 def needs_attention(cluster: Json, findings: list[Json]) -> bool:
-    """Whether a command ends with 1: something critical stands for itself, or something is not seen."""
-    return is_blind(cluster) or any(is_urgent(finding) for finding in findings)
+    """Whether a command ends with 1: something critical stands for itself, or something is not seen.
+
+    `findings`: all that are open and not muted.
+    """
+    return not cluster["answers"] or is_blind(cluster) or any(is_urgent(finding) for finding in findings)
 
 
 def is_urgent(finding: Json) -> bool:

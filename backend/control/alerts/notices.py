@@ -86,12 +86,7 @@ def open_alerts(
     }
     now |= {candidate.key: (candidate, before.opened_ms) for before, candidate in changes.kept}
     now |= {candidate.key: (candidate, at_ms) for candidate in changes.opened}
-    withheld = {
-        key
-        for key, (finding, _) in now.items()
-        if muted_until_ms.get(key, 0) > at_ms
-        or maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, at_ms) is not None
-    }
+    withheld = withheld_keys((finding for finding, _ in now.values()), muted_until_ms, windows, at_ms)
     explained = {key: finding.cause for key, (finding, _) in now.items() if finding.cause is not None}
     return OpenAlerts(
         at_ms,
@@ -100,8 +95,25 @@ def open_alerts(
             for key, (finding, opened_ms) in now.items()
             if key not in withheld and key not in explained
         },
-        frozenset(withheld - explained.keys()),
+        withheld - explained.keys(),
         explained,
+    )
+
+
+def withheld_keys(
+    findings: Iterable[Candidate | Finding],
+    muted_until_ms: Mapping[FindingKey, int],
+    windows: Sequence[MaintenanceWindow],
+    at_ms: int,
+) -> frozenset[FindingKey]:
+    """Those of the findings that are muted or in maintenance."""
+    if not muted_until_ms and not windows:
+        return frozenset()
+    return frozenset(
+        (finding.slug, finding.object)
+        for finding in findings
+        if muted_until_ms.get((finding.slug, finding.object), 0) > at_ms
+        or maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, at_ms) is not None
     )
 
 

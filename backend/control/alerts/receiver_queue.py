@@ -13,8 +13,8 @@ from typing import Final
 from backend.control.alerts.notices import Notice, NoticeEvent, OpenAlerts
 from backend.control.findings.finding_context import SEVERITIES, FindingKey
 
-# The database gives 10,000 open findings, and as many may have ended while the receiver was away; each waits once, with
-# its newest state. A notice has 1 kB and is shared by all receivers: 20 MB.
+# Ten rules at their limit of 1,000 objects, and as many that have ended while the receiver was away; each waits once,
+# with its newest state. A notice has 1 kB and is shared by all receivers: 20 MB. Of more `superseded` counts the lost.
 WAITING_MAX: Final = 20_000
 DIGEST_ABOVE: Final = 10
 

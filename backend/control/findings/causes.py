@@ -2,19 +2,20 @@
 
 A broker that is away explains the partitions that wait for it and the followers that do not join: one finding is to be
 read and one notice sent. The explained findings stay in the table under their cause; one that outlasts its cause is a
-finding by itself then.
+finding by itself then. A cause that is muted or in maintenance keeps what it explained before; a critical finding that
+comes later and that nobody has silenced goes under another cause, or stands for itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from backend.control.findings.catalogue import SLUGS
-from backend.control.findings.finding_context import SEVERITIES, Candidate, FindingKey, count
+from backend.control.findings.finding_context import CRITICAL, SEVERITIES, Candidate, FindingKey, count
 
 # Objects of explained findings that the evidence of a cause names.
 NAMED_MAX: Final = 10
@@ -35,11 +36,35 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One row of the table: a finding of the slug `cause` explains findings of these slugs that it is linked with."""
+    """One row of the table: a finding of the slug `cause` explains findings of these slugs that it is linked with.
+
+    `unseen_only`: of these only what is kept as it was seen last; what a rule sees now has another cause.
+    """
 
     cause: str
     link: Link
     consequences: tuple[str, ...]
+    unseen_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Findings that are muted or in maintenance, and the causes that the open findings have."""
+
+    withheld: Collection[FindingKey] = frozenset()
+    before: Mapping[FindingKey, FindingKey] = field(default_factory=dict)
+
+    def lets_explain(self, cause: FindingKey, candidate: Candidate) -> bool:
+        """Whether a candidate may go under this cause, as the module says."""
+        return (
+            cause not in self.withheld
+            or candidate.severity != CRITICAL
+            or candidate.key in self.withheld
+            or self.before.get(candidate.key) == cause
+        )
+
+
+NO_SILENCE: Final = Silence()
 
 
 CLUSTER_AWAY: Final = "cluster-away"
@@ -47,7 +72,7 @@ CLUSTER_AWAY: Final = "cluster-away"
 CLUSTER_FACTS: Final = tuple(
     sorted(SLUGS.keys() - {CLUSTER_AWAY, "database-away", "database-lost", "pipeline-behind", "pipeline-down"})
 )
-# Findings about topics, groups and the ledger. That a broker does not answer is seen without rights.
+# Findings about topics, groups and the ledger that are kept while a right is missing (`unseen_findings`).
 RIGHTS_FACTS: Final = (
     "copy-dangling",
     "copy-failing",
@@ -57,20 +82,17 @@ RIGHTS_FACTS: Final = (
     "group-below-log-start",
     "local-debt",
     "metadata-unsafe",
-    "pipeline-behind",
-    "pipeline-down",
     "records-unreadable",
     "remote-read-storm",
     "segment-leak",
     "throttle-left",
-    "topics-gone",
     "voter-away",
     "voter-catching-up",
 )
 # The first row that fits is the cause; a cause that is explained itself hands on to its own cause.
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(CLUSTER_AWAY, Link.CLUSTER, CLUSTER_FACTS),
-    Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS),
+    Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS, unseen_only=True),
     # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
     Explanation("last-leader-behind", Link.BROKER, ("broker-away", "offline")),
     Explanation(
@@ -161,9 +183,11 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
 """One and several findings of a slug, as the evidence of their cause counts them."""
 
 
-def with_causes(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, Candidate]:
+def with_causes(
+    candidates: Mapping[FindingKey, Candidate], silence: Silence = NO_SILENCE
+) -> dict[FindingKey, Candidate]:
     """The candidates with the cause of each that has one; a cause counts what it explains, and is as severe as that."""
-    causes = _roots(candidates)
+    causes = _roots(candidates, silence)
     explained: dict[FindingKey, list[Candidate]] = {}
     for key, cause in causes.items():
         explained.setdefault(cause, []).append(candidates[key])
@@ -178,29 +202,48 @@ def with_causes(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, 
     return result
 
 
-def _roots(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, FindingKey]:
+def _roots(candidates: Mapping[FindingKey, Candidate], silence: Silence) -> dict[FindingKey, FindingKey]:
     """The cause that nothing explains, for each candidate that has a cause."""
+    direct = _direct(candidates)
+    roots: dict[FindingKey, FindingKey | None] = {}
+    for key in direct:
+        _find_root(key, candidates, direct, silence, roots)
+    return {key: root for key, root in roots.items() if root is not None}
+
+
+def _direct(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, list[FindingKey]]:
+    """The causes that the table has for each candidate, in its order."""
     by_slug: dict[str, list[Candidate]] = {}
     for candidate in candidates.values():
         by_slug.setdefault(candidate.slug, []).append(candidate)
-    direct: dict[FindingKey, FindingKey] = {}
+    direct: dict[FindingKey, list[FindingKey]] = {}
     for row in EXPLANATIONS:
         causes = _linked(by_slug.get(row.cause, ()), row.link)
         if not causes:
             continue
         for slug in row.consequences:
             for candidate in by_slug.get(slug, ()):
-                cause = next((causes[place] for place in _places(candidate, row.link) if place in causes), None)
-                if cause is not None and cause != candidate.key:
-                    direct.setdefault(candidate.key, cause)
-    return {key: _root(key, direct) for key in direct}
+                if row.unseen_only and not candidate.unseen:
+                    continue
+                linked = (causes[place] for place in _places(candidate, row.link) if place in causes)
+                direct.setdefault(candidate.key, []).extend(cause for cause in linked if cause != candidate.key)
+    return direct
 
 
-def _root(key: FindingKey, direct: Mapping[FindingKey, FindingKey]) -> FindingKey:
+def _find_root(
+    key: FindingKey,
+    candidates: Mapping[FindingKey, Candidate],
+    direct: Mapping[FindingKey, Sequence[FindingKey]],
+    silence: Silence,
+    roots: dict[FindingKey, FindingKey | None],
+) -> FindingKey | None:
+    """The last cause of a candidate, put into `roots`; one that nobody has silenced comes first."""
     # The table has no circles; a test walks it.
-    while key in direct:
-        key = direct[key]
-    return key
+    if key not in roots:
+        last = [_find_root(cause, candidates, direct, silence, roots) or cause for cause in direct.get(key, ())]
+        unsilenced = next((cause for cause in last if cause not in silence.withheld), None)
+        roots[key] = unsilenced or next((cause for cause in last if silence.lets_explain(cause, candidates[key])), None)
+    return roots[key]
 
 
 def _linked(causes: Iterable[Candidate], link: Link) -> dict[object, FindingKey]:

@@ -45,7 +45,7 @@ class Candidate:
     `sentence` is the headline, `why` the evidence in words, `facts` the numbers behind it. `replaces` is the slug of a
     milder finding of the same object that this one makes superfluous. `depends_on`: other brokers whose failure would
     explain it. `also_about`: partitions besides its own that it explains. `cause` is set by `causes`, and `seen_ms`,
-    when it was last seen where that is not now, by the watch.
+    when it was last seen where that is not now, by the watch. `unseen`: a right is missing that shows it; it is kept.
     """
 
     slug: str
@@ -64,6 +64,7 @@ class Candidate:
     also_about: tuple[tuple[str, int], ...] = ()
     cause: FindingKey | None = None
     seen_ms: int | None = None
+    unseen: bool = False
 
     @property
     def key(self) -> FindingKey:

@@ -27,6 +27,9 @@ class Thresholds:
     metadata_gone_s: float = 5.0
     metadata_failed_s: float = 300.0
     catching_up_s: float = 10.0
+    gone_topics: float = 10.0
+    gone_share: float = 0.1
+    gone_together_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,18 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ThresholdEntry(
         "voter-catching-up", "hold_s", "catching_up_s", "s", 0.0, HOLD_S_MAX, False,
         "A voter with a new disk fetches a snapshot of 100,000 partitions and counts again within seconds.",
+    ),
+    ThresholdEntry(
+        "topics-gone", "topics_min", "gone_topics", "topics", 1.0, 1e6, False,
+        "Fewer than 10 are somebody's work; nobody deletes so many by hand without knowing it.",
+    ),
+    ThresholdEntry(
+        "topics-gone", "share", "gone_share", "share", 0.0, 1.0, False,
+        "Applications of a large cluster delete tens of topics as a matter of course; a tenth of all is no routine.",
+    ),
+    ThresholdEntry(
+        "topics-gone", "together_s", "gone_together_s", "s", 1.0, HOLD_S_MAX, False,
+        "A script deletes several topics a second; what goes within a minute went together.",
     ),
 )  # fmt: skip
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-VANISHED_MIN: Final = 10
-VANISHED_SHARE: Final = 0.1
-TOGETHER_MS: Final = 60_000
+from backend.control.findings.thresholds import DEFAULTS, Thresholds
+
 # So long an accident stays a finding: somebody has seen it by then, or nobody missed them.
 REMEMBERED_MS: Final = 3_600_000
 # Names that a finding shows.
@@ -37,18 +36,18 @@ class TopicMemory:
     lost: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     is_many: bool = False
 
-    def next(self, present: Mapping[str, int], at_ms: int) -> TopicMemory:
+    def next(self, present: Mapping[str, int], at_ms: int, limits: Thresholds = DEFAULTS) -> TopicMemory:
         """The memory after another look. Topics that came back, and those that went long ago, are forgotten."""
         if present == self.present and not self.lost:
             return self
         went = {name: (at_ms, count) for name, count in self.present.items() if name not in present}
-        kept_ms = REMEMBERED_MS if self.is_many else TOGETHER_MS
+        kept_ms = REMEMBERED_MS if self.is_many else limits.gone_together_s * 1000
         lost = {
             name: entry
             for name, entry in {**self.lost, **went}.items()
             if name not in present and 0 <= at_ms - entry[0] < kept_ms
         }
-        many = max(VANISHED_MIN, VANISHED_SHARE * (len(present) + len(lost)))
+        many = max(limits.gone_topics, limits.gone_share * (len(present) + len(lost)))
         return TopicMemory(present, lost, is_many=bool(lost) and (self.is_many or len(lost) >= many))
 
     @property

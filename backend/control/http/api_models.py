@@ -229,13 +229,15 @@ class BrokersAnswer(BaseModel):
 
 class ReadersAnswer(BaseModel):
     """Groups whose committed offset is below the local log, as of `asked_ms`; null: not asked yet. Of those without
-    members the ones that have committed in the last ten minutes; `groups_*` is how many were read of each kind."""
+    members the ones that have committed in the last ten minutes; `groups_*` is how many were read of each kind,
+    and `left_out` says which were not; null: all were."""
 
     items: list[RemoteReads]
     asked_ms: int | None
     error: str | None
     groups_with_members: int = 0
     groups_without_members: int = 0
+    left_out: str | None = None
 
 
 class PartitionsAnswer(BaseModel):

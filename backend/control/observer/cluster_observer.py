@@ -112,7 +112,7 @@ class ClusterObserver:
             rule_settings=lambda: alerts.rules,
         )
         self.readers = readers
-        self._liveness = LivenessWatch(gateway, self._submit_liveness, now_ms)
+        self._liveness = LivenessWatch(gateway, self._submit_liveness, now_ms, lambda: alerts.rules)
         self._newest_entry: RecorderEntry | None = None
         self.transactions = TransactionWatch(gateway)
         self._still: Mapping[PartitionKey, PartitionStill] = {}

@@ -10,8 +10,9 @@ from sqlalchemy import Connection, func, select
 from backend.store import tables as t
 
 ROWS_MAX: Final = 1_001  # a page of the API, and one more that tells of the next page
-# One finding per rule and object at most; rules give 500 objects at most (`backend.control.findings`), 20 rules.
-OPEN_MAX: Final = 10_000
+# One finding per rule and object at most; 42 rules give 1,000 objects at most (`backend.control.findings.evaluate`). A
+# row that is open and not read would be opened again each round.
+OPEN_MAX: Final = 50_000
 State = Literal["open", "closed", "all"]
 
 

@@ -33,13 +33,14 @@ def vanished_topics(context: FindingContext) -> Iterable[Candidate]:
     gone = context.vanished_topics
     if gone is None or any(right.resource == TOPICS for right in context.missing_rights):
         return
+    together = in_time(round(context.thresholds.gone_together_s * 1000))
     more = ", …" if gone.topics > len(gone.first) else ""
     yield Candidate(
         slug="topics-gone",
         object="cluster",
         severity=WARNING,
         sentence=f"{count(gone.topics, 'topic')} with {count(gone.partitions, 'partition')} are gone",
-        why=f"Within a minute, {in_time(max(0, context.at_ms - gone.since_ms))} ago: {', '.join(gone.first)}{more}.",
+        why=f"Within {together}, {in_time(max(0, context.at_ms - gone.since_ms))} ago: {', '.join(gone.first)}{more}.",
         action="Ask who has deleted them, and take the rights to delete from whom that was an accident;"
         " if nobody has, see whether our address leads to the same cluster as before.",
         facts={"since_ms": gone.since_ms, "topics": gone.topics, "partitions": gone.partitions, "first": gone.first},

@@ -39,26 +39,37 @@ class Committed:
     members: bool = True
 
 
-async def committed_offsets(gateway: Gateway, broker_ids: Iterable[int]) -> list[Committed]:
+@dataclass(frozen=True, slots=True)
+class CommittedOffsets:
+    """The groups of all brokers, and the number of those that were not asked because a broker has too many."""
+
+    groups: Sequence[Committed]
+    left_out: int = 0
+
+
+async def committed_offsets(gateway: Gateway, broker_ids: Iterable[int]) -> CommittedOffsets:
     """Of the groups that these brokers coordinate. Raises GatewayError, KafkaError."""
     result: list[Committed] = []
+    left_out = 0
     for broker_id in broker_ids:
-        groups = await _groups(gateway, broker_id)
+        states = await _groups(gateway, broker_id)
+        groups = listed_groups(states)
+        left_out += len(states) - len(groups)
         names = list(groups)
         for at in range(0, len(names), GROUPS_A_REQUEST):
             committed = await _offsets(gateway, broker_id, names[at : at + GROUPS_A_REQUEST])
             result += [replace(offsets, members=groups.get(offsets.group, False)) for offsets in committed]
-    return result
+    return CommittedOffsets(result, left_out)
 
 
-async def _groups(gateway: Gateway, broker_id: int) -> dict[str, bool]:
+async def _groups(gateway: Gateway, broker_id: int) -> list[tuple[str, str]]:
     request = m.ListGroupsRequest(states_filter=list(STATES))
     response, _ = await gateway.ask_node(broker_id, request, m.ListGroupsResponse, at_least=STATES_FILTER_VERSION)
     if response.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-        return {}
+        return []
     if response.error_code:
         raise error_for(response.error_code, f"broker {broker_id} does not list its groups")
-    return listed_groups((group.group_id, group.group_state) for group in response.groups)
+    return [(group.group_id, group.group_state) for group in response.groups]
 
 
 def listed_groups(states: Iterable[tuple[str, str]]) -> dict[str, bool]:

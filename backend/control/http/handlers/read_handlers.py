@@ -118,6 +118,7 @@ class ReadHandlers:
             error=readers.error,
             groups_with_members=readers.groups.with_members,
             groups_without_members=readers.groups.without_members,
+            left_out=readers.left_out,
         )
 
     async def alert_rules(self, call: Call) -> HandlerResult:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import OpenAlerts, open_alerts, open_counts
+from backend.control.alerts.notices import OpenAlerts, open_alerts, open_counts, withheld_keys
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.findings.catalogue import LIVENESS_RULES, OWN_SLUGS, RULES, FindingLane, lane_of
 from backend.control.findings.evaluate import Changes, candidates, compare, retained
@@ -84,8 +84,7 @@ class FindingWatch:
         self._arrived = asyncio.Event()
         self._round_due_s = 0.0
         self._verdicts: dict[FindingLane, _Verdicts] = {}
-        self._waiting: Mapping[FindingKey, int] = {}
-        self._outlasting: Mapping[FindingKey, int] = {}
+        self._changes = Changes()
         self._missing_rights: Sequence[MissingRight] = ()
         self._pruned_ms = 0
         self._alerts = OpenAlerts()
@@ -166,18 +165,16 @@ class FindingWatch:
                 self._judge_liveness(self._contexts.of_liveness(connection, liveness), open_findings)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
             windows = maintenance.windows_at(connection, self._cluster_id, at_ms)
-        unstored_ms = self._open.unstored_ms
-        # They have waited before the database was away, or while it was.
-        self._waiting = {**self._waiting, **dict.fromkeys(unstored_ms, clock_ms - HOLD_MS_MAX)}
+        memory = OpenInMemory(open_findings, muted, windows, self._open.unstored_ms)
         current = self._current(open_findings)
-        changes = compare(current, open_findings, self._waiting, at_ms, clock_ms, self._outlasting)
         passed = self._open.passed(current)
+        changes = self._compare(current, memory, at_ms, clock_ms)
         if passed or changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
                 finding_rows.open_findings(connection, [self._passed_row(f, at_ms) for f in passed])
-        self._open = OpenInMemory(open_findings, muted, windows).with_changes(changes, at_ms).stored()
-        self._waiting, self._outlasting = changes.waiting, changes.outlasting
+        self._open = memory.with_changes(changes, at_ms).stored()
+        self._changes = changes.holds
         for candidate in changes.opened:
             if candidate.cause is None:
                 _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
@@ -195,12 +192,21 @@ class FindingWatch:
             self._judge_liveness(self._contexts.of_liveness(None, liveness), before.findings)
         away = database_away(reason, self._database.lost)
         current = {**self._current(before.findings), away.key: away}
-        changes = compare(current, before.findings, self._waiting, at_ms, clock_ms, self._outlasting)
+        changes = self._compare(current, before, at_ms, clock_ms)
         self._open = before.with_changes(changes, at_ms)
-        self._waiting, self._outlasting = changes.waiting, changes.outlasting
+        self._changes = changes.holds
         alerts = open_alerts(before.findings, changes, before.muted_until_ms, before.windows, at_ms)
         self.open_counts = open_counts(alerts)
         return alerts
+
+    def _compare(
+        self, current: Mapping[FindingKey, Candidate], memory: OpenInMemory, at_ms: int, clock_ms: int
+    ) -> Changes:
+        withheld = withheld_keys(current.values(), memory.muted_until_ms, memory.windows, at_ms)
+        # Findings that no table has yet held before, or while the database was away.
+        waiting = {**self._changes.waiting, **dict.fromkeys(memory.unstored_ms, clock_ms - HOLD_MS_MAX)}
+        outlasting, unlisted = self._changes.outlasting, self._changes.unlisted
+        return compare(current, memory.findings, waiting, at_ms, clock_ms, outlasting, withheld, unlisted)
 
     def _set_verdicts(
         self,

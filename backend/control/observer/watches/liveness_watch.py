@@ -15,6 +15,7 @@ from typing import Final
 
 from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
+from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.vanished_topics import TopicMemory, VanishedTopics
 from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
@@ -76,7 +77,14 @@ class Liveness:
 class LivenessWatch:
     """Belongs to one event loop; `submit` is given what is so after each pass."""
 
-    def __init__(self, gateway: Gateway, submit: Callable[[Liveness], None], clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        submit: Callable[[Liveness], None],
+        clock_ms: Callable[[], int],
+        rule_settings: Callable[[], RuleSettings] = RuleSettings,
+    ) -> None:
+        self._rule_settings = rule_settings
         self._gateway = gateway
         self._submit = submit
         self._clock_ms = clock_ms
@@ -157,7 +165,8 @@ class LivenessWatch:
             self._set_away(began_ms, f"No broker answered in {PROBE_ANSWER_S:g} s.")
             return
         self._away = None
-        self._topics = self._topics.next({t.topic: len(t.partitions) for t in self._view.topics}, self._clock_ms())
+        present = {topic.topic: len(topic.partitions) for topic in self._view.topics}
+        self._topics = self._topics.next(present, self._clock_ms(), self._rule_settings().thresholds(None))
         await self._ask_leaderless(self._view)
         if time.monotonic() >= self._rights_due_s:
             await self._ask_rights(self._view)

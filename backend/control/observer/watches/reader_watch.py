@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from prometheus_client.exposition import generate_latest
 
-from backend.control.findings.finding_context import GroupOffset
+from backend.control.findings.finding_context import GroupOffset, count
 from backend.control.findings.remote_read_growth import BrokerReadings, ReadCounters, ReadGrowth, remember_readings
 from backend.control.findings.rules.reader_rules import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
-from backend.control.gateway.requests.group_requests import Committed, committed_offsets
+from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, CommittedOffsets, committed_offsets
 from backend.control.observer.watches.broker_numbers import (
     INTERVAL_S,
     OWN_FAMILIES,
@@ -36,7 +36,7 @@ from backend.store.storable import storable_key
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
-# 1,000 groups of 100 partitions; more is neither kept nor shown.
+# 1,000 groups of 100 partitions; of more it is said how many are left out (`left_out`).
 OFFSETS_MAX: Final = 100_000
 # Groups with the most to read; 120 bytes each: 24 kB in a heartbeat.
 READS_MAX: Final = 200
@@ -64,6 +64,7 @@ class ReaderWatch:
         self.groups = GroupCounts(0, 0)
         self.asked_ms: int | None = None
         self.error: str | None = None
+        self.left_out: str | None = None
         self._reads: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
 
     @property
@@ -101,13 +102,19 @@ class ReaderWatch:
     def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
 
-        ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
+        ``left_out``: the groups and offsets that are not looked at, in words; None: all are. ``fetched_bytes``: what
+        the brokers have fetched from the remote tier since their start; None: none tells it.
         """
         if self.asked_ms != self._reads["seen_ms"] and partitions:
             self._reads = reads_summary(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
         measured = [value for value in fetched if value is not None]
-        return {**self._reads, "fetched_bytes": round(sum(measured)) if measured else None, "cause": self.error}
+        return {
+            **self._reads,
+            "fetched_bytes": round(sum(measured)) if measured else None,
+            "cause": self.error,
+            "left_out": self.left_out,
+        }
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -137,8 +144,11 @@ class ReaderWatch:
             self.error = f"The groups' offsets cannot be asked. {describe_failure(error)}"
             _log.debug("%s", self.error)
             return
-        self.offsets, self.asked_ms, self.error = group_offsets(newest, self.offsets, at_ms), at_ms, None
-        self.groups = GroupCounts.of(newest)
+        self.offsets, self.asked_ms, self.error = group_offsets(newest.groups, self.offsets, at_ms), at_ms, None
+        self.groups = GroupCounts.of(newest.groups)
+        before, self.left_out = self.left_out, left_out(newest)
+        if self.left_out is not None and before is None:
+            _log.warning("%s", self.left_out)
 
 
 def reads_summary(
@@ -177,6 +187,17 @@ class GroupCounts:
         """Counts the groups of one reading."""
         members = [offsets.members for offsets in committed if offsets.members or offsets.offsets]
         return GroupCounts(sum(members), len(members) - sum(members))
+
+
+def left_out(committed: CommittedOffsets) -> str | None:
+    """The sentence that not all groups are looked at; None: all are."""
+    parts = []
+    if committed.left_out:
+        parts.append(f"{count(committed.left_out, 'group')}, as a broker is asked for {GROUPS_MAX} at most")
+    offsets = sum(len(group.offsets) for group in committed.groups) - OFFSETS_MAX
+    if offsets > 0:
+        parts.append(f"{count(offsets, 'committed offset')}, as {OFFSETS_MAX} are kept at most")
+    return f"Not looked at: {'; '.join(parts)}. Those without members are left out first." if parts else None
 
 
 def group_offsets(committed: Iterable[Committed], before: Iterable[GroupOffset], at_ms: int) -> tuple[GroupOffset, ...]:

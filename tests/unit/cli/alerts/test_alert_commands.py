@@ -142,12 +142,16 @@ def test_thresholds_show_values_defaults_and_reasons(api: Api, tmp_path: Path) -
 
 
 def test_a_critical_finding_in_maintenance_is_no_bad_end(api: Api, tmp_path: Path) -> None:
-    path = "GET /v1/findings?state=open&limit=100"
-    critical = FINDING | {"severity": "critical", "closed_ms": None, "acknowledged_by": None}
-    api.answers["GET /v1/cluster"] = 200, {"blind_spots": [], "now_ms": 0, "checked_ms": 0, "totals": None}
-    api.answers[path] = 200, {"items": [critical], "next_before_id": None}
-    assert api.run(tmp_path, "findings")[0] == 1
-    covered = critical | {"maintenance_until_ms": 1_800_000_000_000}
-    api.answers[path] = 200, {"items": [covered], "next_before_id": None}
-    code, text = api.run(tmp_path, "findings")
+    critical = FINDING | {"severity": "critical", "closed_ms": None, "acknowledged_by": None, "muted_until_ms": None}
+    quiet = {"answers": True, "blind_spots": [], "now_ms": 0, "checked_ms": 0, "totals": None}
+    api.answers["GET /v1/cluster"] = 200, quiet
+
+    def run(finding: dict[str, Any]) -> tuple[int, str]:
+        for limit in (100, 1000):
+            path = f"GET /v1/findings?state=open&limit={limit}"
+            api.answers[path] = 200, {"items": [finding], "next_before_id": None}
+        return api.run(tmp_path, "findings")
+
+    assert run(critical)[0] == 1
+    code, text = run(critical | {"maintenance_until_ms": 1_800_000_000_000})
     assert (code, "in maintenance until 2027-01-15 08:00:00 UTC" in text) == (0, True)

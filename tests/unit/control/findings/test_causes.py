@@ -8,9 +8,10 @@ from dataclasses import replace
 from backend.control.alerts.notices import NoticeEvent, open_alerts, open_counts
 from backend.control.alerts.receiver_queue import QueuePolicy, ReceiverQueue
 from backend.control.findings.catalogue import SLUGS, FindingRule
-from backend.control.findings.causes import CLUSTER_AWAY, EXPLANATIONS, NAMED_MAX, NOUNS, with_causes
+from backend.control.findings.causes import CLUSTER_AWAY, EXPLANATIONS, NAMED_MAX, NOUNS, Silence, with_causes
 from backend.control.findings.evaluate import OBJECTS_MAX, OUTLASTS_MS, Changes, compare, evaluate
 from backend.control.findings.finding_context import Candidate, FindingContext
+from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
 from tests.unit.control.findings.sights import NOW_MS, context, stored
 
@@ -88,6 +89,23 @@ def test_of_ten_thousand_all_are_counted_and_ten_are_named() -> None:
     assert len(changes.opened) == OBJECTS_MAX + 1
 
 
+def test_what_got_no_row_may_end_with_its_cause_in_a_moment_as_well() -> None:
+    many = [offline(number) for number in range(2 * OBJECTS_MAX)]
+    begin = play([AWAY, *many])
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    assert len(begin.unlisted) == OBJECTS_MAX
+
+    def after(ms: int, before: Changes) -> Changes:
+        given = {c.key: c for c in many}
+        return compare(given, rows, {}, NOW_MS, NOW_MS + ms, before.outlasting, unlisted=before.unlisted)
+
+    at_once = after(0, begin)
+    assert [(c.object, c.cause) for c in at_once.opened] == []
+    later = after(OUTLASTS_MS, at_once)
+    assert len(later.opened) == OBJECTS_MAX
+    assert later.unlisted == {}
+
+
 def test_of_too_many_those_without_a_cause_are_kept_first() -> None:
     alone = replace(offline(1), object="alone", depends_on=frozenset({1}))
     changes = play([AWAY, *(offline(number) for number in range(2, 1_000)), alone])
@@ -139,3 +157,59 @@ def test_what_was_notified_before_its_cause_was_seen_is_closed_with_the_opening_
     assert open_counts(open_alerts(rows, explained, {}, (), NOW_MS)) == {("broker-away", "critical"): 1}
     assert explained.closed == []
     assert sent(receiver, rows, explained) == [(NoticeEvent.OPENED, "broker-away"), (NoticeEvent.CLOSED, "offline")]
+
+
+MUTED_AWAY = replace(AWAY, object="broker 2", broker_id=2)
+RIGHTS = candidate("rights-missing", "cluster", "critical")
+
+
+def cause_of(given: Candidate, *others: Candidate, silence: Silence) -> object:
+    return with_causes({c.key: c for c in (given, *others)}, silence)[given.key].cause
+
+
+def test_a_partition_that_needs_two_brokers_goes_under_the_one_that_nobody_has_silenced() -> None:
+    needs_both = replace(offline(0), depends_on=frozenset({2, 3}))
+    assert cause_of(needs_both, MUTED_AWAY, AWAY, silence=Silence({MUTED_AWAY.key})) == AWAY.key
+    below = candidate("below-min-isr", "orders-0", depends_on=frozenset({2, 3}))
+    disk = candidate("disk-offline", "broker 3", broker_id=3)
+    assert cause_of(below, MUTED_AWAY, disk, silence=Silence({MUTED_AWAY.key})) == disk.key, "of another kind"
+
+
+def test_a_silenced_cause_takes_nothing_critical_with_it_that_nobody_has_silenced() -> None:
+    silence = Silence({AWAY.key})
+    assert cause_of(offline(0), AWAY, silence=silence) is None
+    assert cause_of(offline(0), AWAY, silence=Silence({AWAY.key, offline(0).key})) == AWAY.key
+    assert cause_of(replace(offline(0), severity="warning"), AWAY, silence=silence) == AWAY.key
+    seen_by_whoever_muted_it = Silence({AWAY.key}, {offline(0).key: AWAY.key})
+    assert cause_of(offline(0), AWAY, silence=seen_by_whoever_muted_it) == AWAY.key
+
+
+def test_what_follows_from_a_critical_finding_that_stands_for_itself_goes_under_that() -> None:
+    result = with_causes({c.key: c for c in (AWAY, offline(0), stuck(0))}, Silence({AWAY.key}))
+    assert (result[offline(0).key].cause, result[stuck(0).key].cause) == (None, offline(0).key)
+    assert result[AWAY.key].severity == "warning", "it is no graver than what it explains"
+
+
+def test_a_partition_that_dies_in_the_maintenance_of_its_broker_is_notified() -> None:
+    receiver = ReceiverQueue(QueuePolicy())
+    given = {c.key: c for c in (AWAY, offline(0))}
+    changes = compare(given, [], {}, NOW_MS, NOW_MS, withheld={AWAY.key})
+    window = MaintenanceWindow(1, 0, NOW_MS + 1, None, None, 3, "new disks", 0, "ada")
+    alerts = open_alerts([], changes, {}, [window], NOW_MS)
+    assert open_counts(alerts) == {("offline", "critical"): 1}
+    receiver.update(alerts, alerts.open)
+    delivery = receiver.next_delivery()
+    assert delivery is not None
+    assert [notice.slug for notice in delivery.notices] == ["offline"]
+
+
+def test_missing_rights_explain_nothing_that_a_rule_sees_now() -> None:
+    failing = candidate("copy-failing", "store", "critical")
+    slow = candidate("copy-slow", "orders-0", topic="orders", partition=0)
+    result = raised(RIGHTS, failing, slow)
+    assert (result[failing.key].cause, result[slow.key].cause) == (None, failing.key)
+    assert raised(RIGHTS, slow)[slow.key].cause is None
+    kept = replace(slow, unseen=True)
+    assert raised(RIGHTS, kept)[kept.key].cause == RIGHTS.key
+    pipeline = candidate("pipeline-down", "pipeline")
+    assert raised(RIGHTS, pipeline)[pipeline.key].cause is None

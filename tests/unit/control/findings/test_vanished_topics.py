@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from backend.control.findings.vanished_topics import REMEMBERED_MS, TOGETHER_MS, TopicMemory, VanishedTopics
+from dataclasses import replace
+
+from backend.control.findings.thresholds import DEFAULTS
+from backend.control.findings.vanished_topics import REMEMBERED_MS, TopicMemory, VanishedTopics
+
+TOGETHER_MS = round(DEFAULTS.gone_together_s * 1000)
 
 
 def topics(first: int, end: int) -> dict[str, int]:
@@ -27,6 +32,15 @@ def test_many_that_go_one_after_the_other_within_a_minute_are_one_loss() -> None
 def test_of_a_large_cluster_ten_are_no_tenth() -> None:
     assert TopicMemory().next(topics(0, 300), 0).next(topics(20, 300), 1).vanished is None
     assert TopicMemory().next(topics(0, 300), 0).next(topics(31, 300), 1).vanished is not None
+
+
+def test_how_many_are_an_accident_is_a_setting() -> None:
+    before, after = topics(0, 30), topics(5, 30)
+    assert TopicMemory().next(before, 0).next(after, 1).vanished is None
+    limits = replace(DEFAULTS, gone_topics=5.0)
+    assert TopicMemory().next(before, 0, limits).next(after, 1, limits).vanished is not None
+    limits = replace(DEFAULTS, gone_topics=5.0, gone_share=0.5)
+    assert TopicMemory().next(before, 0, limits).next(after, 1, limits).vanished is None
 
 
 def test_topics_that_come_back_were_not_lost() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.components.cluster.alerts import Alert, problems, summary
+from app.components.cluster.alerts import DRAWN_MAX, Alert, not_drawn, problems, summary
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.overview import FindingRow
@@ -52,6 +52,12 @@ def test_blindness_is_first_and_is_said_once() -> None:
     result = shown(finding("pipeline-down", "pipeline"), finding("broker-away", "broker 2"), blindness=blind)
     assert [alert.slug for alert in result] == ["pipeline-down", "broker-away"]
     assert (result[0].title, result[0].detail) == ("Pipeline down", "Old. No Java.")
+
+
+def test_findings_beyond_the_last_row_have_a_link() -> None:
+    many = [finding("offline", f"orders-{number}") for number in range(DRAWN_MAX + 7)]
+    assert not_drawn(shown(*many)) == "7 more in Activity and `ebbline findings` →"
+    assert not_drawn(shown(*many[:DRAWN_MAX])) is None
 
 
 def test_a_muted_finding_is_not_shown_until_its_silence_ends() -> None:

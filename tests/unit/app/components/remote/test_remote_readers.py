@@ -56,3 +56,9 @@ def test_a_group_that_only_assigns_and_commits_is_marked() -> None:
               "bytes_left": 9, "moved": True}  # fmt: skip
     (row,) = remote_readers.of({"readers": {"seen_ms": 1, "rows": [before], "count": 1}}, "orders", 0).rows
     assert row.members
+
+
+def test_groups_that_are_not_looked_at_are_said_with_and_without_others() -> None:
+    looked = {"readers": {"seen_ms": NOW_MS, "count": 0, "rows": [], "left_out": "Not looked at: 7 groups."}}
+    shown = remote_readers.html(remote_readers.of(looked, "orders", 0))
+    assert "? Not looked at: 7 groups." in shown

@@ -249,6 +249,23 @@ def test_what_is_said_of_a_topic_that_was_deleted_ends_when_the_rights_are_known
     assert state.open == {}
 
 
+def test_a_partition_that_dies_with_a_broker_in_maintenance_is_sent(made: Callable[..., Watched]) -> None:
+    watched = made()
+    number = window(watched, topic=None, broker_id=3)
+    seen = alive(NOW_MS, leader=-1)
+    away = {**seen.liveness.brokers, 3: BrokerLiveness(3, NOW_MS - 5_000, "It does not answer.")}
+    led = replace(seen.liveness.partitions[0], isr=(3,))
+    seen = replace(seen, liveness=replace(seen.liveness, brokers=away, partitions=(led,)))
+    state = watched.play((1_000, seen))
+    assert state.open.keys() == {("offline", "orders-0")}
+    assert state.withheld == {("broker-away", "broker 3")}
+    assert watched.watch.open_counts == {("offline", "critical"): 1}
+    with writing(watched.database.engine) as connection:
+        end_window(connection, "c1", number, NOW_MS)
+    state = watched.play((2_000, seen))
+    assert state.open.keys() == {("broker-away", "broker 3")}
+
+
 def test_liveness_is_judged_while_a_round_waits_for_its_turn(made: Callable[..., Watched]) -> None:
     watched = made()
     watched.play((1_000, refused(NOW_MS)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, listed_groups
-from backend.control.observer.watches.reader_watch import GroupCounts, group_offsets
+from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, CommittedOffsets, listed_groups
+from backend.control.observer.watches.reader_watch import OFFSETS_MAX, GroupCounts, group_offsets, left_out
 from backend.tiering.ids import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -35,3 +35,14 @@ def test_of_too_many_groups_those_without_members_are_left_out() -> None:
     assert len(groups) == GROUPS_MAX
     assert list(groups.items())[:3] == [("y", True), ("z", True), ("e0000", False)]
     assert "e0999" not in groups
+
+
+def test_groups_and_offsets_that_are_not_looked_at_are_counted() -> None:
+    assert left_out(CommittedOffsets([committed(1)])) is None
+    many = Committed("g", ((TP, 1),) * (OFFSETS_MAX + 2))
+    assert len(group_offsets([many], (), 1)) == OFFSETS_MAX
+    assert left_out(CommittedOffsets([many], 7)) == (
+        "Not looked at: 7 groups, as a broker is asked for 1000 at most;"
+        " 2 committed offsets, as 100000 are kept at most."
+        " Those without members are left out first."
+    )
