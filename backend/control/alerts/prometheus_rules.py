@@ -42,10 +42,10 @@ OWN_ALERTS: Final = (
         "The watched cluster does not answer: nothing else here is known.",
     ),
     OwnAlert(
-        "EbblineDatabaseAway",
+        "EbblineDatabaseDown",
         "ebbline_database_up == 0",
         "critical",
-        "The database of ebbline takes no samples: findings neither open nor close.",
+        "The database of ebbline takes no samples: history, ledger and plans stand still.",
     ),
     OwnAlert(
         "EbblinePipelineAway",
