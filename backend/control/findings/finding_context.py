@@ -128,7 +128,9 @@ class FindingContext:
     which partitions wait. `transactions`: the open ones that hold partitions, where they were asked for. `copy_lags`:
     sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
-    how long a broker waits for the store (remote.fetch.max.wait.ms).
+    how long a broker waits for the store (remote.fetch.max.wait.ms). `p99_ms`: how long copies of partitions with an
+    open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
+    segments to copy (remote.log.manager.task.interval.ms).
     `log_ends`: of living replicas of partitions that wait for the broker that led last. `away`: no broker answers.
     `missing_rights`: lines of docs/attach.md that our principal lacks. `own_moves`: partitions that our plans move.
     `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
@@ -143,6 +145,8 @@ class FindingContext:
     ledger_ms: int | None = None
     open_segments: Sequence[SegmentRow] = ()
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    cluster_p99_ms: int | None = None
+    task_intervals_ms: Mapping[int, int] = field(default_factory=dict)
     copy_events: Sequence[StoredCopyEvent] = ()
     failed_attempts: Sequence[FailedAttempt] = ()
     finished_copies: Sequence[FinishedCopy] = ()

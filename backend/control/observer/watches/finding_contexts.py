@@ -21,7 +21,12 @@ from backend.control.gateway.requests.transaction_requests import OpenTransactio
 from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.control.observer.watches.liveness_watch import Liveness
-from backend.control.observer.watches.sampled_settings import keeps_kafka_overlap, remote_wait_ms, throttles
+from backend.control.observer.watches.sampled_settings import (
+    keeps_kafka_overlap,
+    remote_wait_ms,
+    task_intervals_ms,
+    throttles,
+)
 from backend.store.queries import findings as queries
 from backend.store.queries import health, operations, overview, partitions
 from backend.store.queries.config import TopicRow
@@ -124,6 +129,7 @@ class FindingContexts:
         copy_events = queries.copy_events(connection, cluster_id, copies_since_ms)
         attempts = failed_attempts(connection, cluster_id, copies_since_ms)
         moving = any(row.adding_replicas or row.removing_replicas for row in seen.round.partitions)
+        p99_ms = overview.copy_p99_ms(connection, cluster_id, copying)
         failing = attempts or any(event.outcome == "failed" for event in copy_events)
         return FindingContext(
             at_ms=at_ms,
@@ -133,7 +139,9 @@ class FindingContexts:
             replicas=seen.round.replicas,
             ledger_ms=_ledger_ms(connection, cluster_id, at_ms, open_segments),
             open_segments=open_segments,
-            p99_ms=overview.copy_p99_ms(connection, cluster_id, copying),
+            p99_ms=p99_ms,
+            cluster_p99_ms=overview.cluster_copy_p99_ms(connection, cluster_id) if copying - p99_ms.keys() else None,
+            task_intervals_ms=task_intervals_ms(seen.settings),
             copy_events=copy_events,
             failed_attempts=attempts,
             finished_copies=finished_copies(connection, cluster_id, copies_since_ms) if failing else (),

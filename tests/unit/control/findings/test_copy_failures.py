@@ -76,6 +76,37 @@ def test_a_copy_that_failed_once_and_is_tried_again_is_nothing() -> None:
     assert list(failing(failed_attempts=[attempt(40 * SECOND_MS)])) == ["broker 1"]
 
 
+def test_a_single_failure_is_a_warning_at_most_however_long_nothing_is_copied() -> None:
+    (candidate,) = failing(failed_attempts=[attempt(9 * MINUTE_MS)]).values()
+    assert candidate.severity == "warning"
+    assert "and none has finished since" in candidate.why
+    assert failing(failed_attempts=[attempt(9 * MINUTE_MS)], task_intervals_ms={1: 10 * MINUTE_MS}) == {}
+
+
+def test_no_verdict_while_the_next_try_of_a_copy_that_failed_once_may_well_finish() -> None:
+    once, gib = [attempt(2 * MINUTE_MS)], 1 << 30
+    again = segment(age_ms=90 * SECOND_MS, segment_size_bytes=gib)
+    assert failing(failed_attempts=once, open_segments=[again]) == {}
+    too_long = segment(age_ms=90 * SECOND_MS)
+    assert list(failing(failed_attempts=once, open_segments=[too_long])) == ["broker 1"]
+    before = segment(age_ms=3 * MINUTE_MS, segment_size_bytes=gib)
+    assert list(failing(failed_attempts=once, open_segments=[before])) == ["broker 1"]
+    # Another copy of the broker has failed since the next try was begun: the store may be no better.
+    since = {"partitions": led_by(1, 1), "failed_attempts": [*once, attempt(60 * SECOND_MS, index=1)]}
+    assert list(failing(**since, open_segments=[again])) == ["broker 1"]
+
+
+def test_one_bad_moment_of_the_store_for_many_partitions_is_no_verdict_until_they_are_tried_again() -> None:
+    leaders = [1, 2] * 5
+
+    def after(seconds: int) -> dict[str, Candidate]:
+        attempts = [attempt(seconds * SECOND_MS, broker_id=b, index=i) for i, b in enumerate(leaders)]
+        return failing(partitions=led_by(*leaders), failed_attempts=attempts)
+
+    assert after(39) == {}
+    assert {name: candidate.severity for name, candidate in after(40).items()} == {"remote storage": "critical"}
+
+
 def test_one_broker_that_reaches_nothing_is_named_while_others_finish() -> None:
     result = failing(
         partitions=led_by(1, 2),

@@ -223,6 +223,15 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"open_segments": [segment(age_ms=7 * MINUTE_MS)], "p99_ms": {("orders", 0): 2 * MINUTE_MS}},
             {"open_segments": [segment(age_ms=6 * MINUTE_MS)], "p99_ms": {("orders", 0): 2 * MINUTE_MS}},
         ),
+        # Without a history the other partitions tell, and a large segment has the time of its size.
+        (
+            {"open_segments": [segment(age_ms=6 * MINUTE_MS + 1)], "cluster_p99_ms": 2 * MINUTE_MS},
+            {"open_segments": [segment(age_ms=6 * MINUTE_MS)], "cluster_p99_ms": 2 * MINUTE_MS},
+        ),
+        (
+            {"open_segments": [segment(age_ms=5 * MINUTE_MS + 1, segment_size_bytes=300_000_000)]},
+            {"open_segments": [segment(age_ms=5 * MINUTE_MS, segment_size_bytes=300_000_000)]},
+        ),
         ({"open_segments": [segment(age_ms=MINUTE_MS * 2)]}, {"open_segments": [segment(age_ms=MINUTE_MS * 2)],
                                                               "ledger_ms": NOW_MS - MINUTE_MS}),
     ],
