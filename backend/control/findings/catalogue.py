@@ -10,6 +10,7 @@ from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.control.findings.rules import (
     broker_rules,
     copy_rules,
+    disk_rules,
     failing_copy_rules,
     leader_rules,
     liveness_rules,
@@ -21,6 +22,7 @@ from backend.control.findings.rules import (
     replica_rules,
     rights_rules,
     slow_copy_rules,
+    throttle_rules,
     transaction_rules,
 )
 
@@ -68,13 +70,14 @@ RULES: Final[tuple[FindingRule, ...]] = (
     metadata_rules.without_elr,
     metadata_rules.voters_away,
     metadata_rules.voters_catching_up,
-    broker_rules.disks,
+    disk_rules.offline_directories,
+    disk_rules.full_disks,
     broker_rules.set_aside,
     leader_rules.unclean_recoveries,
     leader_rules.leader_skew,
     metadata_rules.metadata_unsafe,
     metadata_rules.metadata_loading,
-    broker_rules.throttles_left,
+    throttle_rules.throttles_left,
     own_data_rules.lost_databases,
     copy_rules.open_copies,
     failing_copy_rules.failing_copies,

@@ -660,15 +660,6 @@ def test_a_stuck_replica_of_a_topic_that_is_not_tiered_is_not_told_of_remote_obj
     assert "remote" not in stuck.action
 
 
-def test_brokers_that_share_a_disk_are_one_finding_about_it() -> None:
-    shared = [broker(number, log_dirs=[disk(0.96, path=f"/data/{number}")]) for number in (1, 2, 3)]
-    candidate = rules(brokers=shared)["disk-runway"]
-    assert candidate.object == "broker 1, 2, 3"
-    assert candidate.facts["paths"] == {"1": "/data/1", "2": "/data/2", "3": "/data/3"}
-    elsewhere = [broker(1, log_dirs=[disk(0.96)]), broker(2, host="other", log_dirs=[disk(0.96)])]
-    assert len([key for key in candidates(context(brokers=elsewhere)) if key[0] == "disk-runway"]) == 2
-
-
 def test_all_throttles_that_one_act_left_are_one_finding_with_its_way_out() -> None:
     left = [ThrottleSetting("leader.replication.throttled.rate", "100", broker_id=number) for number in range(1, 8)]
     left.append(ThrottleSetting("replica.alter.log.dirs.io.max.bytes.per.second", "5", broker_id=-1))
