@@ -105,8 +105,8 @@ def full_disks(context: FindingContext) -> Iterable[Candidate]:
 
 
 def _file_systems(context: FindingContext) -> list[list[_Disk]]:
-    """Log directories by the file system that they share, as far as can be seen: those of different brokers of a machine
-    with the same size and room. Directories of one broker may well be disks of one size.
+    """Log directories by the file system that they share, as far as can be seen: those of different brokers of one
+    machine with the same size and room. Directories of one broker may well be disks of one size.
     """
     by_size: dict[tuple[str, int], list[_Disk]] = defaultdict(list)
     for broker in context.brokers:

@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 
 from backend.control.findings.finding_context import GroupOffset
 from backend.control.findings.remote_read_growth import BrokerReadings, ReadCounters, ReadGrowth, remember_readings
-from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.findings.remote_reads import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.group_requests import Committed, committed_offsets

@@ -61,7 +61,7 @@ def test_equally_full_disks_of_one_broker_are_one_finding() -> None:
     assert set(full(brokers=[broker(1, log_dirs=directories)])) == {"broker 1"}
 
 
-LOST = {"error": "KAFKA_STORAGE_ERROR"}
+LOST: dict[str, Any] = {"error": "KAFKA_STORAGE_ERROR"}
 
 
 def test_all_lost_directories_of_a_broker_are_one_finding() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import READS_FOR_MS, Candidate, GroupOffset
-from backend.control.findings.rules.reader_rules import STORM_FOR_MS, remote_reads
+from backend.control.findings.remote_reads import remote_reads
+from backend.control.findings.rules.reader_rules import STORM_FOR_MS
 from tests.unit.control.findings.sights import NOW_MS, context, partition
 
 CUT = [partition(log_start_offset=100), partition(index=1, log_start_offset=100)]
