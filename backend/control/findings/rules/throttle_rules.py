@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from backend.control.findings.finding_context import WARNING, Candidate, FindingContext, ThrottleSetting, count
+from backend.control.findings.held_replicas import VALUE_CHARS_MAX, described, holding_throttles
+from backend.control.findings.still_offsets import PartitionKey
 
-# Of a list of replicas a value has 8 bytes each.
-VALUE_CHARS_MAX: Final = 200
 THROTTLES_NAMED_MAX: Final = 5
 THROTTLES_STORED_MAX: Final = 100
 
@@ -25,7 +26,7 @@ def throttles_left(context: FindingContext) -> Iterable[Candidate]:
     ]
     if not left:
         return
-    texts = [f"{throttle.name} of {_place(throttle)} is {throttle.value[:VALUE_CHARS_MAX]}" for throttle in left]
+    texts = [described(throttle) for throttle in left]
     more = f", and {len(left) - THROTTLES_NAMED_MAX} more" if len(left) > THROTTLES_NAMED_MAX else ""
     yield Candidate(
         slug="throttle-left",
@@ -41,10 +42,16 @@ def throttles_left(context: FindingContext) -> Iterable[Candidate]:
             ]
         },
         for_ms=round(context.thresholds.throttle_left_s * 1000),
+        also_about=tuple(_held_partitions(context, left)),
     )
 
 
-def _place(throttle: ThrottleSetting) -> str:
-    if throttle.topic is not None:
-        return throttle.topic
-    return f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers"
+def _held_partitions(context: FindingContext, left: Sequence[ThrottleSetting]) -> Iterable[PartitionKey]:
+    """Partitions with a replica outside the ISR that these throttles hold back."""
+    by_topic: dict[str | None, list[ThrottleSetting]] = defaultdict(list)
+    for throttle in left:
+        by_topic[throttle.topic].append(throttle)
+    for row in context.partitions:
+        outside = set(row.replicas) - set(row.isr) if row.topic in by_topic else ()
+        if any(holding_throttles(by_topic[row.topic] + by_topic[None], row, broker_id) for broker_id in outside):
+            yield row.topic, row.partition

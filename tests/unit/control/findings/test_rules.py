@@ -487,11 +487,11 @@ def test_who_reads_from_the_remote_tier_is_a_warning_when_reads_wait_and_else_in
     assert "remote-read-storm" not in below
 
 
-def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute() -> None:
+def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_half_a_minute() -> None:
     moving: dict[str, Any] = {"partitions": [partition(adding_replicas=(2,))], "own_moves": {("orders", 0)}}
     by_slug = rules(**moving, replicas=[replica(2, **STUCK)], **STILL)
     assert set(by_slug) == {"move-stalled", "follower-stuck"}
-    assert (by_slug["move-stalled"].facts["rule"], by_slug["move-stalled"].for_ms) == ("no-progress", 60_000)
+    assert (by_slug["move-stalled"].facts["rule"], by_slug["move-stalled"].for_ms) == ("no-progress", 30_000)
     assert rules(**moving, replicas=[replica(2, **STUCK)]) == {}
     assert rules(**moving, replicas=[replica(2)], **STILL) == {}
     away = replica(2, in_isr=False, phase=None, error="Broker 2 is not alive.")
