@@ -87,6 +87,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_watch, "HELD_MS_MIN", 500)
     monkeypatch.setattr(transaction_watch, "INTERVAL_S", 0.5)
     monkeypatch.setattr(reader_rules, "STORM_FOR_MS", 0)
+    monkeypatch.setattr(reader_rules, "LOST_FOR_MS", 0)
     monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
     monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)

@@ -112,6 +112,18 @@ class GroupOffset:
         return self.members or (self.moved_ms is not None and at_ms - self.moved_ms <= READS_FOR_MS)
 
 
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Log start and log end of a partition; `end` None: not known."""
+
+    start: int
+    end: int | None
+
+    @property
+    def empty(self) -> bool:
+        return self.end == self.start
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingContext:
     """`ledger_ms`: up to when the pipeline is known to have stored everything; None: there is no pipeline. `moved_ms`:
@@ -128,7 +140,9 @@ class FindingContext:
     which partitions wait. `transactions`: the open ones that hold partitions, where they were asked for. `copy_lags`:
     sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
-    how long a broker waits for the store (remote.fetch.max.wait.ms). `p99_ms`: how long copies of partitions with an
+    how long a broker waits for the store (remote.fetch.max.wait.ms). `group_bounds`: logs of the time when the
+    groups' offsets were read; `readable_offsets`: (group, topic, partition) that were at or above the log start once.
+    `p99_ms`: how long copies of partitions with an
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
     segments to copy (remote.log.manager.task.interval.ms).
     `log_ends`: of living replicas of partitions that wait for the broker that led last. `away`: no broker answers.
@@ -157,6 +171,8 @@ class FindingContext:
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
     kafka_rules: bool = False
     group_offsets: Sequence[GroupOffset] = ()
+    group_bounds: Mapping[PartitionKey, LogBounds] = field(default_factory=dict)
+    readable_offsets: Collection[tuple[str, str, int]] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     restored: Sequence[Restored] = ()
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from backend.control.control_database import Database
 from backend.control.findings.disk_rates import DiskHistory, rates, remember
 from backend.control.findings.finding_context import FindingContext, GroupOffset
+from backend.control.findings.group_starts import GroupStarts, remember_starts
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings
@@ -58,6 +59,7 @@ class ObservedRound:
     topics: Sequence[Mapping[str, Any]]
     settings: SettingsSample
     group_offsets: Sequence[GroupOffset] = ()
+    group_offsets_ms: int | None = None
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class FindingContexts:
         self._attached = attached
         self._rule_settings = rule_settings
         self._disks: DiskHistory = {}
+        self._starts = GroupStarts()
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
 
@@ -120,6 +123,9 @@ class FindingContexts:
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
         brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
         self._disks = remember(self._disks, brokers, at_monotonic_ms)
+        self._starts = remember_starts(
+            self._starts, seen.group_offsets, seen.group_offsets_ms, seen.round.partitions, at_ms
+        )
         open_segments = partitions.open_segments(connection, cluster_id)
         if self._lineage_ms is None or at_monotonic_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
             self._finished = finished_segments(connection, cluster_id)
@@ -152,6 +158,8 @@ class FindingContexts:
             flags=seen.settings.flags(FLAG),
             disk_rates=rates(self._disks),
             group_offsets=seen.group_offsets,
+            group_bounds=self._starts.bounds,
+            readable_offsets=self._starts.readable,
             reader_queues=seen.reader_queues,
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,

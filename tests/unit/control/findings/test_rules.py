@@ -9,7 +9,14 @@ import pytest
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
-from backend.control.findings.finding_context import SEVERITIES, Candidate, ClusterSilence, GroupOffset, ThrottleSetting
+from backend.control.findings.finding_context import (
+    SEVERITIES,
+    Candidate,
+    ClusterSilence,
+    GroupOffset,
+    LogBounds,
+    ThrottleSetting,
+)
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionStill, StillOffset
 from backend.control.findings.vanished_topics import VanishedTopics
@@ -59,6 +66,7 @@ LEFTOVER: dict[str, Any] = {"state": SegmentState.DELETE_SEGMENT_STARTED}
 DELETING: dict[str, Any] = {**LEFTOVER, "copy_finished_ms": NOW_MS - 9 * MINUTE_MS}
 
 
+CUT = {("orders", 0): LogBounds(100, 200)}
 LEAST_TWO: dict[str, Any] = {"topics": {"orders": topic(min_insync_replicas="2"), METADATA: topic(METADATA)}}
 
 
@@ -344,8 +352,8 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "group-below-log-start": [
         (
-            {"group_offsets": [GroupOffset("g", "orders", 0, 99)], "partitions": [partition(log_start_offset=100)]},
-            {"group_offsets": [GroupOffset("g", "orders", 0, 100)], "partitions": [partition(log_start_offset=100)]},
+            {"group_offsets": [GroupOffset("g", "orders", 0, 99)], "group_bounds": CUT},
+            {"group_offsets": [GroupOffset("g", "orders", 0, 100)], "group_bounds": CUT},
         ),
     ],
     "remote-read-failing": [
