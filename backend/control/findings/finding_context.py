@@ -33,6 +33,8 @@ NOTICE: Final = "notice"
 SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
 # Consumers that assign partitions commit seldom: those of Flink with each checkpoint, 10 minutes at most as a rule.
 READS_FOR_MS: Final = 600_000
+ThrottleKey = tuple[str, str | None, int | None]
+"""(name, topic, broker): a throttle whatever its value."""
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
 
@@ -82,6 +84,10 @@ class ThrottleSetting:
     value: str
     topic: str | None = None
     broker_id: int | None = None
+
+    @property
+    def key(self) -> ThrottleKey:
+        return self.name, self.topic, self.broker_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,7 @@ class FindingContext:
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
     how long a broker waits for the store (remote.fetch.max.wait.ms). `group_bounds`: logs of the time when the
     groups' offsets were read; `readable_offsets`: (group, topic, partition) that were at or above the log start once.
-    `p99_ms`: how long copies of partitions with an
+    `move_throttles`: those that a move uses or used a short while ago. `p99_ms`: how long copies of partitions with an
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
     segments to copy (remote.log.manager.task.interval.ms).
     `log_ends`: of living replicas of partitions that wait for the broker that led last. `away`: no broker answers.
@@ -166,6 +172,7 @@ class FindingContext:
     finished_copies: Sequence[FinishedCopy] = ()
     finished: Sequence[FinishedSegment] | None = None
     throttles: Sequence[ThrottleSetting] = ()
+    move_throttles: Collection[ThrottleKey] = ()
     moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)

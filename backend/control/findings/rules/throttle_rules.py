@@ -16,13 +16,15 @@ THROTTLES_STORED_MAX: Final = 100
 
 def throttles_left(context: FindingContext) -> Iterable[Candidate]:
     """Replication throttles that no move uses: they slow ordinary replication down. One act sets several, so all that
-    are left are one finding.
+    are left are one finding. Those of a move that has just ended are left to whoever verifies it.
     """
     moving = {row.topic for row in context.partitions if row.adding_replicas or row.removing_replicas}
     left = [
         throttle
         for throttle in context.throttles
-        if throttle.topic not in moving and (throttle.topic is not None or not moving)
+        if throttle.topic not in moving
+        and (throttle.topic is not None or not moving)
+        and throttle.key not in context.move_throttles
     ]
     if not left:
         return

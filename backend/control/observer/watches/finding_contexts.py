@@ -12,6 +12,7 @@ from backend.control.control_database import Database
 from backend.control.findings.disk_rates import DiskHistory, rates, remember
 from backend.control.findings.finding_context import FindingContext, GroupOffset
 from backend.control.findings.group_starts import GroupStarts, remember_starts
+from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings
@@ -95,6 +96,7 @@ class FindingContexts:
         self._rule_settings = rule_settings
         self._disks: DiskHistory = {}
         self._starts = GroupStarts()
+        self._move_throttles = MoveThrottles()
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
 
@@ -126,6 +128,10 @@ class FindingContexts:
         self._starts = remember_starts(
             self._starts, seen.group_offsets, seen.group_offsets_ms, seen.round.partitions, at_ms
         )
+        throttles_now = throttles(seen.settings, seen.topics)
+        self._move_throttles = remember_throttles(
+            self._move_throttles, throttles_now, seen.round.partitions, at_monotonic_ms
+        )
         open_segments = partitions.open_segments(connection, cluster_id)
         if self._lineage_ms is None or at_monotonic_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
             self._finished = finished_segments(connection, cluster_id)
@@ -153,7 +159,8 @@ class FindingContexts:
             finished_copies=finished_copies(connection, cluster_id, copies_since_ms) if failing else (),
             recoveries=queries.unclean_recoveries(connection, cluster_id, at_ms - RECOVERIES_MS),
             finished=self._finished,
-            throttles=throttles(seen.settings, seen.topics),
+            throttles=throttles_now,
+            move_throttles=self._move_throttles.in_use(at_monotonic_ms),
             moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},
             flags=seen.settings.flags(FLAG),
             disk_rates=rates(self._disks),

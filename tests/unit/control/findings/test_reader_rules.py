@@ -18,8 +18,8 @@ def lost(*offsets: GroupOffset, **more: Any) -> dict[str, Candidate]:
     """Findings group-below-log-start by object."""
     rows = more.pop("partitions", CUT)
     starts = remember_starts(more.pop("before", GroupStarts()), offsets, NOW_MS, rows, NOW_MS)
-    known = {"group_bounds": starts.bounds, "readable_offsets": starts.readable}
-    raised = candidates(context(partitions=rows, group_offsets=offsets, **known, **more)).values()
+    of_groups = {"group_bounds": starts.bounds, "readable_offsets": starts.readable}
+    raised = candidates(context(partitions=rows, group_offsets=offsets, **of_groups, **more)).values()
     return {candidate.object: candidate for candidate in raised if candidate.slug == "group-below-log-start"}
 
 

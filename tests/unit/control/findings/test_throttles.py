@@ -8,6 +8,7 @@ from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate, FindingKey, ThrottleSetting
 from backend.control.findings.held_replicas import holding_throttles
+from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, context, partition, replica
 
 LEADERS = "leader.replication.throttled.replicas"
@@ -82,3 +83,44 @@ def test_a_move_of_many_partitions_that_take_turns_under_a_limit_is_not_stalled(
     assert ("move-stalled", "orders-0") not in raised(throttles=throttles, partitions=[*MOVING, second], moved_ms=moved)
     without = raised(throttles=[], partitions=[*MOVING, second], moved_ms=moved)
     assert ("move-stalled", "orders-0") in without
+
+
+RATE = ThrottleSetting(LEADER_RATE, "1", broker_id=1)
+LIST = ThrottleSetting(LEADERS, "*", topic="orders")
+MINUTES_10 = 10 * MINUTE_MS
+
+
+def left(memory: MoveThrottles, at_ms: int) -> bool:
+    """Whether throttle-left is raised once the move has ended."""
+    given = context(throttles=[RATE, LIST], move_throttles=memory.in_use(at_ms))
+    return ("throttle-left", "cluster") in candidates(given)
+
+
+def test_throttles_of_a_move_are_left_ten_minutes_after_it_was_last_seen() -> None:
+    memory = remember_throttles(MoveThrottles(), [RATE, LIST], MOVING, 0)
+    memory = remember_throttles(memory, [RATE, LIST], [partition()], 5_000)
+    assert not left(memory, MINUTES_10 - 1)
+    assert left(memory, MINUTES_10)
+
+
+def test_a_short_move_that_ended_before_its_throttles_were_read_counts() -> None:
+    memory = remember_throttles(MoveThrottles(), [], MOVING, 0)
+    seen = remember_throttles(memory, [RATE, LIST], [partition()], 15_000)
+    assert not left(seen, MINUTES_10 - 1)
+    late = remember_throttles(memory, [RATE, LIST], [partition()], 20_000)
+    assert left(late, 20_000)
+
+
+def test_throttles_without_a_move_are_left_at_once_and_so_are_those_that_are_set_again() -> None:
+    memory = remember_throttles(MoveThrottles(), [RATE, LIST], [partition()], 0)
+    assert left(memory, 0)
+    of_move = remember_throttles(memory, [RATE, LIST], MOVING, MINUTE_MS)
+    assert not left(of_move, MINUTE_MS)
+    cleared = remember_throttles(of_move, [], [partition()], 2 * MINUTE_MS)
+    assert left(remember_throttles(cleared, [RATE, LIST], [partition()], 3 * MINUTE_MS), 3 * MINUTE_MS)
+
+
+def test_a_move_of_another_topic_uses_no_throttle_of_this_one() -> None:
+    other = [partition(name="logs", replicas=(2, 3), adding_replicas=(3,))]
+    memory = remember_throttles(MoveThrottles(), [RATE, LIST], other, 0)
+    assert memory.in_use(0) == frozenset()
