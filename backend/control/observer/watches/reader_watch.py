@@ -30,6 +30,7 @@ from backend.control.observer.watches.broker_numbers import (
     TopicNumbers,
     parse_page,
 )
+from backend.control.observer.watches.meter_coverage import MeterCoverage, remember_coverage
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.storable import storable_key
@@ -60,6 +61,7 @@ class ReaderWatch:
         self.numbers: Mapping[int, BrokerNumbers] = {}
         self.topic_numbers: Mapping[int, TopicNumbers] = {}
         self.readings: BrokerReadings = {}
+        self._coverage: MeterCoverage | None = None
         self.offsets: Sequence[GroupOffset] = ()
         self.groups = GroupCounts(0, 0)
         self.asked_ms: int | None = None
@@ -102,12 +104,17 @@ class ReaderWatch:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
 
         ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
+        ``meters``: brokers whose metrics are not read; None: nothing is tiered, or they were not read yet.
         """
         if self.asked_ms != self._reads["seen_ms"] and partitions:
             self._reads = reads_summary(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
         measured = [value for value in fetched if value is not None]
-        return {**self._reads, "fetched_bytes": round(sum(measured)) if measured else None, "cause": self.error}
+        meters = None
+        if self._coverage is not None and any(row.tiered for row in partitions):
+            meters = self._coverage.facts(now_ms())
+        fetched_bytes = round(sum(measured)) if measured else None
+        return {**self._reads, "fetched_bytes": fetched_bytes, "cause": self.error, "meters": meters}
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -130,6 +137,7 @@ class ReaderWatch:
             at_ms,
         )
         self.numbers, self.topic_numbers = numbers, topics
+        self._coverage = remember_coverage(self._coverage or MeterCoverage(), hosts, numbers, at_ms)
         try:
             newest = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:

@@ -9,6 +9,7 @@ import pytest
 from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate
+from backend.control.findings.remote_read_growth import ReadGrowth
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
     NOW_MS,
@@ -192,3 +193,34 @@ def test_what_fails_explains_what_waits_of_the_store_or_of_its_broker_only() -> 
     attempts += [attempt(age_s * SECOND_MS, broker_id=2, index=1) for age_s in (5, 50)]
     all_ = with_causes(candidates(context(partitions=led_by(1, 2), open_segments=hung, failed_attempts=attempts)))
     assert all_["copy-hung", "orders-1"].cause == ("copy-failing", "remote storage")
+
+
+def metered(broker_id: int, *readings: tuple[float, float]) -> list[ReadGrowth]:
+    """Readings of (errors, copied bytes), 15 s apart, oldest first."""
+    ends = [NOW_MS - 15_000 * (len(readings) - 1 - number) for number in range(len(readings))]
+    return [
+        ReadGrowth(end, end - 15_000, broker_id, None, 0, 0, 0, 0, errors, copied)
+        for end, (errors, copied) in zip(ends, readings, strict=True)
+    ]
+
+
+def test_without_the_ledger_the_brokers_meters_tell_that_copies_fail() -> None:
+    broken = metered(1, (0, 9), (1, 0), (0, 0), (1, 0))
+    (candidate,) = failing(read_growth=broken, ledger_ms=NOW_MS - MINUTE_MS).values()
+    assert (candidate.object, candidate.severity, candidate.facts["failures"]) == ("broker 1", "critical", 2)
+    assert "partitions are not known" in candidate.why
+    assert failing(read_growth=broken) == {}, "the ledger tells it better"
+    both = broken + metered(2, (3, 0), (3, 0))
+    assert list(failing(read_growth=both, ledger_ms=None)) == ["remote storage"]
+
+
+@pytest.mark.parametrize(
+    "readings", [[(1, 0), (0, 0)], [(1, 0), (1, 0), (0, 9)], [(0, 9), (0, 9)]], ids=["once", "over", "well"]
+)
+def test_meters_that_show_one_failure_or_a_copy_since_tell_nothing(readings: list[tuple[float, float]]) -> None:
+    assert failing(read_growth=metered(1, *readings), ledger_ms=None) == {}
+
+
+def test_meters_that_show_copies_between_failures_are_a_warning() -> None:
+    (candidate,) = failing(read_growth=metered(1, (1, 0), (1, 9)), ledger_ms=None).values()
+    assert candidate.severity == "warning"
