@@ -36,6 +36,7 @@ def blind_spots(
     spots = [
         *_backend(processes, offsets_age_ms, interval_ms, now_ms),
         *_pipeline(processes.get("pipeline"), pipeline_missing_since_ms(processes, now_ms), now_ms),
+        *_meters(processes.get("backend")),
     ]
     return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
 
@@ -92,3 +93,20 @@ def _pipeline(pipeline: ProcessHealth | None, missing_since_ms: int | None, now_
         severity = WARNING if waited_ms >= WAITING_MS else NOTICE
         return [BlindSpot("pipeline-waiting", severity, "The pipeline waits", since_ms, text, note)]
     return []
+
+
+def _meters(backend: ProcessHealth | None) -> list[BlindSpot]:
+    """Brokers whose own metrics are not read, by the backend's heartbeat."""
+    meters = ((backend.detail or {}).get("readers") or {}).get("meters") if backend and backend.alive else None
+    if not meters:
+        return []
+    text = "Reads of the remote tier that fail or are slow are seen there only."
+    spots = []
+    if meters["stopped"]:
+        headline = f"Metrics of broker {', '.join(map(str, meters['stopped']))} are not read"
+        spots.append(BlindSpot("meters-stopped", WARNING, headline, meters["since_ms"], text))
+    if meters["never"]:
+        headline = f"Metrics of broker {', '.join(map(str, meters['never']))} were never read"
+        note = "Give --broker-metrics with the address of the brokers' exporters."
+        spots.append(BlindSpot("meters-never", NOTICE, headline, None, text, note))
+    return spots

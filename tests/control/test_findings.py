@@ -18,7 +18,6 @@ from backend.control.findings import copy_failures, thresholds
 from backend.control.findings.catalogue import SLUGS, runbook
 from backend.control.findings.rules import (
     copy_rules,
-    failing_copy_rules,
     reader_rules,
     slow_copy_rules,
     transaction_rules,
@@ -27,6 +26,7 @@ from backend.control.findings.thresholds import Thresholds
 from backend.control.observer.sampling import settings_watch
 from backend.control.observer.watches import finding_watch, reader_watch, transaction_watch
 from backend.protocol import messages as m
+from backend.tiering import segment_state
 from tests.control.feed import feed_ledger
 from tests.control.site import FLAG, TIERED, ControlSite
 from tests.wire import ask
@@ -75,10 +75,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient_defaults = replace(Thresholds(), stuck_s=2, move_undone_s=2, move_stalled_s=2, throttle_left_s=1)
     monkeypatch.setattr(thresholds, "DEFAULTS", impatient_defaults)
     monkeypatch.setattr(copy_failures, "REPEATED_FOR_MS", 1_000)
-    monkeypatch.setattr(copy_failures, "SINGLE_FOR_MS", 2_000)
-    monkeypatch.setattr(failing_copy_rules, "SINGLE_FOR_MS", 2_000)
+    monkeypatch.setattr(copy_failures, "RETRY_ENDS_MS", 1_000)
     monkeypatch.setattr(copy_rules, "DELETE_OVERDUE_MS", 1_000)
     monkeypatch.setattr(copy_rules, "HUNG_MS_MIN", 1_000)
+    monkeypatch.setattr(segment_state, "HUNG_MS_MIN", 1_000)
     monkeypatch.setattr(copy_rules, "LEAK_FOR_MS", 0)
     monkeypatch.setattr(copy_rules, "CLOCKS_DIFFER_MS", 0)
     monkeypatch.setattr(slow_copy_rules, "SLOW_FOR_MS", 1_000)
@@ -87,6 +87,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_watch, "HELD_MS_MIN", 500)
     monkeypatch.setattr(transaction_watch, "INTERVAL_S", 0.5)
     monkeypatch.setattr(reader_rules, "STORM_FOR_MS", 0)
+    monkeypatch.setattr(reader_rules, "LOST_FOR_MS", 0)
     monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
     monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)

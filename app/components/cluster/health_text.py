@@ -170,7 +170,7 @@ def _own_parts(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
             spot.slug,
             spot.severity,
             f"{spot.headline}." if spot.since_ms is None else _since(spot, view, zone),
-            spot.text if spot.slug.startswith("pipeline") else f"{spot.text} {shown}",
+            spot.text if spot.slug.startswith(("pipeline", "meters")) else f"{spot.text} {shown}",
             spot.note,
         )
         for spot in spots

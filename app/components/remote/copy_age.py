@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from app.components.shared import format as fmt
 from backend.store.queries.partitions import SegmentRow
-from backend.tiering.segment_state import HUNG_FACTOR, HUNG_MS_MIN, SegmentState
+from backend.tiering.segment_state import SegmentState, hung_after_ms
 
 
 def is_hung(segment: SegmentRow, p99_ms: int | None, now_ms: int) -> bool:
-    """Has an open copy that has not failed taken longer than three times the p99 of its partition's copies?"""
+    """Has an open copy that has not failed taken longer than three times the p99 of its partition's copies, and longer
+    than its size needs on a slow store?
+    """
     age_ms = now_ms - segment.copy_started_ms
     is_open = segment.state is SegmentState.COPY_SEGMENT_STARTED and not segment.superseded
-    return is_open and age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * (p99_ms or 0))
+    return is_open and age_ms > hung_after_ms(segment.segment_size_bytes, p99_ms)
 
 
 def why_dangling(segment: SegmentRow, leader: tuple[int, str] | None) -> str | None:

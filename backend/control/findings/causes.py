@@ -122,6 +122,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         "broker-fenced", Link.BROKER, ("below-min-isr", "follower-stuck", "metadata-unsafe", "move-stalled", "offline")
     ),
     Explanation("offline", Link.PARTITION, ("follower-stuck", "move-stalled")),
+    Explanation("throttle-left", Link.PARTITION, ("below-min-isr", "follower-stuck")),
     Explanation("follower-stuck", Link.PARTITION, ("below-min-isr", "move-stalled")),
     Explanation("metadata-failed", Link.BROKER, ("copy-slow",)),
     Explanation(

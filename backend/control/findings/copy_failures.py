@@ -11,18 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from backend.control.findings.copy_times import is_expected, task_interval_ms
 from backend.control.findings.finding_context import FindingContext
 from backend.store.queries.copy_attempts import FailedAttempt
 from backend.store.writes.samples import PartitionSample
+from backend.tiering.segment_state import SegmentState
 
-# Kafka's remote.log.manager.task.interval.ms: a copy that failed is tried again after it.
-TASK_INTERVAL_MS: Final = 30_000
 # Several failures of one broker without a success are no accident any more.
 REPEATED_FOR_MS: Final = 20_000
 # Of several brokers at once they are none sooner: a store that asks to go slower does so for seconds.
 TOGETHER_FOR_MS: Final = 10_000
-# A single one is none when its next try, one task interval later, should have ended as well.
-SINGLE_FOR_MS: Final = 40_000
+# A copy that failed is tried again one task interval later: what was not tried twice may be an accident until then, and
+# until that try should have ended as well.
+RETRY_ENDS_MS: Final = 10_000
 PartitionName = tuple[str, int]
 
 
@@ -30,7 +31,8 @@ PartitionName = tuple[str, int]
 class CopyFailures:
     """Failures of a broker's copies of a partition since the last copy of it that finished, newest first.
 
-    `known_ms`: up to when they are known. `error`: the newest reason that the broker gave.
+    `known_ms`: up to when they are known. `error`: the newest reason that the broker gave. `retried_ms`: how long after
+    a failure the next try has ended.
     """
 
     topic: str
@@ -39,6 +41,7 @@ class CopyFailures:
     times_ms: tuple[int, ...]
     known_ms: int
     error: str | None = None
+    retried_ms: int = 0
 
     @property
     def name(self) -> str:
@@ -47,7 +50,8 @@ class CopyFailures:
     @property
     def lasting(self) -> bool:
         """Whether the next copies of the partition should have finished meanwhile, and did not."""
-        return is_lasting(self.times_ms, self.known_ms)
+        for_ms = self.retried_ms if len(self.times_ms) == 1 else REPEATED_FOR_MS
+        return self.known_ms - self.times_ms[-1] >= for_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +62,30 @@ class FailingBroker:
     failures: tuple[CopyFailures, ...]
     blocked_since_ms: int | None
     known_ms: int
+    retried_ms: int
+
+    @property
+    def others_finish(self) -> bool:
+        """Whether a copy of this broker has finished since the first failure."""
+        return self.blocked_since_ms is None or any(f.times_ms[-1] < self.blocked_since_ms for f in self.failures)
 
     def is_blocked(self, for_ms: int) -> bool:
         """Whether nothing of this broker has got through for so long that it is no accident.
 
-        A partition that failed before another's copy finished may fail for a reason that only it has.
+        A partition that failed before another's copy finished may fail for a reason that only it has, and a single
+        failure proves nothing. Where no partition has failed twice, one bad moment of the store may be all there was.
         """
         since_ms = self.blocked_since_ms
         if since_ms is None:
             return False
         failing = [f for f in self.failures if f.times_ms[0] >= since_ms]
-        times_ms = [at_ms for f in failing for at_ms in f.times_ms if at_ms >= since_ms]
-        return is_lasting(times_ms, self.known_ms, for_ms) and (
-            len(failing) >= 2 or failing[0].times_ms[-1] >= since_ms
-        )
-
-
-def is_lasting(times_ms: Sequence[int], known_ms: int, for_ms: int = REPEATED_FOR_MS) -> bool:
-    """Whether failures at these times, without a success in between, are more than an accident."""
-    if not times_ms:
-        return False
-    return known_ms - min(times_ms) >= (SINGLE_FOR_MS if len(times_ms) == 1 else for_ms)
+        times_ms = [[at_ms for at_ms in f.times_ms if at_ms >= since_ms] for f in failing]
+        if sum(map(len, times_ms)) < 2:
+            return False
+        if all(len(of_partition) == 1 for of_partition in times_ms):
+            for_ms = max(for_ms, self.retried_ms)
+        lasts = self.known_ms - min(map(min, times_ms)) >= for_ms
+        return lasts and (len(failing) >= 2 or failing[0].times_ms[-1] >= since_ms)
 
 
 def failing_brokers(context: FindingContext) -> list[FailingBroker]:
@@ -91,8 +98,8 @@ def failing_brokers(context: FindingContext) -> list[FailingBroker]:
     for broker_id, of_broker in sorted(by_broker.items()):
         finished_ms = newest_ms.get(broker_id, -1)
         since = [at_ms for f in of_broker for at_ms in f.times_ms if at_ms > finished_ms]
-        known_ms = max(f.known_ms for f in of_broker)
-        result.append(FailingBroker(broker_id, tuple(of_broker), min(since, default=None), known_ms))
+        known_ms, retried_ms = max(f.known_ms for f in of_broker), _retried_ms(context, broker_id)
+        result.append(FailingBroker(broker_id, tuple(of_broker), min(since, default=None), known_ms, retried_ms))
     return result
 
 
@@ -111,12 +118,38 @@ def copy_failures(context: FindingContext) -> list[CopyFailures]:
         each = [failures for failures in (of_ledger.get(key), of_events.get(key)) if failures is not None]
         fullest = max(each, key=lambda failures: len(failures.times_ms))
         error = next((failures.error for failures in each if failures.error), None)
-        merged = CopyFailures(
-            *key, fullest.broker_id, fullest.times_ms, max(failures.known_ms for failures in each), error
-        )
+        known_ms, retried_ms = max(failures.known_ms for failures in each), _retried_ms(context, fullest.broker_id)
+        merged = CopyFailures(*key, fullest.broker_id, fullest.times_ms, known_ms, error, retried_ms)
         if not _is_paused(context, merged):
             result.append(merged)
-    return result
+    again = _copies_again(context, result)
+    return [
+        failures
+        for failures in result
+        if len(failures.times_ms) > 1 or (failures.topic, failures.partition) not in again
+    ]
+
+
+def _retried_ms(context: FindingContext, broker_id: int) -> int:
+    return max(REPEATED_FOR_MS, task_interval_ms(context, broker_id) + RETRY_ENDS_MS)
+
+
+def _copies_again(context: FindingContext, failures: Sequence[CopyFailures]) -> set[PartitionName]:
+    """Partitions of which another copy is open and may well finish: none of its broker has failed since it began."""
+    by_name = {(f.topic, f.partition): f for f in failures}
+    newest_ms: dict[int, int] = {}
+    for each in failures:
+        newest_ms[each.broker_id] = max(each.times_ms[0], newest_ms.get(each.broker_id, -1))
+    return {
+        (segment.topic, segment.partition)
+        for segment in context.open_segments
+        if segment.state is SegmentState.COPY_SEGMENT_STARTED
+        and not segment.superseded
+        and (failed := by_name.get((segment.topic, segment.partition))) is not None
+        and segment.copy_broker_id == failed.broker_id
+        and segment.copy_started_ms >= newest_ms[failed.broker_id]
+        and is_expected(context, segment)
+    }
 
 
 def _of_ledger(
@@ -175,7 +208,7 @@ def _is_paused(context: FindingContext, failures: CopyFailures) -> bool:
     """Whether nothing is tried any more, so that there is nothing left to copy for now."""
     topic = context.topic(failures.topic)
     disabled = topic is not None and (topic.config or {}).get("remote.log.copy.disable") == "true"
-    return disabled and failures.known_ms - failures.times_ms[0] > 2 * TASK_INTERVAL_MS
+    return disabled and failures.known_ms - failures.times_ms[0] > 2 * task_interval_ms(context, failures.broker_id)
 
 
 def _newest_finished(context: FindingContext) -> dict[int, int]:

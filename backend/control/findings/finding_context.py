@@ -34,6 +34,8 @@ NOTICE: Final = "notice"
 SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
 # Consumers that assign partitions commit seldom: those of Flink with each checkpoint, 10 minutes at most as a rule.
 READS_FOR_MS: Final = 600_000
+ThrottleKey = tuple[str, str | None, int | None]
+"""(name, topic, broker): a throttle whatever its value."""
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
 
@@ -85,6 +87,10 @@ class ThrottleSetting:
     topic: str | None = None
     broker_id: int | None = None
 
+    @property
+    def key(self) -> ThrottleKey:
+        return self.name, self.topic, self.broker_id
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSilence:
@@ -114,6 +120,18 @@ class GroupOffset:
         return self.members or (self.moved_ms is not None and at_ms - self.moved_ms <= READS_FOR_MS)
 
 
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Log start and log end of a partition; `end` None: not known."""
+
+    start: int
+    end: int | None
+
+    @property
+    def empty(self) -> bool:
+        return self.end == self.start
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingContext:
     """`ledger_ms`: up to when the pipeline is known to have stored everything; None: there is no pipeline. `moved_ms`:
@@ -130,7 +148,11 @@ class FindingContext:
     which partitions wait. `transactions`: the open ones that hold partitions, where they were asked for. `copy_lags`:
     sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
-    how long a broker waits for the store (remote.fetch.max.wait.ms).
+    how long a broker waits for the store (remote.fetch.max.wait.ms). `group_bounds`: logs of the time when the
+    groups' offsets were read; `readable_offsets`: (group, topic, partition) that were at or above the log start once.
+    `move_throttles`: those that a move uses or used a short while ago. `p99_ms`: how long copies of partitions with an
+    open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
+    segments to copy (remote.log.manager.task.interval.ms).
     `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
@@ -147,16 +169,21 @@ class FindingContext:
     ledger_ms: int | None = None
     open_segments: Sequence[SegmentRow] = ()
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    cluster_p99_ms: int | None = None
+    task_intervals_ms: Mapping[int, int] = field(default_factory=dict)
     copy_events: Sequence[StoredCopyEvent] = ()
     failed_attempts: Sequence[FailedAttempt] = ()
     finished_copies: Sequence[FinishedCopy] = ()
     finished: Sequence[FinishedSegment] | None = None
     throttles: Sequence[ThrottleSetting] = ()
+    move_throttles: Collection[ThrottleKey] = ()
     moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
     kafka_rules: bool = False
     group_offsets: Sequence[GroupOffset] = ()
+    group_bounds: Mapping[PartitionKey, LogBounds] = field(default_factory=dict)
+    readable_offsets: Collection[tuple[str, str, int]] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     restored: Sequence[Restored] = ()
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reads of the remote tier by brokers' counters: errors, bytes, expired fetches from one reading to the next. Pure."""
+"""Reads and copies by brokers' counters: errors, bytes, expired fetches from one reading to the next. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 # Five readings 15 s apart: what failed a minute ago and was not tried since is over.
 WINDOW_MS: Final = 75_000
-NAMES: Final = ("fetch_errors", "fetch_requests", "fetched_bytes", "expired_fetches")
+NAMES: Final = ("fetch_errors", "fetch_requests", "fetched_bytes", "expired_fetches", "copy_errors", "copied_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,9 @@ class ReadCounters:
 
 @dataclass(frozen=True, slots=True)
 class ReadGrowth:
-    """Growth of a broker's counters since the reading before, at `since_ms`, of one topic or of all (`topic` None)."""
+    """Growth of a broker's counters since the reading before, at `since_ms`, of one topic or of all (`topic` None).
+    Copies are counted of all topics only.
+    """
 
     at_ms: int
     since_ms: int
@@ -31,6 +33,8 @@ class ReadGrowth:
     requests: float
     fetched_bytes: float
     expired: float
+    copy_errors: float = 0.0
+    copied_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

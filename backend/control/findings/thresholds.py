@@ -18,7 +18,7 @@ class Thresholds:
     disk_critical_hours: float = 2.0
     throttle_left_s: float = 15.0
     stuck_s: float = 30.0
-    move_stalled_s: float = 60.0
+    move_stalled_s: float = 30.0
     move_undone_s: float = 30.0
     thin_records: float = 100.0
     thin_share: float = 0.5
@@ -85,7 +85,7 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ),
     ThresholdEntry(
         "move-stalled", "stalled_s", "move_stalled_s", "s", 0.0, HOLD_S_MAX, True,
-        "A move fetches all the time; a minute without one byte is no pause.",
+        "A move fetches all the time; half a minute without one byte is no pause.",
     ),
     ThresholdEntry(
         "move-stalled", "undone_s", "move_undone_s", "s", 0.0, HOLD_S_MAX, True,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from backend.control.findings.rules.reader_rules import RemoteReads
+from backend.control.findings.remote_reads import RemoteReads
 from backend.control.lab.bootstrap.race_run import BootstrapRun
 from backend.control.lab.faults.scenarios import FaultRun, Scenario
 from backend.control.observer.watches.broker_numbers import BrokerNumbers

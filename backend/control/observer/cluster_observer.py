@@ -243,6 +243,7 @@ class ClusterObserver:
                 entry.topics,
                 self._sampler.settings.newest,
                 self.readers.offsets,
+                self.readers.asked_ms,
                 self.readers.reader_queues,
                 self.feature_levels,
                 self.readers.passed_over

@@ -204,10 +204,27 @@ def copy_p99_ms(
             .order_by(table.c.start_offset.desc())
             .limit(latest)
         ).scalars()
-        durations = sorted(max(0, int(value)) for value in rows)
-        if durations:
-            percentiles[topic, partition] = durations[-(-99 * len(durations) // 100) - 1]
+        p99_ms = _p99_ms(rows)
+        if p99_ms is not None:
+            percentiles[topic, partition] = p99_ms
     return percentiles
+
+
+def cluster_copy_p99_ms(connection: Connection, cluster_id: str, latest: int = 100) -> int | None:
+    """p99 of how long the newest finished copies of all partitions took; None: none has finished. Read by index."""
+    table = t.segment
+    rows = connection.execute(
+        select(table.c.copy_finished_ms - table.c.copy_started_ms)
+        .where(table.c.cluster_id == cluster_id, table.c.copy_finished_ms.is_not(None))
+        .order_by(table.c.copy_finished_ms.desc())
+        .limit(latest)
+    ).scalars()
+    return _p99_ms(rows)
+
+
+def _p99_ms(durations_ms: Iterable[int]) -> int | None:
+    durations = sorted(max(0, int(value)) for value in durations_ms)
+    return durations[-(-99 * len(durations) // 100) - 1] if durations else None
 
 
 def replicas_behind(connection: Connection, cluster_id: str, limit: int = 500) -> list[ReplicaRow]:

@@ -84,6 +84,7 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "bytes copied by time": lambda c: overview.copied_bytes(c, CLUSTER, now_ms - DAY_MS, 60_000),
         "totals of the ledger": lambda c: overview.ledger_totals(c, CLUSTER),
         "p99 of copies": lambda c: overview.copy_p99_ms(c, CLUSTER, [("orders", 7)]),
+        "p99 of the newest copies": lambda c: overview.cluster_copy_p99_ms(c, CLUSTER),
         "replicas behind": lambda c: overview.replicas_behind(c, CLUSTER),
         "partitions": lambda c: partitions.partitions(c, CLUSTER),
         "partitions of then": lambda c: partitions.partitions_then(c, CLUSTER, 2, 1),

@@ -1,11 +1,10 @@
-"""Rules about brokers, their disks and the throttles on them."""
+"""Rules about brokers and the replica folders that they keep."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
 
 from backend.control.findings.finding_context import (
     CRITICAL,
@@ -13,23 +12,14 @@ from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
     FindingContext,
-    ThrottleSetting,
     count,
-    ids,
     setting,
 )
-from backend.control.findings.thresholds import Thresholds
 from backend.control.formatting import in_bytes, in_time
-from backend.store.queries.overview import BrokerRow
 from backend.tiering.durability import MIN_ISR
 
-HOUR_MS: Final = 3_600_000
-# Of a list of replicas a value has 8 bytes each.
-VALUE_CHARS_MAX: Final = 200
 # A broker that starts is fenced until it has caught up, which takes seconds.
 FENCED_FOR_MS: Final = 15_000
-THROTTLES_NAMED_MAX: Final = 5
-THROTTLES_STORED_MAX: Final = 100
 ELECTIONS_NAMED_MAX: Final = 3
 
 
@@ -97,90 +87,6 @@ def _needed_brokers(context: FindingContext) -> frozenset[int]:
     )
 
 
-def disks(context: FindingContext) -> Iterable[Candidate]:
-    """A log directory that is offline, nearly full, or full within hours at the present rate."""
-    shared: dict[tuple[str, int], list[_Disk]] = defaultdict(list)
-    for broker in context.brokers:
-        for directory in broker.log_dirs or []:
-            if directory.get("error"):
-                yield Candidate(
-                    slug="disk-offline",
-                    object=f"broker {broker.broker_id}",
-                    severity=CRITICAL,
-                    sentence=f"Log directory offline: {directory.get('path', '?')} on broker {broker.broker_id}",
-                    why=f"The broker says {directory['error']}.",
-                    action="Repair the disk, then start the broker again.",
-                    facts={"path": directory.get("path")},
-                    broker_id=broker.broker_id,
-                )
-            elif (disk := _disk(context, broker, directory)) is not None:
-                shared[broker.host, disk.total_bytes].append(disk)
-    for of_host in shared.values():
-        yield from _full(of_host, context.thresholds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Disk:
-    """A log directory and the file system below it; `bytes_per_hour` None: not known yet."""
-
-    broker_id: int
-    path: str
-    total_bytes: int
-    usable_bytes: int
-    bytes_per_hour: float | None
-
-    @property
-    def used(self) -> float:
-        return 1 - self.usable_bytes / self.total_bytes
-
-    @property
-    def runway_ms(self) -> int | None:
-        rate = self.bytes_per_hour
-        return round(self.usable_bytes / rate * HOUR_MS) if rate and rate > 0 else None
-
-
-def _disk(context: FindingContext, broker: BrokerRow, directory: Mapping[str, Any]) -> _Disk | None:
-    total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
-    if not total or usable is None:
-        return None
-    path = str(directory.get("path"))
-    return _Disk(broker.broker_id, path, total, usable, context.disk_rates.get((broker.broker_id, path)))
-
-
-def _full(disks: Sequence[_Disk], limits: Thresholds) -> Iterable[Candidate]:
-    """File systems of one machine that have the same size are taken for one: brokers that share a disk fill it
-    together, and what it tells of one is true of all.
-    """
-    disk = min(disks, key=lambda d: (d.runway_ms is None, d.runway_ms or 0, d.usable_bytes))
-    runway_ms = disk.runway_ms
-    soon = runway_ms is not None and runway_ms < limits.disk_warning_hours * HOUR_MS
-    if disk.used < limits.disk_warning_share and not soon:
-        return
-    urgent = disk.used >= limits.disk_critical_share or (
-        runway_ms is not None and runway_ms < limits.disk_critical_hours * HOUR_MS
-    )
-    broker_ids = sorted({d.broker_id for d in disks})
-    name = f"broker {ids(broker_ids)}"
-    why = f"{in_bytes(disk.usable_bytes)} of {in_bytes(disk.total_bytes)} are free at {disk.path}."
-    if runway_ms is not None and disk.bytes_per_hour is not None:
-        why += f" At {in_bytes(round(disk.bytes_per_hour))} an hour it is full in {in_time(runway_ms)}."
-    yield Candidate(
-        slug="disk-runway",
-        object=name,
-        severity=CRITICAL if urgent else WARNING,
-        sentence=f"Disk {disk.used:.0%} full: {name}" if not soon else f"Disk full within hours: {name}",
-        why=why,
-        action="See whether copying keeps up and what local retention allows; slow producers down if neither helps.",
-        facts={
-            "paths": {str(d.broker_id): d.path for d in disks},
-            "usable_bytes": disk.usable_bytes,
-            "total_bytes": disk.total_bytes,
-            "runway_ms": runway_ms,
-        },
-        broker_id=broker_ids[0] if len(broker_ids) == 1 else None,
-    )
-
-
 def set_aside(context: FindingContext) -> Iterable[Candidate]:
     """Unused replica folders that a broker keeps: they may be the only copy, and take room."""
     for broker in context.brokers:
@@ -207,40 +113,3 @@ def set_aside(context: FindingContext) -> Iterable[Candidate]:
             facts={"folders": [{"path": path, **folder} for path, folder in kept], "size_bytes": total_bytes},
             broker_id=broker.broker_id,
         )
-
-
-def throttles_left(context: FindingContext) -> Iterable[Candidate]:
-    """Replication throttles that no move uses: they slow ordinary replication down. One act sets several, so all that
-    are left are one finding.
-    """
-    moving = {row.topic for row in context.partitions if row.adding_replicas or row.removing_replicas}
-    left = [
-        throttle
-        for throttle in context.throttles
-        if throttle.topic not in moving and (throttle.topic is not None or not moving)
-    ]
-    if not left:
-        return
-    texts = [f"{throttle.name} of {_place(throttle)} is {throttle.value[:VALUE_CHARS_MAX]}" for throttle in left]
-    more = f", and {len(left) - THROTTLES_NAMED_MAX} more" if len(left) > THROTTLES_NAMED_MAX else ""
-    yield Candidate(
-        slug="throttle-left",
-        object="cluster",
-        severity=WARNING,
-        sentence=f"{count(len(left), 'throttle')} without a move",
-        why=f"{'; '.join(texts[:THROTTLES_NAMED_MAX])}{more}. No replica moves there.",
-        action="Remove them, since they hold ordinary replication back: ebbline plan clear-throttle.",
-        facts={
-            "throttles": [
-                {"name": t.name, "value": t.value[:VALUE_CHARS_MAX], "topic": t.topic, "broker_id": t.broker_id}
-                for t in left[:THROTTLES_STORED_MAX]
-            ]
-        },
-        for_ms=round(context.thresholds.throttle_left_s * 1000),
-    )
-
-
-def _place(throttle: ThrottleSetting) -> str:
-    if throttle.topic is not None:
-        return throttle.topic
-    return f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers"

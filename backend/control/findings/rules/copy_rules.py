@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from backend.control.findings.copy_times import is_expected
 from backend.control.findings.finding_context import (
     NOTICE,
     WARNING,
@@ -22,7 +23,7 @@ from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
-from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN, SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_MS_MIN, SegmentState
 
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000
@@ -52,7 +53,7 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
         elif segment.superseded:
             if age_ms > HUNG_MS_MIN:
                 yield _dangling(segment, age_ms, "it failed, or a later copy has begun since")
-        elif age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * context.p99_ms.get(key, 0)):
+        elif not is_expected(context, segment):
             yield _hung(segment, age_ms, context.p99_ms.get(key))
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from backend.control.findings.copy_failures import (
     REPEATED_FOR_MS,
-    SINGLE_FOR_MS,
     TOGETHER_FOR_MS,
     CopyFailures,
     FailingBroker,
@@ -24,7 +23,9 @@ NAMED_MAX: Final = 10
 
 
 def failing_copies(context: FindingContext) -> Iterable[Candidate]:
-    """Copies of a broker, or of all, fail and none has finished since; a warning where some still get through."""
+    """Copies of a broker, or of all, fail and none has finished since; a warning where some still get through, and of a
+    single failure.
+    """
     brokers = failing_brokers(context)
     stopped = [broker for broker in brokers if broker.blocked_since_ms is not None]
     if len(stopped) >= 2 and any(broker.is_blocked(TOGETHER_FOR_MS) for broker in stopped):
@@ -47,7 +48,7 @@ def _is_its_own(context: FindingContext, broker: FailingBroker) -> bool:
     finished = [(copy.broker_id, copy.at_ms) for copy in context.finished_copies]
     finished += [(event.broker_id, event.at_ms) for event in context.copy_events if event.outcome == "finished"]
     others = any(broker_id != broker.broker_id and at_ms > since_ms + TOGETHER_FOR_MS for broker_id, at_ms in finished)
-    return others or broker.known_ms - since_ms >= SINGLE_FOR_MS
+    return others or broker.known_ms - since_ms >= broker.retried_ms
 
 
 def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) -> Candidate:
@@ -62,7 +63,8 @@ def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) ->
     copies = count(number, "copy", "copies")
     what = single or count(len(failures), "partition")
     why = f"{copies} of {what} failed on {where} in the last {in_time(known_ms - first_ms)}"
-    why += ", and none has finished since." if severity == CRITICAL else "; others of this broker finish."
+    others = severity != CRITICAL and brokers[0].others_finish
+    why += "; others of this broker finish." if others else ", and none has finished since."
     why += f" Last error: {_shortened(error)}" if error else " The reason stands in the broker's log only."
     return Candidate(
         slug="copy-failing",

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
+from backend.control.findings.read_partitions import NOT_TOLD, names, read_partitions
 from backend.control.findings.remote_read_growth import ReadGrowth
+from backend.control.findings.still_offsets import PartitionKey
 from backend.control.formatting import grouped, in_time
 from backend.store.queries.findings import FailedRead
 
@@ -74,34 +76,54 @@ def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads],
     topics = sorted({reads.topic for reads in failing if reads.topic is not None})
     served = any(reads.served for reads in failing)
     reports = [read for read in context.failed_reads if read.broker_id in brokers and _is_of(read, topics)]
+    partitions = read_partitions(context, brokers, topics, reports)
+    single = partitions[0] if len(partitions) == 1 and len(topics) <= 1 and object_ != STORE else None
     errors, since_ms = sum(reads.errors for reads in failing), min(reads.since_ms for reads in failing)
     where = f"broker {ids(brokers)}"
     of = f" of {topics[0]}" if len(topics) == 1 else f" of {count(len(topics), 'topic')}" if topics else ""
     why = f"{count(errors, 'read')}{of} failed on {where} in the last {in_time(context.at_ms - since_ms)}"
     why += "; others of the same topics work." if served else ", and none was answered with records."
+    sentence = f"Reads from the remote tier fail on {where}"
+    if object_ == STORE:
+        sentence = "Reads from the remote storage fail"
+    elif single is not None:
+        sentence = f"Reads of {names([single])} from the remote tier fail on {where}"
     return Candidate(
         slug="remote-read-failing",
-        object=object_,
+        object=object_ if single is None else names([single]),
         severity=WARNING if served else CRITICAL,
-        sentence="Reads from the remote storage fail"
-        if object_ == STORE
-        else f"Reads from the remote tier fail on {where}",
-        why=why + _reason(reports),
-        action=f"Check the object store's credentials, quota and reach from {where}, and that no object is missing:"
-        " ebbline remote verify. Consumers go on by themselves once reads work; lower no retention meanwhile.",
+        sentence=sentence,
+        why=why + _reason(reports, partitions),
+        action=_remedy(where, single),
         facts={
             "errors": errors,
             "since_ms": since_ms,
             "brokers": brokers,
             "topics": topics[:NAMED_MAX],
+            "read": [f"{topic}-{number}" for topic, number in partitions[:NAMED_MAX]],
             "partitions": [
                 {"partition": f"{read.topic}-{read.partition}", "offset": read.offset, "error": read.error}
                 for read in reports[:NAMED_MAX]
             ],
             "error": reports[0].error if reports else None,
         },
-        topic=topics[0] if len(topics) == 1 else None,
+        topic=topics[0] if len(topics) == 1 else None if single is None else single[0],
+        partition=None if single is None else single[1],
         broker_id=None if object_ == STORE else brokers[0],
+    )
+
+
+def _remedy(where: str, single: PartitionKey | None) -> str:
+    """Reads of one partition that fail are an object's as a rule, those of all the store's."""
+    back = "put them back from the store's versions or a backup"
+    if single is not None:
+        return (
+            f"See which objects are missing (ebbline remote verify) and {back}; if none is, look whether the store"
+            f" answers {where}. Consumers go on by themselves once reads work; lower no retention meanwhile."
+        )
+    return (
+        f"Check the object store's credentials and its reach from {where}; see which objects are missing (ebbline"
+        f" remote verify) and {back}. Consumers go on by themselves once reads work; lower no retention meanwhile."
     )
 
 
@@ -109,13 +131,16 @@ def _is_of(read: FailedRead, topics: Sequence[str]) -> bool:
     return not topics or read.topic in topics
 
 
-def _reason(reports: Sequence[FailedRead]) -> str:
+def _reason(reports: Sequence[FailedRead], partitions: Sequence[PartitionKey]) -> str:
     if not reports:
-        return " The reason stands in the broker's log only."
+        places = f"Read there: {names(partitions)}." if partitions else NOT_TOLD
+        return (
+            f" {places} Whether an object of a segment is missing or the store refuses stands in the broker's log only."
+        )
     read = reports[0]
     error = read.error or "not given"
     shortened = error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
-    return f" {read.topic}-{read.partition} at offset {grouped(read.offset)}: {shortened}"
+    return f" Segment of {read.topic}-{read.partition} at offset {grouped(read.offset)}: {shortened}"
 
 
 def slow_reads(context: FindingContext) -> Iterable[Candidate]:
@@ -153,15 +178,22 @@ def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], 
     where = f"broker {ids(brokers)}"
     wait = ", ".join(f"{wait_ms} ms" for wait_ms in waits_ms)
     since = in_time(context.at_ms - since_ms)
+    topics = {row.topic for row in context.read_growth if row.broker_id in slow and row.topic and row.requests}
+    partitions = read_partitions(context, brokers, topics)
+    single = partitions[0] if len(partitions) == 1 and object_ != STORE else None
+    sentence = f"Remote reads on {where} take longer than {WAIT}"
+    if object_ == STORE:
+        sentence = f"Reads from the remote storage take longer than {WAIT}"
+    elif single is not None:
+        sentence = f"Remote reads of {names([single])} on {where} take longer than {WAIT}"
+    places = f"Read there: {names(partitions)}." if partitions else NOT_TOLD
     return Candidate(
         slug="remote-read-slow",
-        object=object_,
-        severity=WARNING,
-        sentence=f"Remote reads on {where} take longer than {WAIT}"
-        if object_ != STORE
-        else f"Reads from the remote storage take longer than {WAIT}",
+        object=object_ if single is None else names([single]),
+        severity=CRITICAL,  # nobody gets a record
+        sentence=sentence,
         why=f"{count(expired, 'fetch', 'fetches')} expired on {where} in the last {since} and no record was read: the"
-        f" store needs more than {wait} ({WAIT}). Consumers stand still without an error.",
+        f" store needs more than {wait} ({WAIT}). Consumers stand still without an error. {places}",
         action=_patience(waits_ms[-1]),
         facts={
             "expired": expired,
@@ -169,7 +201,10 @@ def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], 
             "since_ms": since_ms,
             "setting": WAIT,
             "wait_ms": waits_ms[0] if len(waits_ms) == 1 else waits_ms,
+            "read": [f"{topic}-{number}" for topic, number in partitions[:NAMED_MAX]],
         },
+        topic=None if single is None else single[0],
+        partition=None if single is None else single[1],
         broker_id=None if object_ == STORE else brokers[0],
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from backend.control.findings.copy_times import is_expected, task_interval_ms
 from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
@@ -19,9 +20,8 @@ from backend.control.findings.sealed_data import is_paused, sealed_data
 from backend.control.findings.still_offsets import PartitionKey, StillOffset
 from backend.control.formatting import grouped, in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
-from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import PartitionSample
-from backend.tiering.segment_state import HUNG_FACTOR, HUNG_MS_MIN, SegmentState
+from backend.tiering.segment_state import SegmentState
 
 SLOW_FOR_MS: Final = 10_000
 HELD_MS: Final = 3_000
@@ -29,10 +29,12 @@ STORE: Final = "remote storage"
 # A topic that is being filled may have two partitions that are behind.
 STORE_PARTITIONS_MIN: Final = 3
 NAMED_MAX: Final = 10
-# Four task intervals (30 s): a sealed segment is copied in the next one.
+# Four of Kafka's task intervals (30 s): a sealed segment is copied in the next one.
 STILL_MS: Final = 120_000
+STILL_INTERVALS: Final = 4
 # Two of them where local retention is passed meanwhile.
 FULL_STILL_MS: Final = 60_000
+FULL_STILL_INTERVALS: Final = 2
 
 
 def slow_copies(context: FindingContext) -> Iterable[Candidate]:
@@ -82,11 +84,19 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
         still_ms = -1 if waits is None else context.at_ms - waits.since_ms
         if is_full and segment is not None and sealed >= segment:
             yield _slow(row, sealed, pending, full, limit=limit, paused=paused)
-        elif still_ms >= (FULL_STILL_MS if is_full else STILL_MS) and waits is not None:
+        elif still_ms >= _still_for_ms(context, row.leader, is_full=is_full) and waits is not None:
             if paused or key in copying:
                 continue
             reason = f"none of it has been copied for {in_time(still_ms)}, from offset {grouped(waits.offset)} on"
             yield _slow(row, sealed, pending, f"{full}; {reason}" if is_full else reason, limit=limit, still=waits)
+
+
+def _still_for_ms(context: FindingContext, leader: int, *, is_full: bool) -> int:
+    """A broker that looks less often than Kafka's default does is given more time."""
+    interval_ms = task_interval_ms(context, leader)
+    if is_full:
+        return max(FULL_STILL_MS, FULL_STILL_INTERVALS * interval_ms)
+    return max(STILL_MS, STILL_INTERVALS * interval_ms)
 
 
 def _slow(
@@ -132,11 +142,5 @@ def _usual_copies(context: FindingContext) -> set[PartitionKey]:
         for segment in context.open_segments
         if segment.state is SegmentState.COPY_SEGMENT_STARTED
         and not segment.superseded
-        and _is_expected(context, segment)
+        and is_expected(context, segment)
     }
-
-
-def _is_expected(context: FindingContext, segment: SegmentRow) -> bool:
-    p99_ms = context.p99_ms.get((segment.topic, segment.partition), 0)
-    age_ms = (context.ledger_ms or context.at_ms) - segment.copy_started_ms
-    return age_ms <= max(HUNG_MS_MIN, HUNG_FACTOR * p99_ms)

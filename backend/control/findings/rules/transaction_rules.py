@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, count
@@ -18,6 +19,9 @@ TRANSACTION_FOR_MS: Final = 20_000
 # Kafka's transaction.max.timeout.ms, 15 min: the longest that a coordinator allows.
 LONG_TRANSACTION_MS: Final = 900_000
 NAMED_MAX: Final = 10
+TOOL: Final = "kafka-transactions.sh --bootstrap-server HOST:PORT"
+# States of a coordinator (TransactionState) in which nothing of a transaction is left to be done.
+ENDED_STATES: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 def held_copies(context: FindingContext) -> Iterable[Candidate]:
@@ -71,9 +75,7 @@ def _holding(
         why=f"From offset {grouped(stable.offset)}, open for {in_time(open_ms)}{_whose(transaction)}."
         f" {'Nothing from there on is copied, and readers' if holds else 'Readers'} of committed records stand there."
         + _end(context, ends_ms),
-        action="Let its producer commit or abort it, or restart the producer. When it is gone for good:"
-        f" kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {key[0]} --partition {key[1]}"
-        f" --start-offset {stable.offset}.",
+        action=_remedy(context, transaction, ends_ms, [(part, offset.offset) for part, offset, _ in ordered]),
         facts={
             "start_offset": stable.offset,
             "high_watermark": row.high_watermark,
@@ -93,13 +95,49 @@ def _holding(
     )
 
 
+def _is_open(transaction: OpenTransaction | None) -> bool:
+    """Whether its coordinator has it as open. One that it has ended or does not list hangs in partitions (KIP-890)."""
+    coordinated = None if transaction is None else transaction.coordinated
+    return coordinated is not None and coordinated.state not in ENDED_STATES
+
+
 def _whose(transaction: OpenTransaction | None) -> str:
     if transaction is None:
         return ", its producer is not known"
     producer = f", producer id {transaction.producer_id}"
     if transaction.coordinated is None:
         return f"{producer} (no coordinator lists it)"
-    return f"{producer} (transactional id {transaction.coordinated.transactional_id})"
+    ended = "" if _is_open(transaction) else f", its coordinator has it as {transaction.coordinated.state}"
+    return f"{producer} (transactional id {transaction.coordinated.transactional_id}{ended})"
+
+
+def _remedy(
+    context: FindingContext,
+    transaction: OpenTransaction | None,
+    ends_ms: int | None,
+    held: Sequence[tuple[PartitionKey, int]],
+) -> str:
+    """A marker by hand is for transactions that hang: of any other its coordinator would know nothing of it."""
+    topic, number = held[0][0]
+    if transaction is None:
+        return (
+            f"See who holds it ({TOOL} describe-producers --topic {topic} --partition {number}); let that producer"
+            " commit or abort, or restart it. The runbook says what to do when it is lost."
+        )
+    if transaction.coordinated is not None and _is_open(transaction):
+        waits = "" if ends_ms is None or ends_ms <= context.at_ms else f" {in_time(ends_ms - context.at_ms)}"
+        named = quote(transaction.coordinated.transactional_id)
+        return (
+            f"Restart its producer (its transactional id fences the old one), or wait{waits} until the coordinator"
+            f" aborts it. Without the producer, with the tools of Kafka 4.3: {TOOL} forceTerminateTransaction"
+            f" --transactionalId {named} (the coordinator then aborts it at once)."
+        )
+    commands = [f"{TOOL} abort --topic {of} --partition {n} --start-offset {offset}" for (of, n), offset in held]
+    more = f" (and {count(len(held) - NAMED_MAX, 'more partition')})" if len(held) > NAMED_MAX else ""
+    return (
+        f"It hangs: no restart ends it. When {TOOL} find-hanging --topic {topic} lists it as well, abort it in each"
+        f" partition: {'; '.join(commands[:NAMED_MAX])}{more}."
+    )
 
 
 def _end(context: FindingContext, ends_ms: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
 from backend.control.control_database import Database
 from backend.control.control_settings import ControlSettings
-from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.findings.remote_reads import remote_reads
 from backend.control.http.api_models import (
     AuditAnswer,
     AuditQuery,

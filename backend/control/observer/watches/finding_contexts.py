@@ -11,6 +11,8 @@ from sqlalchemy import Connection
 from backend.control.control_database import Database
 from backend.control.findings.disk_rates import DiskHistory, rates, remember
 from backend.control.findings.finding_context import FindingContext, GroupOffset
+from backend.control.findings.group_starts import GroupStarts, remember_starts
+from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
 from backend.control.findings.remote_read_growth import WINDOW_MS, ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
 from backend.control.findings.thresholds import RuleSettings
@@ -23,7 +25,12 @@ from backend.control.observer.sampling.settings_sample import SettingsSample
 from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.control.observer.watches.liveness_watch import Liveness
 from backend.control.observer.watches.quorum_watch import QuorumObservation
-from backend.control.observer.watches.sampled_settings import keeps_kafka_overlap, remote_wait_ms, throttles
+from backend.control.observer.watches.sampled_settings import (
+    keeps_kafka_overlap,
+    remote_wait_ms,
+    task_intervals_ms,
+    throttles,
+)
 from backend.store.queries import findings as queries
 from backend.store.queries import health, operations, overview, partitions
 from backend.store.queries.config import TopicRow
@@ -56,6 +63,7 @@ class ObservedRound:
     topics: Sequence[Mapping[str, Any]]
     settings: SettingsSample
     group_offsets: Sequence[GroupOffset] = ()
+    group_offsets_ms: int | None = None
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -90,6 +98,8 @@ class FindingContexts:
         self._attached = attached
         self._rule_settings = rule_settings
         self._disks: DiskHistory = {}
+        self._starts = GroupStarts()
+        self._move_throttles = MoveThrottles()
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
         self._processes: Mapping[str, ProcessHealth] = {}
@@ -131,6 +141,13 @@ class FindingContexts:
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
         brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
         self._disks = remember(self._disks, brokers, at_monotonic_ms)
+        self._starts = remember_starts(
+            self._starts, seen.group_offsets, seen.group_offsets_ms, seen.round.partitions, at_ms
+        )
+        throttles_now = throttles(seen.settings, seen.topics)
+        self._move_throttles = remember_throttles(
+            self._move_throttles, throttles_now, seen.round.partitions, at_monotonic_ms
+        )
         open_segments = partitions.open_segments(connection, cluster_id)
         if self._lineage_ms is None or at_monotonic_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
             self._finished = finished_segments(connection, cluster_id)
@@ -140,6 +157,7 @@ class FindingContexts:
         copy_events = queries.copy_events(connection, cluster_id, copies_since_ms)
         attempts = failed_attempts(connection, cluster_id, copies_since_ms)
         moving = any(row.adding_replicas or row.removing_replicas for row in seen.round.partitions)
+        p99_ms = overview.copy_p99_ms(connection, cluster_id, copying)
         failing = attempts or any(event.outcome == "failed" for event in copy_events)
         return FindingContext(
             at_ms=at_ms,
@@ -149,18 +167,23 @@ class FindingContexts:
             replicas=seen.round.replicas,
             ledger_ms=_ledger_ms(connection, cluster_id, at_ms, open_segments),
             open_segments=open_segments,
-            p99_ms=overview.copy_p99_ms(connection, cluster_id, copying),
+            p99_ms=p99_ms,
+            cluster_p99_ms=overview.cluster_copy_p99_ms(connection, cluster_id) if copying - p99_ms.keys() else None,
+            task_intervals_ms=task_intervals_ms(seen.settings),
             copy_events=copy_events,
             failed_attempts=attempts,
             finished_copies=finished_copies(connection, cluster_id, copies_since_ms) if failing else (),
             unclean_elections=seen.round.elections.elections.values(),
             recoveries=queries.unclean_recoveries(connection, cluster_id, at_ms - RECOVERIES_MS),
             finished=self._finished,
-            throttles=throttles(seen.settings, seen.topics),
+            throttles=throttles_now,
+            move_throttles=self._move_throttles.in_use(at_monotonic_ms),
             moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},
             flags=seen.settings.flags(FLAG),
             disk_rates=rates(self._disks),
             group_offsets=seen.group_offsets,
+            group_bounds=self._starts.bounds,
+            readable_offsets=self._starts.readable,
             reader_queues=seen.reader_queues,
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,

@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 
 from backend.control.findings.finding_context import GroupOffset, count
 from backend.control.findings.remote_read_growth import BrokerReadings, ReadCounters, ReadGrowth, remember_readings
-from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.findings.remote_reads import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, CommittedOffsets, committed_offsets
@@ -30,6 +30,7 @@ from backend.control.observer.watches.broker_numbers import (
     TopicNumbers,
     parse_page,
 )
+from backend.control.observer.watches.meter_coverage import MeterCoverage, remember_coverage
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.storable import storable_key
@@ -60,6 +61,7 @@ class ReaderWatch:
         self.numbers: Mapping[int, BrokerNumbers] = {}
         self.topic_numbers: Mapping[int, TopicNumbers] = {}
         self.readings: BrokerReadings = {}
+        self._coverage: MeterCoverage | None = None
         self.offsets: Sequence[GroupOffset] = ()
         self.groups = GroupCounts(0, 0)
         self.asked_ms: int | None = None
@@ -103,17 +105,22 @@ class ReaderWatch:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
 
         ``left_out``: the groups and offsets that are not looked at, in words; None: all are. ``fetched_bytes``: what
-        the brokers have fetched from the remote tier since their start; None: none tells it.
+        the brokers have fetched from the remote tier since their start; None: none tells it. ``meters``: brokers whose
+        metrics are not read; None: nothing is tiered, or they were not read yet.
         """
         if self.asked_ms != self._reads["seen_ms"] and partitions:
             self._reads = reads_summary(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
         measured = [value for value in fetched if value is not None]
+        meters = None
+        if self._coverage is not None and any(row.tiered for row in partitions):
+            meters = self._coverage.facts(now_ms())
         return {
             **self._reads,
             "fetched_bytes": round(sum(measured)) if measured else None,
             "cause": self.error,
             "left_out": self.left_out,
+            "meters": meters,
         }
 
     async def run(self) -> None:
@@ -137,6 +144,7 @@ class ReaderWatch:
             at_ms,
         )
         self.numbers, self.topic_numbers = numbers, topics
+        self._coverage = remember_coverage(self._coverage or MeterCoverage(), hosts, numbers, at_ms)
         try:
             newest = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:

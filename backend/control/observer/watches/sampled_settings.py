@@ -17,6 +17,7 @@ THROTTLE_RATES: Final = (
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
+TASK_INTERVAL: Final = "remote.log.manager.task.interval.ms"
 OVERLAP: Final = "remote.log.metadata.overlap"
 
 
@@ -42,7 +43,16 @@ def throttles(settings: SettingsSample, topics: Sequence[Mapping[str, Any]]) -> 
 
 def remote_wait_ms(settings: SettingsSample) -> dict[int, int]:
     """How long each broker waits for the store with a fetch, of those that tell it."""
-    entries = {broker_id: of_broker.get(WAIT) for broker_id, of_broker in settings.brokers.items()}
+    return _numbers(settings, WAIT)
+
+
+def task_intervals_ms(settings: SettingsSample) -> dict[int, int]:
+    """How often each broker looks for segments to copy, of those that tell it."""
+    return _numbers(settings, TASK_INTERVAL)
+
+
+def _numbers(settings: SettingsSample, name: str) -> dict[int, int]:
+    entries = {broker_id: of_broker.get(name) for broker_id, of_broker in settings.brokers.items()}
     values = {broker_id: entry.value for broker_id, entry in entries.items() if entry is not None and entry.value}
     return {broker_id: int(value) for broker_id, value in values.items() if value.isdigit()}
 

@@ -9,6 +9,7 @@ import pytest
 from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate
+from backend.control.findings.remote_read_growth import ReadGrowth
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
     NOW_MS,
@@ -74,6 +75,37 @@ def test_a_copy_that_failed_once_and_is_tried_again_is_nothing() -> None:
     assert failing(failed_attempts=[attempt(35 * SECOND_MS)]) == {}
     assert failing(failed_attempts=[attempt(35 * SECOND_MS)], finished_copies=[finished_copy(3 * SECOND_MS)]) == {}
     assert list(failing(failed_attempts=[attempt(40 * SECOND_MS)])) == ["broker 1"]
+
+
+def test_a_single_failure_is_a_warning_at_most_however_long_nothing_is_copied() -> None:
+    (candidate,) = failing(failed_attempts=[attempt(9 * MINUTE_MS)]).values()
+    assert candidate.severity == "warning"
+    assert "and none has finished since" in candidate.why
+    assert failing(failed_attempts=[attempt(9 * MINUTE_MS)], task_intervals_ms={1: 10 * MINUTE_MS}) == {}
+
+
+def test_no_verdict_while_the_next_try_of_a_copy_that_failed_once_may_well_finish() -> None:
+    once, gib = [attempt(2 * MINUTE_MS)], 1 << 30
+    again = segment(age_ms=90 * SECOND_MS, segment_size_bytes=gib)
+    assert failing(failed_attempts=once, open_segments=[again]) == {}
+    too_long = segment(age_ms=90 * SECOND_MS)
+    assert list(failing(failed_attempts=once, open_segments=[too_long])) == ["broker 1"]
+    before = segment(age_ms=3 * MINUTE_MS, segment_size_bytes=gib)
+    assert list(failing(failed_attempts=once, open_segments=[before])) == ["broker 1"]
+    # Another copy of the broker has failed since the next try was begun: the store may be no better.
+    since = {"partitions": led_by(1, 1), "failed_attempts": [*once, attempt(60 * SECOND_MS, index=1)]}
+    assert list(failing(**since, open_segments=[again])) == ["broker 1"]
+
+
+def test_one_bad_moment_of_the_store_for_many_partitions_is_no_verdict_until_they_are_tried_again() -> None:
+    leaders = [1, 2] * 5
+
+    def after(seconds: int) -> dict[str, Candidate]:
+        attempts = [attempt(seconds * SECOND_MS, broker_id=b, index=i) for i, b in enumerate(leaders)]
+        return failing(partitions=led_by(*leaders), failed_attempts=attempts)
+
+    assert after(39) == {}
+    assert {name: candidate.severity for name, candidate in after(40).items()} == {"remote storage": "critical"}
 
 
 def test_one_broker_that_reaches_nothing_is_named_while_others_finish() -> None:
@@ -161,3 +193,34 @@ def test_what_fails_explains_what_waits_of_the_store_or_of_its_broker_only() -> 
     attempts += [attempt(age_s * SECOND_MS, broker_id=2, index=1) for age_s in (5, 50)]
     all_ = with_causes(candidates(context(partitions=led_by(1, 2), open_segments=hung, failed_attempts=attempts)))
     assert all_["copy-hung", "orders-1"].cause == ("copy-failing", "remote storage")
+
+
+def metered(broker_id: int, *readings: tuple[float, float]) -> list[ReadGrowth]:
+    """Readings of (errors, copied bytes), 15 s apart, oldest first."""
+    ends = [NOW_MS - 15_000 * (len(readings) - 1 - number) for number in range(len(readings))]
+    return [
+        ReadGrowth(end, end - 15_000, broker_id, None, 0, 0, 0, 0, errors, copied)
+        for end, (errors, copied) in zip(ends, readings, strict=True)
+    ]
+
+
+def test_without_the_ledger_the_brokers_meters_tell_that_copies_fail() -> None:
+    broken = metered(1, (0, 9), (1, 0), (0, 0), (1, 0))
+    (candidate,) = failing(read_growth=broken, ledger_ms=NOW_MS - MINUTE_MS).values()
+    assert (candidate.object, candidate.severity, candidate.facts["failures"]) == ("broker 1", "critical", 2)
+    assert "partitions are not known" in candidate.why
+    assert failing(read_growth=broken) == {}, "the ledger tells it better"
+    both = broken + metered(2, (3, 0), (3, 0))
+    assert list(failing(read_growth=both, ledger_ms=None)) == ["remote storage"]
+
+
+@pytest.mark.parametrize(
+    "readings", [[(1, 0), (0, 0)], [(1, 0), (1, 0), (0, 9)], [(0, 9), (0, 9)]], ids=["once", "over", "well"]
+)
+def test_meters_that_show_one_failure_or_a_copy_since_tell_nothing(readings: list[tuple[float, float]]) -> None:
+    assert failing(read_growth=metered(1, *readings), ledger_ms=None) == {}
+
+
+def test_meters_that_show_copies_between_failures_are_a_warning() -> None:
+    (candidate,) = failing(read_growth=metered(1, (1, 0), (1, 9)), ledger_ms=None).values()
+    assert candidate.severity == "warning"

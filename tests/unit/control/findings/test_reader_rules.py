@@ -6,7 +6,9 @@ from typing import Any
 
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import READS_FOR_MS, Candidate, GroupOffset
-from backend.control.findings.rules.reader_rules import STORM_FOR_MS, remote_reads
+from backend.control.findings.group_starts import OFFSETS_AGE_MS_MAX, GroupStarts, remember_starts
+from backend.control.findings.remote_reads import remote_reads
+from backend.control.findings.rules.reader_rules import LOST_FOR_MS, MARKERS_MAX
 from tests.unit.control.findings.sights import NOW_MS, context, partition
 
 CUT = [partition(log_start_offset=100), partition(index=1, log_start_offset=100)]
@@ -14,7 +16,10 @@ CUT = [partition(log_start_offset=100), partition(index=1, log_start_offset=100)
 
 def lost(*offsets: GroupOffset, **more: Any) -> dict[str, Candidate]:
     """Findings group-below-log-start by object."""
-    raised = candidates(context(**{"partitions": CUT, "group_offsets": offsets} | more)).values()
+    rows = more.pop("partitions", CUT)
+    starts = remember_starts(more.pop("before", GroupStarts()), offsets, NOW_MS, rows, NOW_MS)
+    of_groups = {"group_bounds": starts.bounds, "readable_offsets": starts.readable}
+    raised = candidates(context(partitions=rows, group_offsets=offsets, **of_groups, **more)).values()
     return {candidate.object: candidate for candidate in raised if candidate.slug == "group-below-log-start"}
 
 
@@ -32,7 +37,7 @@ def test_a_group_that_assigns_and_commits_reads_while_it_commits_now_and_then() 
 def test_a_group_whose_records_are_gone_is_told_once_with_where_and_how_many() -> None:
     result = lost(GroupOffset("billing", "orders", 0, 40), GroupOffset("billing", "orders", 1, 90))
     candidate = result["group billing"]
-    assert (candidate.severity, candidate.for_ms, candidate.topic) == ("warning", STORM_FOR_MS, "orders")
+    assert (candidate.severity, candidate.for_ms, candidate.topic) == ("warning", LOST_FOR_MS, "orders")
     assert candidate.why == (
         "70 records of 2 partitions are gone before it has read them: of orders-0 it has committed 40, and the log"
         " starts at 100."
@@ -61,3 +66,35 @@ def test_a_group_at_or_above_the_log_start_has_lost_nothing() -> None:
     unknown = [partition(log_start_offset=None), partition(index=1, log_start_offset=100, answered_ms=NOW_MS - 9_000)]
     both = (GroupOffset("billing", "orders", 0, 1), GroupOffset("billing", "orders", 1, 1))
     assert lost(*both, partitions=unknown) == {}
+
+
+def test_a_group_without_members_that_loses_records_while_it_is_watched_is_a_warning() -> None:
+    slow = GroupOffset("slow", "orders", 0, 40, members=False)
+    before = remember_starts(GroupStarts(), [slow], NOW_MS - 15_000, [partition()], NOW_MS - 15_000)
+    candidate = lost(slow, before=before)["group slow"]
+    assert candidate.severity == "warning"
+    assert "offsets are missing" in candidate.action
+
+
+def test_markers_of_transactions_above_the_last_record_of_an_emptied_log_are_no_lost_records() -> None:
+    emptied = [partition(log_start_offset=100, log_end_offset=100)]
+    assert lost(GroupOffset("g", "orders", 0, 99), partitions=emptied) == {}
+    assert lost(GroupOffset("g", "orders", 0, 100 - MARKERS_MAX), partitions=emptied) == {}
+    assert set(lost(GroupOffset("g", "orders", 0, 99 - MARKERS_MAX), partitions=emptied)) == {"group g"}
+    assert set(lost(GroupOffset("g", "orders", 0, 99))) == {"group g"}, "the log has records"
+
+
+def test_offsets_that_are_old_are_compared_with_the_log_starts_of_their_time() -> None:
+    offset = GroupOffset("g", "orders", 0, 40)
+    fresh = remember_starts(GroupStarts(), [offset], NOW_MS, [partition()], NOW_MS)
+    later_ms = NOW_MS + OFFSETS_AGE_MS_MAX
+    assert remember_starts(fresh, [offset], NOW_MS, CUT, later_ms).bounds["orders", 0].start == 100
+    assert remember_starts(fresh, [offset], NOW_MS, CUT, later_ms + 1).bounds["orders", 0].start == 0
+    # It was never read: nothing can be said.
+    assert remember_starts(GroupStarts(), (), None, CUT, NOW_MS).bounds == {}
+
+
+def test_an_offset_that_is_read_no_more_is_forgotten() -> None:
+    fresh = remember_starts(GroupStarts(), [GroupOffset("g", "orders", 0, 40)], NOW_MS, [partition()], NOW_MS)
+    assert fresh.readable == {("g", "orders", 0)}
+    assert remember_starts(fresh, (), NOW_MS + 1, CUT, NOW_MS + 1).readable == frozenset()

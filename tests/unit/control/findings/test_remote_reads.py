@@ -38,13 +38,17 @@ def slow(*rows: ReadGrowth, **more: Any) -> dict[str, Candidate]:
 
 def test_reads_that_all_fail_are_critical_after_one_look() -> None:
     result = failing(growth(errors=28, requests=28))
-    assert list(result) == ["broker 1"]
-    candidate = result["broker 1"]
-    assert (candidate.severity, candidate.topic, candidate.broker_id) == ("critical", "orders", 1)
+    assert list(result) == ["orders-0"]
+    candidate = result["orders-0"]
+    assert (candidate.severity, candidate.topic, candidate.partition) == ("critical", "orders", 0)
+    assert candidate.broker_id == 1
+    assert candidate.sentence == "Reads of orders-0 from the remote tier fail on broker 1"
     assert candidate.why == (
-        "28 reads of orders failed on broker 1 in the last 16 s, and none was answered with records. The reason stands"
-        " in the broker's log only."
+        "28 reads of orders failed on broker 1 in the last 16 s, and none was answered with records. Read there:"
+        " orders-0. Whether an object of a segment is missing or the store refuses stands in the broker's log only."
     )
+    assert "ebbline remote verify" in candidate.action
+    assert "credentials" not in candidate.action
     assert "lower no retention" in candidate.action
 
 
@@ -52,7 +56,7 @@ def test_a_read_that_fails_once_is_nothing_and_one_that_fails_again_and_again_a_
     assert failing(growth(errors=1, requests=9, fetched_bytes=9)) == {}
     assert failing(growth(errors=2, requests=2)) == {}
     some = [growth(looks, errors=2, requests=9, fetched_bytes=9) for looks in (0, 1)]
-    candidate = failing(*some)["broker 1"]
+    candidate = failing(*some)["orders-0"]
     assert (candidate.severity, candidate.facts["errors"]) == ("warning", 4)
     assert "others of the same topics work" in candidate.why
 
@@ -61,7 +65,7 @@ def test_it_ends_with_the_first_read_that_works() -> None:
     failed = growth(1, errors=28, requests=28)
     assert failing(failed, growth(fetched_bytes=100, requests=1)) == {}
     # Nobody has tried since.
-    assert list(failing(failed, growth())) == ["broker 1"]
+    assert list(failing(failed, growth())) == ["orders-0"]
 
 
 def test_of_two_brokers_whose_reads_all_fail_the_store_is_named() -> None:
@@ -71,16 +75,16 @@ def test_of_two_brokers_whose_reads_all_fail_the_store_is_named() -> None:
     assert result["remote storage"].facts["topics"] == ["logs", "orders"]
     mixed = failing(growth(errors=28), *(growth(n, 2, errors=2, fetched_bytes=7) for n in (0, 1)))
     assert {name: candidate.severity for name, candidate in mixed.items()} == {
-        "broker 1": "critical",
+        "orders-0": "critical",
         "broker 2": "warning",
     }
 
 
 def test_a_broker_that_tells_no_topics_is_judged_as_a_whole() -> None:
-    assert list(failing(growth(topic=None, errors=28))) == ["broker 1"]
+    assert list(failing(growth(topic=None, errors=28))) == ["orders-0"]
     # Where it does, the sum says nothing more.
     both = [growth(topic=None, errors=28, fetched_bytes=9), growth(errors=28)]
-    assert failing(*both)["broker 1"].severity == "critical"
+    assert failing(*both)["orders-0"].severity == "critical"
 
 
 def test_the_engine_tells_partition_offset_and_the_stores_reason() -> None:
@@ -89,11 +93,34 @@ def test_the_engine_tells_partition_offset_and_the_stores_reason() -> None:
         FailedRead("logs", 0, 1, NOW_MS, 5, "of another topic"),
         FailedRead("orders", 0, 2, NOW_MS, 5, "of another broker"),
     ]
-    candidate = failing(growth(errors=28), failed_reads=reports)["broker 1"]
-    assert candidate.why.endswith("orders-0 at offset 1\u202f200: HTTP error: 403 Forbidden")
+    candidate = failing(growth(errors=28), failed_reads=reports)["orders-0"]
+    assert candidate.why.endswith("Segment of orders-0 at offset 1\u202f200: HTTP error: 403 Forbidden")
     assert candidate.facts["partitions"] == [
         {"partition": "orders-0", "offset": 1_200, "error": "HTTP error: 403 Forbidden"}
     ]
+
+
+MANY = [partition(index=number) for number in range(12)]
+
+
+def test_of_several_partitions_those_that_groups_read_are_named_and_else_none() -> None:
+    unknown = failing(growth(errors=28), partitions=MANY)["broker 1"]
+    assert "The meters do not tell the partitions." in unknown.why
+    assert "credentials" in unknown.action
+    groups = [GroupOffset("g", "orders", number, 300) for number in (3, 4)]
+    two = failing(growth(errors=28), partitions=MANY, group_offsets=groups)["broker 1"]
+    assert "Read there: orders-3, orders-4." in two.why
+    assert list(failing(growth(errors=28), partitions=MANY, group_offsets=groups[:1])) == ["orders-3"]
+    assert list(slow(expiring(0), expiring(1), partitions=MANY, group_offsets=groups[:1])) == ["orders-3"]
+    everywhere = failing(
+        growth(errors=28),
+        growth(errors=28, broker_id=2),
+        partitions=[*MANY, partition(index=12, leader=2)],
+        group_offsets=[GroupOffset("g", "orders", number, 300) for number in range(13)],
+    )
+    why = everywhere["remote storage"].why
+    assert "orders-0, " in why
+    assert ", and 3 more." in why
 
 
 def expiring(looks_ago: int, broker_id: int = 1, **more: float) -> ReadGrowth:
@@ -101,14 +128,14 @@ def expiring(looks_ago: int, broker_id: int = 1, **more: float) -> ReadGrowth:
 
 
 def test_fetches_that_expire_without_a_byte_name_the_setting_and_its_value() -> None:
-    candidate = slow(expiring(0), expiring(1), remote_wait_ms={1: 700})["broker 1"]
-    assert candidate.severity == "warning"
+    candidate = slow(expiring(0), expiring(1), remote_wait_ms={1: 700})["orders-0"]
+    assert candidate.severity == "critical"
     assert "remote.fetch.max.wait.ms" in candidate.sentence
     assert "60 fetches expired on broker 1" in candidate.why
     assert "more than 700 ms (remote.fetch.max.wait.ms)" in candidate.why
     assert "ebbline plan brokers remote.fetch.max.wait.ms=7000" in candidate.action
-    assert "more than 500 ms" in slow(expiring(0), expiring(1))["broker 1"].why
-    patient = slow(expiring(0), expiring(1), remote_wait_ms={1: 20_000})["broker 1"]
+    assert "more than 500 ms" in slow(expiring(0), expiring(1))["orders-0"].why
+    patient = slow(expiring(0), expiring(1), remote_wait_ms={1: 20_000})["orders-0"]
     assert patient.action.startswith("Look why the store is slow")
 
 
@@ -128,7 +155,7 @@ def test_a_store_that_is_slow_for_a_moment_or_for_some_is_nothing(rows: list[Rea
 
 
 def test_bytes_that_come_after_the_fetch_has_expired_serve_nobody() -> None:
-    assert list(slow(expiring(0, fetched_bytes=9_000), expiring(1, fetched_bytes=9_000))) == ["broker 1"]
+    assert list(slow(expiring(0, fetched_bytes=9_000), expiring(1, fetched_bytes=9_000))) == ["orders-0"]
 
 
 def test_a_store_that_is_slow_for_all_brokers_is_one_finding() -> None:

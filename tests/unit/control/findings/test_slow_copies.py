@@ -78,6 +78,12 @@ def test_with_a_limit_by_time_alone_it_comes_when_nothing_is_copied_for_two_minu
         assert candidate.action.startswith("Look in broker 1's log why it copies nothing of orders-0")
 
 
+def test_a_broker_that_looks_for_segments_less_often_is_given_four_of_its_intervals() -> None:
+    seldom: dict[str, Any] = {"topics": BY_TIME, "task_intervals_ms": {1: MINUTE_MS}}
+    assert slow(partitions=waiting(1_200_000), still=still(4 * MINUTE_MS - 1), **seldom) is None
+    assert slow(partitions=waiting(1_200_000), still=still(4 * MINUTE_MS), **seldom) is not None
+
+
 def test_it_is_not_told_while_a_copy_is_under_way_that_takes_its_time() -> None:
     """A segment of 1 GiB at 5 MB/s takes 200 s."""
     held = {"partitions": waiting(3 * MB), "topics": BY_TIME, "still": still(3 * MINUTE_MS)}

@@ -43,11 +43,32 @@ def test_it_is_told_with_producer_and_transactional_id_and_the_command_that_ends
         "From offset 800, open for 40 s, producer id 4711 (transactional id forgotten). Nothing from there on is"
         " copied, and readers of committed records stand there. Its coordinator aborts it in 9 m 20 s by itself."
     )
-    assert candidate.action.endswith(
-        "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 800."
+    assert candidate.action == (
+        "Restart its producer (its transactional id fences the old one), or wait 9 m 20 s until the coordinator aborts"
+        " it. Without the producer, with the tools of Kafka 4.3: kafka-transactions.sh --bootstrap-server HOST:PORT"
+        " forceTerminateTransaction --transactionalId forgotten (the coordinator then aborts it at once)."
     )
-    assert candidate.action.startswith("Let its producer commit or abort it, or restart the producer.")
     assert candidate.facts["transactional_id"] == "forgotten"
+
+
+def test_a_marker_by_hand_is_advised_only_for_a_transaction_that_no_coordinator_has_open() -> None:
+    numbers = range(12)
+    rows = {"partitions": [partition(index=n) for n in numbers], "still": still(MINUTE_MS, *numbers)}
+    hanging = held(**rows, transactions={("orders", n): transaction(n) for n in numbers})
+    assert hanging.action.count(" abort --topic orders --partition ") == 10
+    assert "--partition 3 --start-offset 800; kafka-transactions.sh" in hanging.action
+    assert hanging.action.endswith("--partition 9 --start-offset 800 (and 2 more partitions).")
+    assert "find-hanging --topic orders" in hanging.action
+    ended = CoordinatedTransaction(4711, "forgotten", "CompleteAbort", None, None)
+    of_ended = held(**rows, transactions={("orders", n): transaction(n, coordinated=ended) for n in numbers})
+    assert " abort --topic" in of_ended.action
+    assert "its coordinator has it as CompleteAbort" in of_ended.why
+    for state in ("Ongoing", "PrepareCommit"):
+        named = CoordinatedTransaction(4711, "it's", state, None, None)
+        listed = held(still=still(MINUTE_MS), transactions={("orders", 0): transaction(coordinated=named)})
+        assert " abort --topic" not in listed.action
+        assert """--transactionalId 'it'"'"'s' """ in listed.action
+    assert " abort --topic" not in held(still=still(MINUTE_MS)).action
 
 
 def test_it_is_told_after_20_seconds_where_sealed_data_waits() -> None:
@@ -66,9 +87,10 @@ def test_elsewhere_it_is_a_notice_after_the_longest_time_that_kafka_allows() -> 
         assert "is copied" not in candidate.why
 
 
-def test_without_the_right_to_describe_it_the_offset_and_the_command_are_told_all_the_same() -> None:
+def test_without_the_right_to_describe_it_the_offset_and_how_to_see_its_producer_are_told() -> None:
     candidate = held(still=still(MINUTE_MS))
     assert candidate.why.startswith("From offset 800, open for 1 m, its producer is not known.")
+    assert "describe-producers --topic orders --partition 0" in candidate.action
     hanging = held(still=still(MINUTE_MS), transactions={("orders", 0): transaction()})
     assert "producer id 4711 (no coordinator lists it)" in hanging.why
     # An answer about the transaction before.

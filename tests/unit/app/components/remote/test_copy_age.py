@@ -25,6 +25,11 @@ def test_a_copy_is_hung_beyond_three_times_its_p99_and_a_minute(age_ms: int, p99
     assert not is_hung(segment(age_ms=age_ms, superseded=True), p99_ms, NOW_MS), "it failed"
 
 
+def test_a_large_segment_has_the_time_that_its_size_needs() -> None:
+    assert not is_hung(segment(age_ms=5 * MINUTE_MS, segment_size_bytes=300_000_000), None, NOW_MS)
+    assert is_hung(segment(age_ms=5 * MINUTE_MS + 1, segment_size_bytes=300_000_000), None, NOW_MS)
+
+
 @pytest.mark.parametrize(
     ("leader", "why"),
     [
