@@ -92,6 +92,8 @@ RIGHTS_FACTS: Final = (
 # The first row that fits is the cause; a cause that is explained itself hands on to its own cause.
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(CLUSTER_AWAY, Link.CLUSTER, CLUSTER_FACTS),
+    # A pipeline that cannot write gives no sign of life.
+    Explanation("database-away", Link.CLUSTER, ("pipeline-behind", "pipeline-down")),
     Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS, unseen_only=True),
     # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
     Explanation("last-leader-behind", Link.BROKER, ("broker-away", "offline")),

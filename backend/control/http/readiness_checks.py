@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, text
-
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.database_keeper import DatabaseKeeper
 from backend.control.http.disk_room import DiskRoom
 from backend.control.observer.cluster_observer import ClusterObserver
+from backend.store.writes import cluster_rows
 
 # The pipeline holds the lock for half a second at most; a database that is not free in this time is faulty.
 PROBE_TIMEOUT_S: Final = 3.0
@@ -87,14 +86,9 @@ class ReadinessChecks:
 
     async def _ask_database(self) -> str | None:
         try:
-            await self._database.write(_touch)
+            await self._database.write(cluster_rows.touch)
         except DatabaseAway as error:
             return str(error)
         finally:
             self._probed_s = time.monotonic()
         return None
-
-
-def _touch(connection: Connection) -> None:
-    """A transaction that takes the write lock and changes nothing."""
-    connection.execute(text("UPDATE process_status SET state = state WHERE cluster_id = ''"))

@@ -102,6 +102,7 @@ class FindingContexts:
         self._move_throttles = MoveThrottles()
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
+        self._ledger_ms: int | None = None
         self._processes: Mapping[str, ProcessHealth] = {}
         self._missing_rights: Sequence[MissingRight] = ()
 
@@ -165,7 +166,7 @@ class FindingContexts:
             topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
             partitions=seen.round.partitions,
             replicas=seen.round.replicas,
-            ledger_ms=_ledger_ms(connection, cluster_id, at_ms, open_segments),
+            ledger_ms=self._known_ledger_ms(connection, at_ms, open_segments),
             open_segments=open_segments,
             p99_ms=p99_ms,
             cluster_p99_ms=overview.cluster_copy_p99_ms(connection, cluster_id) if copying - p99_ms.keys() else None,
@@ -202,6 +203,13 @@ class FindingContexts:
             rule_settings=self._rule_settings(),
             missing_rights=self._missing_rights,
         )
+
+    def _known_ledger_ms(self, connection: Connection, at_ms: int, open_segments: Sequence[SegmentRow]) -> int | None:
+        pipeline = health.processes(connection, self._cluster_id, at_ms).get("pipeline")
+        if pipeline is None:
+            return max((segment.last_event_ms for segment in open_segments), default=None)
+        self._ledger_ms = ledger_ms(pipeline, at_ms, self._ledger_ms)
+        return self._ledger_ms
 
 
 def brokers_now(rows: Sequence[BrokerRow], liveness: Liveness) -> list[BrokerRow]:
@@ -247,9 +255,17 @@ def _own(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "cluster_id"}
 
 
-def _ledger_ms(connection: Connection, cluster_id: str, at_ms: int, open_segments: Sequence[SegmentRow]) -> int | None:
-    """Up to when the ledger is known: now while the pipeline works, else when it last gave a sign of life."""
-    pipeline = health.processes(connection, cluster_id, at_ms).get("pipeline")
-    if pipeline is not None:
+def ledger_ms(pipeline: ProcessHealth, at_ms: int, before_ms: int | None) -> int | None:
+    """Up to when the ledger is complete; `before_ms`: as it was when last asked.
+
+    A pipeline that was frozen or has just started works again before it has read what it missed, and tells no lag yet.
+    """
+    detail = pipeline.detail or {}
+    if "lag_records" not in detail:
         return at_ms if pipeline.alive else min(at_ms, pipeline.updated_ms)
-    return max((segment.last_event_ms for segment in open_segments), default=None)
+    lag_records, lag_ms = detail["lag_records"], detail.get("lag_ms")
+    if lag_records is None:
+        return before_ms
+    # While it keeps pace it is complete now, and not only since its last sign of life.
+    known_ms = at_ms if pipeline.alive and not lag_records else pipeline.updated_ms - int(lag_ms or 0)
+    return min(at_ms, known_ms)

@@ -27,7 +27,7 @@ from backend.control.findings.finding_context import (
     FindingContext,
     FindingKey,
 )
-from backend.control.findings.open_in_memory import OpenInMemory, database_away
+from backend.control.findings.open_in_memory import AWAY, OpenInMemory, database_away
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.unseen_findings import unseen
 from backend.control.gateway.requests.rights_requests import MissingRight
@@ -43,6 +43,7 @@ from backend.store.writes import cluster_rows, finding_rows
 # Closed findings stay a year: 100 a day of 1 kB are 36 MB.
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
+PROBE_INTERVAL_MS: Final = 5_000
 RETRY_S: Final = 2.0
 # Longer than any hold.
 HOLD_MS_MAX: Final = 86_400_000
@@ -86,7 +87,7 @@ class FindingWatch:
         self._verdicts: dict[FindingLane, _Verdicts] = {}
         self._changes = Changes()
         self._missing_rights: Sequence[MissingRight] = ()
-        self._pruned_ms = 0
+        self._pruned_ms = self._wrote_ms = 0
         self._alerts = OpenAlerts()
         self._open = OpenInMemory()
         self._waits_since_ms: int | None = None
@@ -169,7 +170,11 @@ class FindingWatch:
         current = self._current(open_findings)
         passed = self._open.passed(current)
         changes = self._compare(current, memory, at_ms, clock_ms)
-        if passed or changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
+        # A database that is read-only or locked still reads: whether it takes writes is seen by writing.
+        due = clock_ms - self._wrote_ms >= PROBE_INTERVAL_MS or AWAY in self._changes.waiting
+        due |= at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS
+        if due or passed or changes.opened or changes.kept or changes.closed:
+            self._wrote_ms = clock_ms
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
                 finding_rows.open_findings(connection, [self._passed_row(f, at_ms) for f in passed])
@@ -269,6 +274,7 @@ class FindingWatch:
             ],
         )
         finding_rows.close_findings(connection, [finding.id for finding in changes.closed], at_ms)
+        cluster_rows.touch(connection)
         if at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             finding_rows.prune_findings(connection, self._cluster_id, at_ms - KEEP_CLOSED_MS)
             self._pruned_ms = at_ms
