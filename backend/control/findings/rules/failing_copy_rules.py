@@ -14,6 +14,7 @@ from backend.control.findings.copy_failures import (
 )
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
 from backend.control.formatting import in_time
+from backend.tiering.segment_state import HUNG_MS_MIN, SegmentState
 
 STORE: Final = "remote storage"
 # Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
@@ -42,13 +43,22 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
 def _is_its_own(context: FindingContext, broker: FailingBroker) -> bool:
     """Whether the cause is the broker and not the store, where other brokers fail at their next try: others have
     finished copies long after its first failure, or had the time for it. A copy that ends just after it may have been
-    written before the store broke.
+    written before the store broke; one that is open for long may be about to fail, as clients of a store try again by
+    themselves.
     """
     since_ms = broker.blocked_since_ms or 0
     finished = [(copy.broker_id, copy.at_ms) for copy in context.finished_copies]
     finished += [(event.broker_id, event.at_ms) for event in context.copy_events if event.outcome == "finished"]
     others = any(broker_id != broker.broker_id and at_ms > since_ms + TOGETHER_FOR_MS for broker_id, at_ms in finished)
-    return others or broker.known_ms - since_ms >= broker.retried_ms
+    open_since_ms = [
+        segment.copy_started_ms
+        for segment in context.open_segments
+        if segment.state is SegmentState.COPY_SEGMENT_STARTED
+        and segment.copy_broker_id != broker.broker_id
+        and broker.known_ms - segment.copy_started_ms >= TOGETHER_FOR_MS
+    ]
+    waits = any(broker.known_ms - started_ms < HUNG_MS_MIN for started_ms in open_since_ms)
+    return others or (broker.known_ms - since_ms >= broker.retried_ms and not waits)
 
 
 def _candidate(brokers: Sequence[FailingBroker], object_: str, severity: str) -> Candidate:

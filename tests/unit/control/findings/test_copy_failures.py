@@ -120,6 +120,11 @@ def test_one_broker_that_reaches_nothing_is_named_while_others_finish() -> None:
     # Nothing is known of the others' copies: the store may be what fails, and the next try of theirs tells.
     alone = {"partitions": led_by(1, 2), "failed_attempts": [attempt(5 * SECOND_MS), attempt(25 * SECOND_MS)]}
     assert failing(**alone) == {}
+    # After its next try it is the broker, unless a copy of another one hangs as well: it is about to fail.
+    later = alone | {"failed_attempts": [attempt(age_s * SECOND_MS) for age_s in (5, 25, 45)]}
+    assert list(failing(**later)) == ["broker 1"]
+    hangs = segment(copy_broker_id=2, partition=1, copy_started_ms=NOW_MS - 15 * SECOND_MS)
+    assert failing(**later, open_segments=[hangs]) == {}
     # The last of what the others wrote before the store broke tells nothing either.
     assert failing(**alone, finished_copies=[finished_copy(24 * SECOND_MS, broker_id=2, index=1)]) == {}
 
