@@ -16,7 +16,8 @@ from tests.waiting import wait_until
 OPTIONS = ("--no-ui", "--no-pipeline", "--no-demo", "--process-per-broker")
 HUNG_S = 25.0
 # 3.5 s until its silence is met, 3 s for a question that is handed on to it, the round, and a busy machine.
-ROUND_AGE_S_MAX = 14.0
+# It was 24 to 31 s.
+ROUND_AGE_S_MAX = 20.0
 
 
 def test_a_hung_controller_holds_up_no_round_of_samples(tmp_path: Path) -> None:
