@@ -143,12 +143,7 @@ class Client:
         return row.offset
 
     async def create_topic(
-        self,
-        node: int,
-        name: str,
-        assignments: Mapping[int, Sequence[int]],
-        configs: Mapping[str, str],
-        timeout_ms: float = TIMEOUT_MS,
+        self, node: int, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]
     ) -> None:
         topics = m.CreateTopicsRequest.Topics
         request = m.CreateTopicsRequest(
@@ -166,7 +161,7 @@ class Client:
                 )
             ],
         )
-        answer = cast(m.CreateTopicsResponse, await self.ask(node, request, 7, timeout_ms))
+        answer = cast(m.CreateTopicsResponse, await self.ask(node, request, 7))
         _raise(answer.topics[0].error_code, answer.topics[0].error_message)
 
     async def delete_topic(self, node: int, name: str) -> None:

@@ -12,7 +12,6 @@ from backend.cli.shared.value_text import (
     SEVERITIES,
     SEVERITY_STYLE,
     age,
-    finding_note,
     moment,
     offset,
     printable_text,
@@ -36,11 +35,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
 
 def readers(rows: Iterable[TableRow]) -> Table:
     return table(
-        ["GROUP", "MEMBERS", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
+        ["GROUP", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
         (
             (
                 r["group"],
-                yes(r["members"]),
                 f"{r['topic']}-{r['partition']}",
                 offset(r["committed_offset"]),
                 offset(r["local_log_start_offset"]),
@@ -114,11 +112,9 @@ def isr(row: TableRow) -> Text:
 
 
 def pending(row: TableRow) -> str:
-    """The first offset that is not in the remote tier, or what a -1 means; inferred where no leader tells it."""
+    """The first offset that is not in the remote tier, or what a -1 means."""
     reason = row["pending_reason"]
-    if reason is not None:
-        return str(reason).replace("_", " ")
-    return offset(row["pending_from"]) + (" (inferred)" if row["pending_source"] == "inferred" else "")
+    return offset(row["earliest_pending_upload_offset"]) if reason is None else str(reason).replace("_", " ")
 
 
 def remote_bytes(row: TableRow) -> int | None:
@@ -186,7 +182,7 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
                 r["slug"],
                 description(r),
                 r["action"],
-                finding_note(r, now_ms),
+                r["acknowledged_by"] or ("muted" if (r["muted_until_ms"] or 0) > now_ms else ""),
             )
             for r in ordered
         ),

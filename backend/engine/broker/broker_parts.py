@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, QuotaWindows
 from backend.engine.apis.services import BrokerServices, Services
 from backend.engine.apis.table import api_table
-from backend.engine.broker.controller_channels import ControllerChannels
 from backend.engine.broker.controller_server import FEATURES, ControllerServer
 from backend.engine.broker.peer_connections import PeerConnections
 from backend.engine.broker.remote_tier import RemoteTier, metadata_listener
@@ -45,7 +44,6 @@ class NodeParts:
     metadata: MetadataCache
     log_manager: LogManager
     controller_channel: ControllerChannel
-    controller_channels: ControllerChannels
     metrics: BrokerMetrics
 
 
@@ -74,7 +72,7 @@ def make_broker_parts(
     lifecycle = BrokerLifecycle(
         ports,
         config,
-        node.controller_channels.channel("lifecycle"),
+        peers.channel("lifecycle"),
         cluster_id=node.cluster_id,
         endpoints=listeners.endpoints(),
         log_dirs=list(node.log_manager.directories.directory_ids.values()),
@@ -101,7 +99,7 @@ def make_broker_parts(
         applied,
         ports=ports,
         log_manager=node.log_manager,
-        controller_channel=node.controller_channels.channel("isr"),
+        controller_channel=peers.channel("isr"),
         connect_to_leader=peers.connect_to_leader,
         events=events,
         metrics=metrics,
@@ -157,7 +155,7 @@ def _remote_tier(
         metrics=node.metrics,
         events=events,
         next_producer_id=producer_ids.next_id,
-        channel=node.controller_channels.channel("rlmm"),
+        channel=peers.channel("rlmm"),
         produce_client=peers.client("rlmm-producer", through),
         fetch_client=peers.client("rlmm-consumer", through),
         removal_client=peers.client("partition-remover", through),

@@ -18,7 +18,6 @@ from backend.store.tables.control import (
     api_token,
     audit,
     finding,
-    maintenance_window,
     operation,
 )
 from backend.store.tables.observer import (
@@ -36,7 +35,6 @@ from backend.store.tables.observer import (
 )
 from backend.store.tables.pipeline import (
     EVENTS_BY_PARTITION,
-    FAILED_COPY,
     OPEN_SEGMENT,
     pipeline_batch,
     quarantine,
@@ -52,7 +50,6 @@ from backend.store.tables.shared import metadata
 
 __all__ = [
     "EVENTS_BY_PARTITION",
-    "FAILED_COPY",
     "OPEN_SEGMENT",
     "api_token",
     "audit",
@@ -62,7 +59,6 @@ __all__ = [
     "config_value",
     "engine_event",
     "finding",
-    "maintenance_window",
     "metadata",
     "operation",
     "partition_current",

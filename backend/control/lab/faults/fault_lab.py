@@ -169,8 +169,7 @@ class FaultLab:
         self._task = None
         if self.run is not None:
             self.run = replace(self.run, state=state, message=message, ended_ms=now_ms())
-            reason = "" if message is None else f": {message}"
-            _log.warning("Scenario %s of the lab is %s%s", self.run.slug, state, reason)
+            _log.warning("Scenario %s of the lab is %s", self.run.slug, state)
 
     def _store(self, fault: InjectedStoreFault) -> None:
         if self._fault_target is not None:

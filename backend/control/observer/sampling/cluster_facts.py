@@ -63,7 +63,6 @@ class PartitionFacts:
     epochs_complete: bool = True
     move: PartitionReassignment | None = None
     error: str | None = None
-    last_stable: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -131,14 +130,10 @@ class RemoteFacts:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSums:
-    """The ledger's sums by (topic id text, partition), and the copies and deletions that are open.
-
-    `complete`: the pipeline has read everything, so that a partition without sums has nothing in the remote tier.
-    """
+    """The ledger's sums by (topic id text, partition), and the copies and deletions that are open."""
 
     partitions: Mapping[tuple[str, int], RemoteFacts] = field(default_factory=dict)
     open_copies: int = 0
     oldest_open_copy_ms: int | None = None
     open_deletes: int = 0
     oldest_open_delete_ms: int | None = None
-    complete: bool = False
