@@ -16,7 +16,7 @@ WORKERS ?= 3
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
 
-.PHONY: help up check checked test tests lint bench soak screenshots docs lock clean
+.PHONY: help up check checked test tests lint bench soak incidents screenshots docs lock clean
 
 help: ## These targets
 	@grep -E '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## (.*)/\1\t\2/' | expand -t 14
@@ -52,6 +52,9 @@ bench: $(STAMP) ## Side by side with Apache Kafka; ONLY="produce idle", QUICK=1
 
 soak: $(STAMP) ## The long evidence; results go to tests/soak/results
 	$(BIN)/python -m tests.soak
+
+incidents: $(STAMP) ## Incidents on both clusters, and docs/incidents.md; ONLY="broker-killed store", ON=embedded
+	$(BIN)/python -m tests.incidents $(if $(ON),--on $(ON)) $(if $(ONLY),--only $(ONLY))
 
 screenshots: $(STAMP) ## Refresh the pictures in docs/
 	$(BIN)/python -m tests.screenshots

@@ -17,6 +17,7 @@ import streamlit as st
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.control.backend_readiness import database_responded_ms
 from app.query_cache import CachedResult, QueryCache
 from backend.store.connection.database import StoreError, create_engine, reading
 from backend.store.connection.database_faults import diagnose, first_line
@@ -136,7 +137,8 @@ class ClusterView:
     now_ms: int
     read_ms: int  # when the database was read; before now_ms only while it is away
     away: str | None = None  # why the database cannot be read, one sentence
-    away_seen_ms: int | None = None  # when that was noticed: perhaps long after, if nobody looked
+    away_seen_ms: int | None = None  # when a page noticed it: perhaps long after, if none was open
+    responded_ms: int | None = None  # when it last responded to the backend, which always looks; None: not known
     allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
 
 
@@ -175,7 +177,9 @@ def view(cluster_id: str | None) -> ClusterView | None:
         if last is None or last.value is None:
             raise
         failed = _failed.get(environment().database_url)
-        return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
+        seen_ms = None if failed is None else failed.first_ms
+        responded_ms = database_responded_ms(environment().api_url)
+        return replace(aged(last.value, moment, str(error), seen_ms), responded_ms=responded_ms)
     _query_cache.keep(key, CachedResult(current, 0, moment))
     return current
 

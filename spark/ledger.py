@@ -124,6 +124,8 @@ class PartitionTotals:
     delete_state: int | None = None
     delete_state_ms: int | None = None
     last_event_ms: int = 0
+    failed_copy_segments: int = 0  # of the deleted ones: they never finished their copy
+    failed_copy_bytes: int = 0
 
     def add(self, other: PartitionTotals) -> None:
         """Count in what ``other`` counted from nothing, about other segments of the partition."""
@@ -151,6 +153,9 @@ class PartitionTotals:
         else:
             self.delete_finished_segments += sign
             self.delete_finished_bytes += size
+            if row.copy_finished_ms is None:
+                self.failed_copy_segments += sign
+                self.failed_copy_bytes += size
 
 
 PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionTotals))

@@ -38,7 +38,7 @@ settings.load_profile("soak" if SOAK else "test")
 # Elsewhere an unclosed file, socket or coroutine is an error. The simulator abandons crashed processes as they stand;
 # clients of others leave sockets when their constructors fail (kafka-python), and processes of `ebbline up` are
 # killed in the middle. On a busy machine one test of the migrations leaves a connection of SQLAlchemy to PostgreSQL.
-NOT_STRICT = ("tests/simulation/", "tests/interop/", "tests/e2e/", "tests/migrations/")
+NOT_STRICT = ("tests/simulation/", "tests/interop/", "tests/e2e/", "tests/migrations/", "tests/incidents/")
 
 # The process of `make check` that runs tests; its controller starts the workers.
 GUARD = Guard() if CHECK else None
@@ -56,6 +56,7 @@ MAY_BE_MISSING = {
     "a java compiler is unavailable": "EBBLINE_CI_WITHOUT_JAVA_COMPILER",
     "go is unavailable": "EBBLINE_CI_WITHOUT_GO",
     "spark's kafka connector is unavailable": "EBBLINE_CI_WITHOUT_SPARK_CONNECTOR",
+    "promtool is unavailable": "EBBLINE_CI_WITHOUT_PROMTOOL",
 }
 
 
@@ -68,7 +69,15 @@ TOGETHER = {"tests/e2e/test_kill_backend.py": "tests/e2e/test_flights.py"}
 
 
 # Folders of tests that wait for processes most of their time, and take the longest.
-WAITING = ("tests/e2e/", "tests/spark/", "tests/cluster/", "tests/interop/", "tests/control/", "tests/scenarios/")
+WAITING = (
+    "tests/incidents/test_quick.py",
+    "tests/e2e/",
+    "tests/spark/",
+    "tests/cluster/",
+    "tests/interop/",
+    "tests/control/",
+    "tests/scenarios/",
+)
 
 
 # The files that take over a minute, the longest first: one that is left for the end would keep one worker alone.
@@ -78,6 +87,7 @@ LONGEST = (
     "tests/control/test_findings.py",
     "tests/ui/test_browser.py",
     "tests/control/test_database_away.py",
+    "tests/incidents/test_quick.py",
     "tests/interop/test_java_admin.py",
     "tests/spark/test_pipeline.py",
     "tests/e2e/test_dashboard.py",

@@ -99,6 +99,34 @@ class ControlApi:
         """A new plan that puts back what ``plan_id`` found; it is executed like any other. Raises ControlApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/revert", {}, PLAN_TIMEOUT_S))
 
+    def mute_finding(self, finding_id: int, minutes: int) -> None:
+        """Keeps a finding silent. Raises ControlApiError."""
+        self._post(f"/v1/findings/{finding_id}/mute", {"minutes": minutes}, PLAN_TIMEOUT_S)
+
+    def acknowledge_finding(self, finding_id: int) -> None:
+        """The user looks after a finding. Raises ControlApiError."""
+        self._post(f"/v1/findings/{finding_id}/acknowledge", {}, PLAN_TIMEOUT_S)
+
+    def add_maintenance(self, minutes: int, topic: str | None, broker_id: int | None, reason: str) -> None:
+        """Begins a maintenance window now. Raises ControlApiError."""
+        body = {"minutes": minutes, "topic": topic, "broker_id": broker_id, "reason": reason}
+        self._post("/v1/maintenance", body, PLAN_TIMEOUT_S)
+
+    def end_maintenance(self, window_id: int) -> None:
+        """Ends a window now. Raises ControlApiError."""
+        self._call("DELETE", f"/v1/maintenance/{window_id}", None, PLAN_TIMEOUT_S)
+
+    def rule_settings(self) -> Json:
+        """Thresholds and settings of the rules. Raises ControlApiError."""
+        return self._call("GET", "/v1/alerts/rules", None, READ_TIMEOUT_S)
+
+    def change_rule(
+        self, slug: str, values: Mapping[str, float | str | bool | None], topics: str | None, reason: str
+    ) -> None:
+        """Sets names of a rule's table in the alerts file; None: the default. Raises ControlApiError."""
+        body = {"values": dict(values), "topics": topics, "reason": reason}
+        self._post(f"/v1/alerts/rules/{slug}", body, PLAN_TIMEOUT_S)
+
     def bootstrap_race(self) -> Json | None:
         """The race of the lab that is going on, else the last one; None: there was none. Raises ControlApiError."""
         return _run(self._call("GET", LAB_BOOTSTRAP, None, READ_TIMEOUT_S))

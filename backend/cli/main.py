@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from backend import __version__
+from backend.cli.alerts import alert_commands, silence_commands
+from backend.cli.alerts.maintenance_commands import maintenance_app
 from backend.cli.inspect import cluster_commands, finding_commands
 from backend.cli.inspect.set_aside import set_aside
 from backend.cli.lab import lab_app
@@ -47,8 +49,13 @@ for command in (
     finding_commands.audit,
     cluster_commands.config,
     finding_commands.readers,
+    alert_commands.receivers,
+    alert_commands.thresholds,
 ):
     app.command(rich_help_panel="Ask the API")(command)
+for silence in (silence_commands.mute, silence_commands.unmute, silence_commands.acknowledge):
+    app.command(rich_help_panel="Look after findings")(silence)
+app.add_typer(maintenance_app, name="maintenance", rich_help_panel="Look after findings")
 app.command()(finding_commands.rules)
 app.command("set-aside")(set_aside)
 app.add_typer(plan_commands.app, name="plan", rich_help_panel="Change the cluster")

@@ -49,6 +49,8 @@ class Database:
         self.openings = 0
         """How often it was admitted: it may be another database each time."""
         self._identity = None if closed is not None or self.file is None else file_identity(self.file)
+        self.responded_ms: int | None = None
+        """When it last did what this process wanted of it: the observer writes every few seconds, day and night."""
         self._failed: tuple[float, DatabaseAway] | None = None
         self._opened = asyncio.Event()
         if closed is None:
@@ -130,7 +132,7 @@ class Database:
 
     async def _on(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, job)
+            result = await asyncio.get_running_loop().run_in_executor(threads, job)
         except Exception as error:  # each driver has other kinds; no fault of the database is raised again
             away = store_error(self.url, error)
             if not isinstance(away, DatabaseAway):
@@ -140,6 +142,8 @@ class Database:
             if away.diagnosis is not None and away.diagnosis.fault is DatabaseFault.DAMAGED and self.file is not None:
                 self.suspect = True
             raise away from error
+        self.responded_ms = time.time_ns() // 1_000_000
+        return result
 
     async def close(self) -> None:
         """Waits for running jobs, then closes all connections."""

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 
 from backend import __version__
-from backend.control.alerts.webhook import Webhook
+from backend.control.alerts.alert_delivery import AlertDelivery
+from backend.control.alerts.alert_texts import ClusterName
+from backend.control.alerts.alerts_watch import COPY_NAME, DEFAULT_NAME, AlertsFiles, AlertsFileWatch
+from backend.control.alerts.delivered_file import DELIVERED_NAME
+from backend.control.alerts.heartbeat import LifeSignal, WatchSigns
 from backend.control.control_database import WAITS, Database
 from backend.control.control_settings import ControlSettings
 from backend.control.database_keeper import DatabaseKeeper
@@ -17,13 +21,16 @@ from backend.control.deferred_audit import DeferredAudit
 from backend.control.gateway.client_security import read_security
 from backend.control.gateway.connection_pool import ConnectionPool
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap
+from backend.control.http.alert_metrics import AlertMetrics
 from backend.control.http.api_tokens import ApiTokens
 from backend.control.http.authentication import Authenticator
 from backend.control.http.disk_room import DiskRoom
 from backend.control.http.dispatch import Dispatcher
 from backend.control.http.endpoints import ENDPOINTS
+from backend.control.http.handlers.alert_handlers import AlertHandlers
 from backend.control.http.handlers.finding_handlers import FindingHandlers
 from backend.control.http.handlers.lab_handlers import LabHandlers
+from backend.control.http.handlers.maintenance_handlers import MaintenanceHandlers
 from backend.control.http.handlers.plan_handlers import PlanHandlers
 from backend.control.http.handlers.read_handlers import ReadHandlers
 from backend.control.http.handlers.system_handlers import SystemHandlers
@@ -66,6 +73,7 @@ class ControlParts:
     keeper: DatabaseKeeper
     gateway: Gateway
     observer: ClusterObserver
+    life_signal: LifeSignal
     quorum: QuorumWatch
     operations: OperationService
     bootstrap_lab: BootstrapLab
@@ -97,13 +105,16 @@ def build_parts(settings: ControlSettings, ports: ProcessPorts, started_ms: int)
     tokens, guesses, audit = ApiTokens(database, settings.cluster_id), TokenGuesses(), DeferredAudit(database)
     keeper = DatabaseKeeper(database, tokens.store, audit)
     pipeline = PipelineMetrics(database.engine, settings.cluster_id)
-    metrics = ProductMetrics(observer, pipeline, ports.registries)
+    life_signal = LifeSignal(settings.heartbeat_url, settings.heartbeat_interval_s, lambda: _signs(observer))
+    metrics = ProductMetrics(observer, pipeline, ports.registries, AlertMetrics(observer.alerts, life_signal))
     readiness = ReadinessChecks(observer, database, ports.more_checks, DiskRoom(settings.data_dir), keeper)
     handlers = (
         SystemHandlers(started_ms, readiness, metrics, document(ENDPOINTS, __version__)),
         ReadHandlers(settings, database, observer, quorum),
         PlanHandlers(operations),
         FindingHandlers(database, settings.cluster_id),
+        MaintenanceHandlers(database, settings.cluster_id),
+        AlertHandlers(observer.alerts, audit, settings.cluster_id),
         LabHandlers(bootstrap_lab, fault_lab, audit, settings.cluster_id),
     )
     dispatcher = Dispatcher(Authenticator(tokens, guesses, metrics), operations, metrics)
@@ -113,6 +124,7 @@ def build_parts(settings: ControlSettings, ports: ProcessPorts, started_ms: int)
         keeper,
         gateway,
         observer,
+        life_signal,
         quorum,
         operations,
         bootstrap_lab,
@@ -138,8 +150,27 @@ def _observer(
         gateway,
         database,
         ReaderWatch(gateway, settings.broker_metrics, ports.registries),
-        Webhook(settings.webhook_url, settings.cluster_id, settings.cluster_name),
+        _alert_delivery(settings),
         pid=os.getpid(),
         started_ms=started_ms,
         keep_days=settings.sample_days,
+    )
+
+
+def _alert_delivery(settings: ControlSettings) -> AlertDelivery:
+    files = AlertsFiles(settings.alerts_file, settings.data_dir / DEFAULT_NAME, settings.run_dir / COPY_NAME)
+    return AlertDelivery(
+        ClusterName(settings.cluster_id, settings.cluster_name, settings.public_url),
+        AlertsFileWatch(files),
+        settings.run_dir / DELIVERED_NAME,
+        settings.webhook_url,
+    )
+
+
+def _signs(observer: ClusterObserver) -> WatchSigns:
+    return WatchSigns(
+        observer.ended_s,
+        observer.recorder.stored_s,
+        observer.findings.behind_ms / 1000,
+        observer.interval_ms / 1000,
     )

@@ -24,6 +24,7 @@ from backend.control.http.authentication import NOBODY
 from backend.control.http.token_guesses import AUDIT_INTERVAL_S
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
+from backend.store.blind_spots import PIPELINE_EXPECTED
 from backend.store.connection.database import StoreError
 from backend.store.writes import cluster_rows
 
@@ -79,6 +80,7 @@ class ControlPlane:
             asyncio.create_task(keep_running("database", self.parts.keeper.run), name="control-database"),
             asyncio.create_task(keep_running("observer", self.parts.observer.run), name="control-observer"),
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
+            asyncio.create_task(keep_running("life signal", self.parts.life_signal.run), name="control-life-signal"),
             asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
             asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
             asyncio.create_task(keep_running("guesses", self._watch_guesses), name="control-guesses"),
@@ -125,7 +127,7 @@ class ControlPlane:
         while True:
             await self.parts.quorum.refresh(now_ms())
             self.parts.observer.feature_levels = self.parts.quorum.feature_levels
-            self.parts.observer.quorum_replicas = self.parts.quorum.replicas
+            self.parts.observer.quorum = self.parts.quorum.quorum
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
 
     async def _watch_guesses(self) -> None:
@@ -157,6 +159,7 @@ class ControlPlane:
                     message=message,
                     detail={
                         "quorum": self.parts.quorum.facts,
+                        PIPELINE_EXPECTED: self.settings.pipeline,
                         "readers": self.parts.observer.reader_facts(),
                         "eligible": self.parts.observer.eligible_report(),
                     },

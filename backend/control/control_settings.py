@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backend.control.alerts.webhook import check_address
+from backend.control.alerts.addresses import check_address
 from backend.control.gateway.kafka_client import parse_bootstrap
 from backend.control.observer.watches.broker_numbers import check_template
 
@@ -38,7 +38,12 @@ class ControlSettings(BaseSettings):
     client_properties: Path | None = None
     broker_metrics: str | None = None  # address of each broker's Prometheus text, with {host} or {id}
     webhook_url: str | None = None
+    alerts_file: Path | None = None  # None: alerts.toml in the data folder, when it is there
+    heartbeat_url: str | None = None
+    heartbeat_interval_s: int = Field(default=60, ge=10, le=3_600)
+    public_url: str | None = None  # the dashboard as browsers find it, for links in messages
     allow_changes: bool = True  # False: plans are made and none is executed
+    pipeline: bool = False  # whether `ebbline up` runs the pipeline beside it
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -51,9 +56,9 @@ class ControlSettings(BaseSettings):
     def _template(cls, text: str | None) -> str | None:
         return None if text is None else check_template(text)
 
-    @field_validator("webhook_url")
+    @field_validator("webhook_url", "heartbeat_url")
     @classmethod
-    def _webhook(cls, text: str | None) -> str | None:
+    def _address(cls, text: str | None) -> str | None:
         return None if text is None else check_address(text)
 
     @field_validator("api_host")

@@ -152,6 +152,7 @@ class DataFolder:
 # Files that a refused first start or a hand-written settings file may leave in a folder that is still new.
 KNOWN_NEW: Final = frozenset(
     {
+        "alerts.toml",
         "ebbline.toml",
         "run",
         "logs",

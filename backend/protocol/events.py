@@ -100,6 +100,16 @@ class DeleteEvent(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteReadEvent(_Event):
+    """A consumer's read of the remote tier failed; `failures` counts those since the last event, this one included."""
+
+    type = "remote_read"
+    offset: int
+    failures: int = 1
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEvent(_Event):
     """The broker learned of a leader; -1 is none."""
 
@@ -121,13 +131,22 @@ class UncleanRecoveryEvent(_Event):
 
 
 EbblineEvent = (
-    PhaseEvent | AuxStateEvent | RlmmReadyEvent | CopyEvent | DeleteEvent | LeaderEvent | UncleanRecoveryEvent
+    PhaseEvent
+    | AuxStateEvent
+    | RlmmReadyEvent
+    | CopyEvent
+    | DeleteEvent
+    | RemoteReadEvent
+    | LeaderEvent
+    | UncleanRecoveryEvent
 )
 
 _EVIDENCE: Final = Mapping[str, Any] | None
 _CLASSES: Final[Mapping[str, Any]] = {cls.type: cls for cls in get_args(EbblineEvent)}
 _UUIDS: Final = frozenset({"topic_id", "segment_id"})
-_INT32_FIELDS: Final = frozenset({"broker", "partition", "metadata_partition", "leader", "leader_epoch", "attempts"})
+_INT32_FIELDS: Final = frozenset(
+    {"broker", "partition", "metadata_partition", "leader", "leader_epoch", "attempts", "failures"}
+)
 
 
 def make(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     broker_metrics: str | None = None  # Prometheus text of each of its brokers, with {host} or {id}
     # The webhook that gets what opens and closes; it may hold a key, so it has no flag.
     webhook_url: str | None = None
+    alerts_file: Path | None = None  # receivers, routes and thresholds; default: <data>/alerts.toml, when it is there
+    # Of a dead man's switch: asked as long as the cluster is watched. It may hold a key, too.
+    heartbeat_url: str | None = None
+    heartbeat_interval_s: int = Field(default=60, ge=10, le=3_600)
     allow_changes: bool = False  # of an attached cluster; the embedded one is ours
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
@@ -87,12 +91,12 @@ class Settings(BaseSettings):
         return controllers
 
     # Settings that the control plane checks once more; it is imported only for what is set, as that takes long.
-    @field_validator("webhook_url")
+    @field_validator("webhook_url", "heartbeat_url")
     @classmethod
-    def _webhook(cls, url: str | None) -> str | None:
-        from backend.control.alerts.webhook import check_address
+    def _address(cls, url: str | None, field: ValidationInfo) -> str | None:
+        from backend.control.alerts.addresses import check_address
 
-        return None if url is None else check_address(url)
+        return None if url is None else check_address(url, f"the {str(field.field_name).removesuffix('_url')}")
 
     @field_validator("broker_metrics")
     @classmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 # The answer "no such offset" of ListOffsets.
 UNKNOWN: Final = -1
@@ -34,6 +34,54 @@ class Pending:
 
     offset: int | None
     reason: PendingReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFrom:
+    """The first offset that is not in the remote tier, from a stored sample; None: not known.
+
+    `inferred`: the leader does not know ListOffsets -6 (before KIP-1023), so it follows from its other answers.
+    """
+
+    offset: int | None
+    inferred: bool = False
+
+
+class OffsetSample(Protocol):
+    """A partition as it was sampled and stored; None: not known."""
+
+    @property
+    def pending_reason(self) -> str | None: ...
+    @property
+    def earliest_pending_upload_offset(self) -> int | None: ...
+    @property
+    def log_start_offset(self) -> int | None: ...
+    @property
+    def latest_tiered_offset(self) -> int | None: ...
+    @property
+    def log_end_offset(self) -> int | None: ...
+    @property
+    def remote_log_bytes(self) -> int | None: ...
+
+
+def pending_from(sample: OffsetSample) -> PendingFrom:
+    """Reads a stored sample, whose `pending_reason` is what `earliest_pending` made of a -1."""
+    offset, tiered, start = (
+        sample.earliest_pending_upload_offset,
+        sample.latest_tiered_offset,
+        sample.log_start_offset,
+    )
+    if sample.pending_reason == PendingReason.ALL_COPIED:
+        return PendingFrom(sample.log_end_offset)
+    if sample.pending_reason is not None or offset == UNKNOWN:
+        return PendingFrom(None)
+    if offset is not None:
+        return PendingFrom(offset)
+    if tiered is not None and tiered != UNKNOWN:
+        return PendingFrom(max(tiered + 1, start or 0), inferred=True)
+    if tiered == UNKNOWN and sample.remote_log_bytes == 0 and start is not None:
+        return PendingFrom(start, inferred=True)
+    return PendingFrom(None)
 
 
 def earliest_pending(

@@ -42,7 +42,15 @@ def caller(site: ControlSite, role: str) -> httpx.Client:
 
 def call(client: httpx.Client, endpoint: ApiEndpoint) -> httpx.Response:
     """A call with harmless arguments: there is no plan and no finding of this number, and no race of one byte."""
-    path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999, finding_id=999_999)
+    path = endpoint.path.format(
+        topic="__ebbline_events",
+        partition=0,
+        plan_id=999_999,
+        finding_id=999_999,
+        window_id=999_999,
+        receiver="nobody",
+        slug="no-such-rule",
+    )
     bodies: dict[str, Any] = {
         "create plan": {"kind": "toggle_bootstrap", "inputs": {"enable": None}},
         "execute plan": {"confirm": "demo", "reason": "a test"},
@@ -50,6 +58,8 @@ def call(client: httpx.Client, endpoint: ApiEndpoint) -> httpx.Response:
         "limit plan": {"throttle_bytes_per_s": 1_000_000},
         "acknowledge finding": {},
         "mute finding": {"minutes": 5},
+        "add maintenance": {"minutes": 1, "slug": "elr-off", "reason": "a test"},
+        "change rule": {"values": {"for_s": 1}, "reason": "a test"},
         "start bootstrap race": {"size_bytes": 1},
         "break": {"scenario": "no such scenario"},
     }

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from backend.control.observer.watches.broker_numbers import NOT_GIVEN, BrokerPages, check_template, parse
+from backend.control.observer.watches.broker_numbers import (
+    NOT_GIVEN,
+    BrokerPages,
+    check_template,
+    parse,
+    parse_page,
+)
 from tests.control.test_gateway import serving
 
 JMX = """\
@@ -37,9 +43,41 @@ def test_numbers_are_recognised_whatever_the_exporter_calls_them() -> None:
         "fetch_errors": None,
         "fetched_bytes": None,
         "passed_over": None,
+        "fetch_requests": None,
+        "expired_fetches": None,
+        "copy_lag_bytes": None,
     }
     own = parse(OWN)
     assert (own["reader_queue"], own["copy_errors"], own["fetched_bytes"], own["copied_bytes"]) == (0.0, 2.0, 9.0, None)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        """\
+kafka_server_BrokerTopicMetrics_Value{name="RemoteCopyLagBytes",} 900.0
+kafka_server_BrokerTopicMetrics_Value{name="RemoteCopyLagBytes",topic="orders",} 900.0
+kafka_server_BrokerTopicMetrics_Count{name="RemoteFetchErrorsPerSec",topic="orders",} 28.0
+kafka_server_BrokerTopicMetrics_Count{name="RemoteFetchRequestsPerSec",topic="orders",} 30.0
+kafka_server_BrokerTopicMetrics_OneMinuteRate{name="RemoteFetchErrorsPerSec",topic="orders",} 0.5
+kafka_server_DelayedRemoteFetchMetrics_Count{name="ExpiresPerSec",} 388.0
+kafka_server_DelayedRemoteFetchMetrics_OneMinuteRate{name="ExpiresPerSec",} 1.0
+""",
+        """\
+kafka_server_brokertopicmetrics_remotecopylagbytes{broker="1",topic=""} 900.0
+kafka_server_brokertopicmetrics_remotecopylagbytes{broker="1",topic="orders"} 900.0
+kafka_server_brokertopicmetrics_remotefetcherrors_total{broker="1",topic="orders"} 28.0
+kafka_server_brokertopicmetrics_remotefetchrequests_total{broker="1",topic="orders"} 30.0
+kafka_server_delayedremotefetchmetrics_expires_total{broker="1"} 388.0
+kafka_server_delayedremotefetchmetrics_expires_created{broker="1"} 1.7e9
+""",
+    ],
+    ids=["JMX exporter", "embedded engine"],
+)
+def test_what_fails_and_waits_is_told_by_topic(page: str) -> None:
+    result = parse_page(page)
+    assert (result.values["expired_fetches"], result.values["copy_lag_bytes"]) == (388.0, 900.0)
+    assert result.topics == {"orders": {"copy_lag_bytes": 900.0, "fetch_errors": 28.0, "fetch_requests": 30.0}}
 
 
 def test_a_broker_whose_page_cannot_be_had_is_told_with_its_cause() -> None:

@@ -222,8 +222,14 @@ def test_a_setting_is_shown_with_where_it_is_set(site: ControlSite) -> None:
 
 
 def test_a_dead_broker_is_bad_news_in_status_and_findings(site: ControlSite) -> None:
+    """It stops the producers of a topic that asks for all three replicas: as grave as what it explains."""
+    site.create_topic("strict", partitions=1, replicas=3, config={"min.insync.replicas": "3"})
     site.cluster.kill_broker(3)
-    site.wait_until("it is found", lambda: site.get("/v1/findings?slug=broker-away")["items"])
+    site.wait_until(
+        "it is found",
+        lambda: [f for f in site.get("/v1/findings?slug=broker-away")["items"] if f["severity"] == "critical"],
+        60,
+    )
     for command in ("status", "findings"):
         result = run(site, command)
         assert result.exit_code == Exit.ATTENTION

@@ -165,6 +165,12 @@ TROUBLES: dict[str, tuple[Callable[[Server, ControlSite], Callable[[], None]], s
     "frozen": (hangs, "does not answer"),
     "frozen in a write": (hangs_in_a_write, "does not answer"),
 }
+# In the others it still takes reads.
+NO_RESPONSE = ("stopped", "killed", "frozen")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @contextmanager
@@ -184,8 +190,13 @@ def test_a_database_in_trouble_is_said_in_seconds_and_nothing_is_lost(
     recorder = site.plane.parts.observer.recorder
     site.wait_until("samples are stored", lambda: len(samples(server, site)) > 3)
     rounds = site.cluster.ask(lambda: site.plane.parts.observer.state.rounds)
+    began_ms = now_ms()
     with trouble(name, server, site) as said:
+        broken_ms = now_ms()
         site.wait_until("/readyz says so", lambda: said in unready(site), 20)
+        if name in NO_RESPONSE:
+            since_ms = site.operator.get("/readyz").json()["database_responded_ms"]
+            assert began_ms - 5_000 < since_ms < broken_ms + 1_000
         began_s = time.monotonic()
         answer = site.operator.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
         assert time.monotonic() - began_s < 8

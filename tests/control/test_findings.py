@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from backend.control.findings import copy_failures, thresholds
 from backend.control.findings.catalogue import SLUGS, runbook
-from backend.control.findings.rules import broker_rules, copy_rules, reader_rules, replica_rules
+from backend.control.findings.rules import (
+    copy_rules,
+    reader_rules,
+    slow_copy_rules,
+    transaction_rules,
+)
+from backend.control.findings.thresholds import Thresholds
 from backend.control.observer.sampling import settings_watch
-from backend.control.observer.watches import finding_watch, reader_watch
+from backend.control.observer.watches import finding_contexts, reader_watch, transaction_watch
 from backend.protocol import messages as m
+from backend.tiering import segment_state
 from tests.control.feed import feed_ledger
 from tests.control.site import FLAG, TIERED, ControlSite
 from tests.wire import ask
@@ -63,15 +72,24 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of seconds instead of minutes: what never ends need not be waited for."""
-    monkeypatch.setattr(replica_rules, "STUCK_MS", 2_000)
-    monkeypatch.setattr(replica_rules, "MOVE_STALLED_MS", 2_000)
+    impatient_defaults = replace(Thresholds(), stuck_s=2, move_undone_s=2, move_stalled_s=2, throttle_left_s=1)
+    monkeypatch.setattr(thresholds, "DEFAULTS", impatient_defaults)
+    monkeypatch.setattr(copy_failures, "REPEATED_FOR_MS", 1_000)
+    monkeypatch.setattr(copy_failures, "RETRY_ENDS_MS", 1_000)
     monkeypatch.setattr(copy_rules, "DELETE_OVERDUE_MS", 1_000)
     monkeypatch.setattr(copy_rules, "HUNG_MS_MIN", 1_000)
-    monkeypatch.setattr(copy_rules, "SLOW_FOR_MS", 1_000)
-    monkeypatch.setattr(broker_rules, "THROTTLE_FOR_MS", 1_000)
+    monkeypatch.setattr(segment_state, "HUNG_MS_MIN", 1_000)
+    monkeypatch.setattr(copy_rules, "LEAK_FOR_MS", 0)
+    monkeypatch.setattr(copy_rules, "CLOCKS_DIFFER_MS", 0)
+    monkeypatch.setattr(slow_copy_rules, "SLOW_FOR_MS", 1_000)
+    monkeypatch.setattr(slow_copy_rules, "FULL_STILL_MS", 1_000)
+    monkeypatch.setattr(transaction_rules, "TRANSACTION_FOR_MS", 2_000)
+    monkeypatch.setattr(transaction_watch, "HELD_MS_MIN", 500)
+    monkeypatch.setattr(transaction_watch, "INTERVAL_S", 0.5)
     monkeypatch.setattr(reader_rules, "STORM_FOR_MS", 0)
+    monkeypatch.setattr(reader_rules, "LOST_FOR_MS", 0)
     monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
-    monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
+    monkeypatch.setattr(finding_contexts, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)
 
 
@@ -142,7 +160,7 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after each stop and start: leaders announce an epoch that no record has."""
-    monkeypatch.setattr(replica_rules, "DIVERGENCE_FOR_MS", 0)
+    monkeypatch.setattr(thresholds, "DEFAULTS", replace(Thresholds(), divergence_s=0))
     for name, leader in (("idle", 2), ("written", 2)):
         create_on(own, name, [leader, 1, 3])
     own.produce("written", 20)
@@ -161,7 +179,9 @@ def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
     own.wait_until("broker 2 leads again", elected)
     judged = own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds)
     own.wait_until(
-        "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 5
+        "rounds are judged",
+        lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > judged + 2,
+        timeout_s=90,
     )
     assert [findings_of(own, "divergence", name, state="all") for name in names] == [[], []]
 
@@ -173,9 +193,13 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     create_on(own, "solo", [3])
     own.cluster.kill_broker(3)
     away = opens(own, "broker-away")
-    assert (away["object"], away["severity"], away["broker_id"]) == ("broker 3", "critical", 3)
+    assert (away["object"], away["broker_id"]) == ("broker 3", 3)
     lost = opens(own, "offline")
     assert (lost["object"], lost["topic"], lost["partition"]) == ("solo-0", "solo", 0)
+    assert (lost["cause_slug"], lost["cause_object"]) == ("broker-away", "broker 3")
+    # As grave as what it explains, which is not counted beside it.
+    own.wait_until("the cause is as grave", lambda: findings_of(own, "broker-away")[0]["severity"] == "critical")
+    assert "It has replicas of " in findings_of(own, "broker-away")[0]["evidence"]["sentence"]
     # The ISR is empty, and the cluster tells who is eligible.
     assert (lost["evidence"]["isr"], lost["evidence"]["waits_for"]) == ([], [3])
     assert "Eligible with every acknowledged record: broker 3." in lost["evidence"]["sentence"]
@@ -186,7 +210,9 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     assert [item["id"] for item in own.get("/v1/findings?topic=solo")["items"]] == [lost["id"]]
     severe = own.get("/v1/findings?severity=critical")["items"]
     assert {away["id"], lost["id"]} <= {item["id"] for item in severe}
-    assert 'ebbline_findings_open{severity="critical",slug="offline"} 1.0' in own.operator.get("/metrics").text
+    metrics = own.operator.get("/metrics").text
+    assert 'ebbline_findings_open{severity="critical",slug="broker-away"} 1.0' in metrics
+    assert 'slug="offline"' not in metrics
     own.stop_plane()
     own.start_plane()
     own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.parts.observer.findings.rounds) > 2)
@@ -313,13 +339,47 @@ def test_a_remote_tier_that_is_away_makes_copies_fail_and_fall_behind(own: Contr
     assert findings_of(own, "copy-failing", "failing", state="all") == []
     with broken_remote(own):
         own.produce("failing", 1_500)
-        failing = opens(own, "copy-failing", "failing")
-        assert (failing["object"], failing["severity"], failing["broker_id"]) == ("failing-0", "critical", 1)
+        opens(own, "copy-failing")
+        # A first failure is a warning at most, here at once.
+        own.wait_until("the next one fails too", lambda: findings_of(own, "copy-failing")[0]["severity"] == "critical")
+        failing = findings_of(own, "copy-failing")[0]
+        assert "failing-0" in failing["evidence"]["first"]
+        assert 1 in failing["evidence"]["brokers"]
         assert failing["evidence"]["error"]
         slow = opens(own, "copy-slow", "failing")
         assert slow["evidence"]["pending_bytes"] >= slow["evidence"]["local_retention_bytes"] == 60_000
     closes(own, failing)
     closes(own, slow)
+
+
+@breaks("transaction-open")
+def test_a_transaction_that_stays_open_is_named_with_its_producer_and_the_command_that_ends_it(
+    own: ControlSite, impatient: None
+) -> None:
+    create_on(own, "held", [1, 2, 3], TIERED)
+    given = {"bootstrap.servers": own.cluster.bootstrap, "log_level": 0}
+    forgotten = Producer({**given, "transactional.id": "forgotten", "transaction.timeout.ms": 600_000})
+    forgotten.init_transactions(30)
+    forgotten.begin_transaction()
+    forgotten.produce("held", b"open", partition=0)
+    assert forgotten.flush(30) == 0
+    own.produce("held", 1_500)
+    held = opens(own, "transaction-open", "held")
+    assert (held["object"], held["severity"]) == ("held-0", "warning")
+
+    def named() -> bool:
+        (finding,) = findings_of(own, "transaction-open", "held")
+        return bool(finding["evidence"]["transactional_id"] == "forgotten")
+
+    own.wait_until("its producer is named", named)
+    action = findings_of(own, "transaction-open", "held")[0]["action"]
+    assert action.startswith("Restart its producer (its transactional id fences the old one), or wait")
+    assert "forceTerminateTransaction --transactionalId forgotten" in action
+    (row,) = own.partitions("held")
+    assert (row["last_stable_offset"], row["high_watermark"]) == (0, row["log_end_offset"])
+    forgotten.abort_transaction(30)
+    closes(own, held)
+    own.wait_until("copies go on", lambda: (own.partitions("held")[0]["latest_tiered_offset"] or 0) > 0)
 
 
 def same_reason(site: ControlSite) -> bool:
@@ -488,8 +548,10 @@ def test_a_throttle_that_no_move_uses_is_found_until_it_is_removed(own: ControlS
     create_on(own, "limited", [1, 2])
     name = "leader.replication.throttled.replicas"
     alter(own, ConfigResource.Type.TOPIC, "limited", name, "*")
-    left = opens(own, "throttle-left", "limited")
-    assert (left["object"], left["topic"], left["evidence"]["value"]) == (f"limited {name}", "limited", "*")
+    left = opens(own, "throttle-left")
+    assert left["object"] == "cluster"
+    throttle = {"name": name, "value": "*", "topic": "limited", "broker_id": None}
+    assert left["evidence"]["throttles"] == [throttle]
     alter(own, ConfigResource.Type.TOPIC, "limited", name, None)
     closes(own, left)
 
@@ -550,7 +612,7 @@ def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offs
     # Broker 3's first segment took the place of broker 2's, which alone holds some of what broker 2 leads with.
     (twice,) = own.wait_until("a segment is orphaned", hidden, timeout_s=60)
     assert "replaced in the index of its epoch by a later copy" in twice["evidence"]["sentence"]
-    assert "delete records up to it" in twice["action"]
+    assert "delete records" not in twice["action"].lower()
     own.produce("leaky", 1_500)
     own.admin.delete_records([TopicPartition("leaky", 0, -1)])[TopicPartition("leaky", 0)].result(30)
 
@@ -570,6 +632,5 @@ def test_every_rule_has_its_runbook_and_every_runbook_its_rule() -> None:
 
 
 def test_at_least_ten_incidents_are_raised_and_cleared_by_breaking_a_cluster() -> None:
-    assert len(INCIDENTS) == 24
     assert set(REALLY_BROKEN) <= INCIDENTS
     assert len(REALLY_BROKEN) >= 10, sorted(REALLY_BROKEN)

@@ -292,6 +292,27 @@ def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_a
     run(test())
 
 
+def test_a_lane_gives_up_on_a_broker_that_another_lane_knows_to_be_silent() -> None:
+    """A round of samples waited 31 s for a broker that was stopped, and `ebbline status` said "Observer down"."""
+
+    async def test() -> None:
+        async with serving(broker(METADATA)) as address:
+            gateway = Gateway([address])
+            await gateway.learn_brokers({1: address})
+            question = asyncio.ensure_future(gateway.ask_node(1, m.MetadataRequest(topics=None), m.MetadataResponse))
+            await asyncio.sleep(0.05)
+            gateway.give_up(1, Lane.SAMPLE, "It hangs.")
+            with pytest.raises(BrokerUnavailable, match="It hangs"):
+                await asyncio.wait_for(question, 2)
+            with pytest.raises(BrokerUnavailable, match="It hangs"):
+                await gateway.connection(1, Lane.SAMPLE)
+            assert (await gateway.connection(1, Lane.ACT)).usable, "each lane goes by what it met"
+            assert (await gateway.connection(1, Lane.SAMPLE)).usable, "it answers again"
+            await gateway.close()
+
+    run(test())
+
+
 def test_when_nobody_answers_every_cause_is_named() -> None:
     async def test() -> None:
         async with serving(goodbye) as dead:

@@ -104,7 +104,7 @@ def test_a_store_in_trouble_loses_nothing_and_copies_go_on_by_themselves(
     with trouble(name, store) as fails:
         site.produce(name, RECORDS)  # acknowledged by all replicas
         if fails:
-            sentence = site.wait_until("the finding is open", lambda: finding(site, name), 60)
+            sentence = site.wait_until("the finding is open", lambda: finding(site, name), 90)
             assert name in sentence
             assert copied(site, name) == before
         assert offsets(site, name, until=100, first=2 * RECORDS - 100, within_s=30) == list(

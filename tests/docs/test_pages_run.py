@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.control.findings.rules.broker_rules import DISK_WARNING
+from backend.control.findings.thresholds import Thresholds
 from tests.docs.blocks import RUN_LANGUAGES, Block, blocks_of
 from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.session import Session
@@ -31,7 +31,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         pytest.skip("curl is unavailable")
     folder = tmp_path_factory.mktemp("checkout")
     disk = shutil.disk_usage(folder)
-    if disk.free <= (1 - DISK_WARNING) * disk.total:
+    if disk.free <= (1 - Thresholds().disk_warning_share) * disk.total:
         pytest.skip("the disk of the tests is so full that each page would show it, and the pages' own do not")
     (folder / "docs").symlink_to(ROOT / "docs")
     with UpProcess(folder / ".ebbline", options=("--no-ui",), brokers=BROKERS) as up:

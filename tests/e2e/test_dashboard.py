@@ -53,7 +53,7 @@ def effective(up: UpProcess) -> dict[int, str | None]:
 def test_a_living_cluster_is_there_and_overview_says_how_it_is(dashboard: Dashboard, record_property: Record) -> None:
     journey = dashboard.journey("Is tiering healthy?")
     page = dashboard.page
-    expect(page.get_by_text("4 tiered partitions in 2 topics")).to_be_visible()
+    expect(page.get_by_text("5 tiered partitions in 3 topics")).to_be_visible()
     expect(page.get_by_text(re.compile(r"Live · \d"))).to_be_visible()
     expect(page.get_by_text("3/3 brokers")).to_be_visible()
     for number in range(3):

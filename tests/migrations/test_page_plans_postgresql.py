@@ -95,7 +95,7 @@ def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
     with engine.connect() as connection:
         connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
         for statement, parameters in requested:
-            if statement.lstrip().startswith("SELECT"):
+            if statement.lstrip().startswith(("SELECT", "WITH")):
                 (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
                 by_statement[statement] = list(nodes(plan["Plan"]))
     return by_statement

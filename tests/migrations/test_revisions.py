@@ -107,6 +107,7 @@ def test_the_key_of_events_changes_on_postgresql_alone_and_every_row_stays(empty
     assert {name for name in after if after[name] != before[name]} == (
         {"segment_event"} if engine.dialect.name == "postgresql" else set()
     )
+    migrate.upgrade(empty_database)  # the pipeline of today writes columns of later revisions, too
     at_ms = 1_700_000_000_000
     segment_snapshots = [
         *life(1),
@@ -169,4 +170,35 @@ def test_intervals_are_made_of_the_segments_that_are_there(empty_database: str) 
         count = connection.scalar(text("SELECT count(*) FROM segment_interval"))
     assert ids_by_time == {1: [], 99: [], 100: ["still", "gone"], 199: ["still", "gone"], 200: ["still"]}
     assert count == len(times)
+    engine.dispose()
+
+
+def test_copies_that_failed_are_counted_from_the_segments_that_are_there(empty_database: str) -> None:
+    migrate.upgrade(empty_database, "0010")
+    engine = create_engine(empty_database)
+    # State, copy finished, of segments of seven bytes each.
+    segments = {"failed": (3, None), "again": (3, None), "leftover": (2, None), "expired": (3, 5), "kept": (1, 5)}
+    rows = [
+        SEGMENT
+        | {"segment_id": name, "start_offset": n, "end_offset": n, "state": state, "copied": copied, "deleting": 6}
+        for n, (name, (state, copied)) in enumerate(segments.items())
+    ]
+    names = [name for name in rows[0] if name not in ("copied", "deleting")]
+    columns = ", ".join(f'"{name}"' for name in names) + ", copy_started_ms, copy_finished_ms, delete_started_ms"
+    values = ", ".join(f":{name}" for name in names) + ", 1, :copied, :deleting"
+    sums: dict[str, int | str] = {
+        name.name: 0 if name.name.endswith(("segments", "bytes")) else 1
+        for name in tables.remote_partition.columns
+        if not name.name.startswith("failed_") and not name.nullable
+    }
+    sums |= {"cluster_id": "c", "topic_id": "t", "partition": 0, "topic": "orders", "delete_finished_segments": 3}
+    summary = ", ".join(f'"{name}"' for name in sums)
+    with writing(engine) as connection:
+        connection.execute(text(f"INSERT INTO segment ({columns}) VALUES ({values})"), rows)
+        binds = ", ".join(f":{name}" for name in sums)
+        connection.execute(text(f"INSERT INTO remote_partition ({summary}) VALUES ({binds})"), sums)
+    migrate.upgrade(empty_database)
+    with reading(engine) as connection:
+        counted = connection.execute(text("SELECT failed_copy_segments, failed_copy_bytes FROM remote_partition")).one()
+    assert tuple(counted) == (2, 14)
     engine.dispose()

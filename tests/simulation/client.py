@@ -143,7 +143,12 @@ class Client:
         return row.offset
 
     async def create_topic(
-        self, node: int, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]
+        self,
+        node: int,
+        name: str,
+        assignments: Mapping[int, Sequence[int]],
+        configs: Mapping[str, str],
+        timeout_ms: float = TIMEOUT_MS,
     ) -> None:
         topics = m.CreateTopicsRequest.Topics
         request = m.CreateTopicsRequest(
@@ -161,7 +166,7 @@ class Client:
                 )
             ],
         )
-        answer = cast(m.CreateTopicsResponse, await self.ask(node, request, 7))
+        answer = cast(m.CreateTopicsResponse, await self.ask(node, request, 7, timeout_ms))
         _raise(answer.topics[0].error_code, answer.topics[0].error_message)
 
     async def delete_topic(self, node: int, name: str) -> None:

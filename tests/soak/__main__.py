@@ -23,7 +23,8 @@ from tests.engine_cluster import TIERING_VARIABLE
 from tests.soak.turns import last_run, parts_that_fit, read_results
 
 # Added up, the parts take some 100 minutes on 2 cores: the simulation 22, the pipeline 15 to 26, the control plane 13,
-# a year of metadata 11, kills of brokers and clients 11, a large cluster 9, estimates 5 (their results have the times).
+# a year of metadata 11, kills of brokers and clients 11, a large cluster 9, estimates 5 (their results have the times);
+# the incidents take a run each, which is longer than an hour: they have it when their results are the oldest.
 # Each names its efforts with `tests.effort`. Of a run's hour ten minutes are for what takes longer than before.
 BUDGET_S = 50 * 60
 TESTS = (
@@ -45,6 +46,7 @@ TESTS = (
     "tests/control/test_kill_in_a_move.py",
     "tests/docs/test_pages_run.py",
     "tests/e2e/test_attach.py",
+    "tests/incidents/test_small_disks.py",
     "tests/migrations/test_wheel_before.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_pipeline_process.py",
@@ -63,6 +65,9 @@ TESTS = (
 ALONE_TESTS = (
     "tests/control/test_estimate_times.py",
     "tests/control/test_large_cluster.py",
+    "tests/incidents/test_embedded.py",
+    "tests/incidents/test_kafka.py",
+    "tests/incidents/test_quiet_hour.py",
     "tests/spark/test_year.py",
 )
 # Once more with the tier switched on: what clients see does not depend on remote.log.storage.system.enable.

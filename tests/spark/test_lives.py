@@ -71,6 +71,15 @@ def test_bytes_are_summed_exactly_beyond_what_a_size_can_be() -> None:
     assert added.delete_finished_bytes == 5 * ((1 << 31) - 1)
 
 
+def test_a_copy_that_never_finished_is_counted_apart_from_what_was_deleted() -> None:
+    whole, failed = list(life(1)), list(life(2))
+    (totals,) = ledger_of(events_of([*whole, failed[0], *failed[2:]])).partitions.values()
+    assert (totals.delete_finished_segments, totals.failed_copy_segments) == (2, 1)
+    assert totals.delete_finished_bytes == 2 * totals.failed_copy_bytes > 0
+    (leftover,) = ledger_of(events_of([failed[0], failed[2]])).partitions.values()
+    assert (leftover.delete_started_segments, leftover.failed_copy_segments) == (1, 0)
+
+
 started, finished, deleting, deleted = life(1)
 
 

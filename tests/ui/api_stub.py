@@ -33,6 +33,11 @@ class RefusingApi:
                 roles.append(str(self.headers.get("X-Ebbline-Role")))
                 self._answer(403, {"type": "urn:ebbline:forbidden", "title": "Forbidden", "detail": REFUSAL})
 
+            def do_DELETE(self) -> None:
+                calls.append(f"DELETE {self.path}")
+                roles.append(str(self.headers.get("X-Ebbline-Role")))
+                self._answer(403, {"type": "urn:ebbline:forbidden", "title": "Forbidden", "detail": REFUSAL})
+
             def _answer(self, status: int, body: dict[str, object]) -> None:
                 content = json.dumps(body).encode()
                 self.send_response(status)

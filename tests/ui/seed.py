@@ -87,6 +87,7 @@ def seed(
         insert(t.cluster_sample, _totals(parts, now_ms, trouble))
         insert(t.config_value, _configs(now_ms, trouble))
         if trouble:
+            insert(t.finding, [row for row in _findings(now_ms) if row["topic"] in topics])
             insert(t.operation, _operations(now_ms))
             insert(t.audit, _audit(now_ms))
 
@@ -214,6 +215,7 @@ def _partition(topic: str, index: int, now_ms: int, chance: random.Random, troub
         "latest_tiered_offset": tiered_end - 1,
         "earliest_pending_upload_offset": tiered_end,
         "high_watermark": end - (31 if trouble else 0),
+        "last_stable_offset": end - (31 if trouble else 0),
         "log_end_offset": end,
         "local_log_bytes": local * record,
         "remote_log_bytes": (tiered_end - log_start) * record,
@@ -353,6 +355,7 @@ def _history(part: Row, now_ms: int) -> list[Row]:
         back = round(span * 0.3 * (60 - minute) / 60)
         row = {name: part[name] for name in names}
         row["log_end_offset"] = row["high_watermark"] = part["log_end_offset"] - back
+        row["last_stable_offset"] = row["high_watermark"]
         row["local_log_start_offset"] = max(0, part["local_log_start_offset"] - back)
         row["sampled_ms"] = now_ms - (60 - minute) * MINUTE_MS
         rows.append(row)
@@ -433,6 +436,50 @@ def _config(broker: int, name: str, synonyms: list[Row], kind: str, read_only: b
         "config_type": kind,
         "synonyms": synonyms,
         "sampled_ms": now_ms,
+    }
+
+
+def _findings(now_ms: int) -> list[Row]:
+    """The findings of the control plane in this trouble."""
+    rows = [
+        ("copy-hung", "telemetry-143", None, "critical", "Copy hung: telemetry-143 on broker 6", 174,
+         "Open for 2 h 55 m, 219× its p99."),
+        ("follower-stuck", "telemetry-143 on broker 2", 2, "warning", "Follower stuck: telemetry-143 on broker 2", 8,
+         "3 attempts to build remote state failed. For 8 m."),
+        ("copy-slow", "telemetry-88", None, "warning", "Copying is behind: telemetry-88", 41,
+         "47.9 GB in sealed segments are not uploaded."),
+    ]  # fmt: skip
+    return [
+        {
+            "slug": slug,
+            "object": object_,
+            "topic": "telemetry",
+            "partition": int(object_.split(" ")[0].rpartition("-")[2]),
+            "broker_id": broker_id,
+            "severity": severity,
+            "sentence": sentence,
+            "action": "Look at its runbook.",
+            "evidence": {"sentence": why},
+            "opened_ms": now_ms - age_minutes * MINUTE_MS,
+            "seen_ms": now_ms,
+        }
+        for slug, object_, broker_id, severity, sentence, age_minutes, why in rows
+    ]
+
+
+def finding_of_broker_4(now_ms: int) -> Row:
+    """That a broker does not answer, as the control plane stores it."""
+    return {
+        "cluster_id": CLUSTER_ID,
+        "slug": "broker-away",
+        "object": "broker 4",
+        "broker_id": 4,
+        "severity": "warning",
+        "sentence": "Broker 4 does not answer",
+        "action": "Start it again.",
+        "evidence": {"sentence": "Silent for 9 s. Connection refused."},
+        "opened_ms": now_ms - 9_000,
+        "seen_ms": now_ms,
     }
 
 

@@ -102,6 +102,7 @@ def test_a_plan_of_another_kind_has_no_way_back_here(trouble: Database) -> None:
 
 def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) -> None:
     trouble.change(
+        t.finding.delete(),
         t.engine_event.insert().values(_event_row(1, "leader", {"leader": 2, "leader_epoch": 18})),
         t.engine_event.insert().values(_event_row(2, "copy", {"outcome": "failed", "error": "no such bucket"})),
         t.engine_event.insert().values(_event_row(3, "copy", {"outcome": "finished"})),
@@ -128,7 +129,7 @@ def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:
         "action": "Look at the remote tier of broker 1.",
         "seen_ms": now_ms(),
     }
-    trouble.change(t.finding.insert().values(**finding))
+    trouble.change(t.finding.delete(), t.finding.insert().values(**finding))
     page = open_page("activity")
     assert not page.exception
     figure = json.loads(page.get("plotly_chart")[0].proto.spec)

@@ -25,6 +25,10 @@ CALLS = {
     r"race-start": "POST /v1/lab/bootstrap",
     r"race-cancel": "POST /v1/lab/bootstrap/cancel",
     r"pause": "POST /v1/plans/3/pause",
+    r"mute-[18]-(\d+)": r"POST /v1/findings/\1/mute",
+    r"acknowledge-(\d+)": r"POST /v1/findings/\1/acknowledge",
+    r"maintenance-begin": "POST /v1/maintenance",
+    r"maintenance-end-(\d+)": r"DELETE /v1/maintenance/\1",
 }
 VIEW_ONLY = re.compile(
     r"race-(step|pause|reset)|to-reassign|remove-safely|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|dismiss|resume|retry"
@@ -75,6 +79,39 @@ def test_a_review_and_a_left_limit_s_removal_are_one_call_each(trouble: Database
             assert not page.exception
             assert api.calls == [_expected(key)]
             assert REFUSAL in text_of(page)
+
+
+def test_what_a_person_decides_about_findings_is_one_call_each(trouble: Database, tmp_path: Path) -> None:
+    moment = now_ms()
+    lost = {"object": "orders-1", "severity": "critical", "sentence": "No leader: orders-1", "action": "Start it."}
+    trouble.change(
+        insert(t.finding).values(
+            id=41, cluster_id=seed.CLUSTER_ID, slug="offline", opened_ms=moment, seen_ms=moment, **lost
+        ),
+        insert(t.maintenance_window).values(
+            id=5, cluster_id=seed.CLUSTER_ID, begins_ms=moment - 1, ends_ms=moment + 3_600_000, topic="logs-*",
+            reason="a test", created_ms=moment, created_by="ops-1",
+        ),
+    )  # fmt: skip
+    with refusing_api(tmp_path) as api:
+        for key in ("mute-1-41", "mute-8-41", "acknowledge-41"):
+            page = open_page("overview")
+            page.button(key=key).click().run()
+            assert not page.exception
+            assert api.calls == [_expected(key)]
+            assert REFUSAL in text_of(page)
+            api.calls.clear()
+        page = open_page("activity")
+        assert "topics logs-*" in text_of(page)
+        page.button(key="maintenance-end-5").click().run()
+        assert api.calls == [_expected("maintenance-end-5")]
+        assert REFUSAL in text_of(page)
+        api.calls.clear()
+        assert page.button(key="maintenance-begin").disabled, "a window needs a reason"
+        page.text_input(key="maintenance-reason").input("new disks").run()
+        page.button(key="maintenance-begin").click().run()
+        assert api.calls == [_expected("maintenance-begin")]
+        assert not page.exception
 
 
 def test_a_partition_s_actions_and_a_topic_s_settings_are_one_call_each(trouble: Database, tmp_path: Path) -> None:
@@ -145,6 +182,8 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
     assert missing == [
         "clear-throttle",
         "review|save|elect|remove-records|topic-change|broker-change|set-aside-remove",
+        "maintenance-begin",
+        r"maintenance-end-(\d+)",
     ], "these need more than a press"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.components.config import rule_table
 from backend.store import tables as t
 from tests.ui.api_stub import refusing_api
 from tests.ui.conftest import Database, html_of, open_page, plain, text_of, viewer
@@ -206,3 +207,24 @@ def test_names_from_outside_are_text_and_never_markup(trouble: Database) -> None
         markup = html_of(config_page(section=section))
         assert "<img src=x" not in markup
         assert "&lt;img src=x" in markup
+
+
+def test_thresholds_are_asked_of_the_api_and_a_refusal_is_shown(
+    trouble: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No control API is known here" in text_of(config_page(section="rules"))
+    with refusing_api(tmp_path) as api:
+        monkeypatch.setenv("EBBLINE_API_URL", api.url)
+        assert "0 thresholds" in text_of(config_page(section="rules"))
+
+
+def test_a_threshold_says_its_value_its_default_and_why() -> None:
+    row = {"slug": "follower-stuck", "name": "stuck_s", "unit": "s", "default": 30.0, "reason": "Kafka takes 30 s."}
+    rows = rule_table.lines(
+        {"thresholds": [row | {"value": 30.0, "topics": None}, row | {"value": 300.0, "topics": "logs-*"}]}
+    )
+    assert rule_table.clause(rows) == "2 thresholds · 1 differ from their default, shown first"
+    shown = plain(rule_table.html(rows))
+    assert "follower-stuck stuck_s logs-* 300 s 30 s Kafka takes 30 s." in shown
+    assert "follower-stuck stuck_s all 30 s 30 s Kafka takes 30 s." in shown
+    assert list(rule_table.frame(rows)["value"]) == [300.0, 30.0]

@@ -371,7 +371,7 @@ def test_groups_that_read_it_from_the_remote_tier_are_listed_with_what_they_have
     assert "Groups reading from remote committed below local start" in shown
     assert "<b>backfill 2 318 004 45.3 GB · 6.09 M yes" in shown
     assert "<b>backfill" not in html_of(page)
-    assert "No group with members is below" in text_of(open_page("partition", tp="orders-0"))
+    assert "No group is below the leader's local start" in text_of(open_page("partition", tp="orders-0"))
 
 
 def test_where_a_segment_is_outside_the_lineage_its_end_is_taken_into_the_field(trouble: Database) -> None:

@@ -25,9 +25,10 @@ from tests.ui.conftest import Database, html_of, now_ms, open_page, plain, text_
 WRITES = re.compile(
     r"change|change-other|revert-\d+|race-start|race-cancel|fault-break|fault-heal|clear-throttle|save|move|pause|raise|stop"
     r"|broker-change|set-aside-remove|topic-change|elect|remove-records"
+    r"|mute-.*|acknowledge-.*|maintenance-(begin|end-.*)"
 )
-# Old data stops nobody there: what the lab broke may be the cause, and must be healed.
-LAB = re.compile(r"race-.*|fault-.*")
+# Old data stops nobody there: what the lab broke may be the cause, and must be healed; a mute changes no cluster.
+LAB = re.compile(r"race-.*|fault-.*|mute-.*|acknowledge-.*|maintenance-.*")
 HOUR_MS = 3_600_000
 # ui.md, section 8. A heatmap has a point a cell.
 FIGURE_BYTES_MAX = 310_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -96,13 +96,12 @@ def figure(
     colours: Palette,
     zone: tzinfo | None,
 ) -> go.Figure:
-    """Incidents on top, at most 5 kinds; below them, always there, events of brokers and actions of people."""
-    incidents = list(
-        dict.fromkeys(bar.row for bar in sorted(incident_bars, key=lambda b: SEVERITIES.index(b.severity)))
-    )
-    names = [*incidents[:INCIDENT_ROWS_MAX], LEADERS, FAILED, ACTIONS]
+    """Incidents on top, 5 kinds in a row each and further ones in one together; below them, always there,
+    events of brokers and actions of people.
+    """
+    drawn, incidents = _in_rows(incident_bars, now_ms)
+    names = [*incidents, LEADERS, FAILED, ACTIONS]
     fig = go.Figure()
-    drawn = [bar for bar in incident_bars if bar.row in names]
     fig.add_bar(
         y=[names.index(bar.row) for bar in drawn],
         base=[_time(bar.start_ms, zone) for bar in drawn],
@@ -163,6 +162,18 @@ def figure(
         )
     )
     return fig
+
+
+def _in_rows(incident_bars: Sequence[Bar], now_ms: int) -> tuple[list[Bar], list[str]]:
+    """The bars and the names of their rows: open incidents first, then the worst; none is left out."""
+    ordered = sorted(incident_bars, key=lambda b: (b.end_ms < now_ms, SEVERITIES.index(b.severity)))
+    kinds = list(dict.fromkeys(bar.row for bar in ordered))
+    named, further = kinds[:INCIDENT_ROWS_MAX], kinds[INCIDENT_ROWS_MAX:]
+    if len(further) < 2:
+        return list(incident_bars), kinds
+    together = f"{len(further)} further kinds"
+    drawn = [bar if bar.row in named else replace(bar, row=together) for bar in incident_bars]
+    return drawn, [*named, together]
 
 
 def rows(

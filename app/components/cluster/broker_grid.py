@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from app.components.cluster.alerts import AlertFacts, is_hung
+from app.components.cluster.overview_facts import OverviewFacts
 from app.components.partition.pending_limits import (
     disk_share,
     disk_status,
@@ -16,14 +16,17 @@ from app.components.partition.pending_limits import (
     pending_limit_bytes,
     pending_status,
 )
+from app.components.remote.copy_age import is_hung
 from app.components.shared import format as fmt
 from app.components.shared import markup
-from backend.store.queries.overview import BrokerRow
+from backend.store.queries.overview import BrokerRow, FindingRow
 from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 
 CHECKS: Final = ("Answers", "Copy", "Pending", "Delete", "Metadata", "In sync", "Disk", "Data age")
 FINE: Final = "✓"
+# The finding that names in its evidence the brokers whose copies fail.
+COPY_FAILING: Final = "copy-failing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class BrokerCheck:
 
 
 def checks(
-    facts: AlertFacts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int
+    facts: OverviewFacts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int
 ) -> dict[int, tuple[BrokerCheck, ...]]:
     """Eight checks for each broker, by its id. ``replica_counts``: replicas by broker."""
     limits = {topic.topic: pending_limit_bytes(topic) for topic in facts.topics}
@@ -60,13 +63,22 @@ def checks(
     return by_broker
 
 
-def _copy(facts: AlertFacts, broker_id: int) -> BrokerCheck:
+def _copy(facts: OverviewFacts, broker_id: int) -> BrokerCheck:
     open_copies = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
     hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in open_copies)
+    failing = next((f for f in facts.findings if f.slug == COPY_FAILING and broker_id in _brokers(f)), None)
+    if failing is not None:
+        return BrokerCheck("fails", "critical" if failing.severity == "critical" else "warning", failing.sentence)
     return BrokerCheck(f"{hung} hung", "critical") if hung else BrokerCheck()
 
 
-def _pending(facts: AlertFacts, broker_id: int, limits: Mapping[str, int | None]) -> BrokerCheck:
+def _brokers(finding: FindingRow) -> Sequence[int]:
+    """The brokers that its evidence names."""
+    evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
+    return [broker_id for broker_id in evidence.get("brokers") or () if isinstance(broker_id, int)]
+
+
+def _pending(facts: OverviewFacts, broker_id: int, limits: Mapping[str, int | None]) -> BrokerCheck:
     sizes = [(pending_bytes(row), limits.get(row.topic)) for row in facts.partitions if row.leader == broker_id]
     over = [(size, pending_status(size, limit)) for size, limit in sizes if pending_status(size, limit)]
     if over:
@@ -80,18 +92,19 @@ def _pending(facts: AlertFacts, broker_id: int, limits: Mapping[str, int | None]
     return BrokerCheck()
 
 
-def _delete(facts: AlertFacts, broker_id: int) -> BrokerCheck:
+def _delete(facts: OverviewFacts, broker_id: int) -> BrokerCheck:
     overdue = [
         s
         for s in facts.open_segments
         if s.state is SegmentState.DELETE_SEGMENT_STARTED
         and s.broker_id == broker_id
+        and not s.copy_failed
         and facts.ledger_ms - (s.delete_started_ms or facts.ledger_ms) > DELETE_OVERDUE_MS
     ]
     return BrokerCheck(f"{len(overdue)} late", "warning") if overdue else BrokerCheck()
 
 
-def _metadata(facts: AlertFacts, broker_id: int) -> BrokerCheck:
+def _metadata(facts: OverviewFacts, broker_id: int) -> BrokerCheck:
     led = [row for row in facts.partitions if row.leader == broker_id and row.tiered]
     loading = sum(row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW for row in led)
     if loading:
@@ -99,7 +112,7 @@ def _metadata(facts: AlertFacts, broker_id: int) -> BrokerCheck:
     return BrokerCheck()
 
 
-def _in_sync(facts: AlertFacts, broker_id: int, replicas: int) -> BrokerCheck:
+def _in_sync(facts: OverviewFacts, broker_id: int, replicas: int) -> BrokerCheck:
     behind = [replica for replica in facts.replicas_behind if replica.broker_id == broker_id]
     if not behind:
         return BrokerCheck()

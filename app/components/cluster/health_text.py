@@ -9,6 +9,8 @@ from typing import Final
 
 from app.components.shared import format as fmt
 from app.state import ClusterView
+from backend.store.blind_spots import BlindSpot, blind_spots
+from backend.store.blind_spots import stale as blind_spots_stale
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
 
@@ -37,8 +39,7 @@ class Blindness:
 
 def stale(view: ClusterView) -> bool:
     """The offsets on the page are older than three sample intervals."""
-    age_ms = view.ages.offsets_ms
-    return age_ms is None or age_ms > STALE_AFTER_INTERVALS * view.cluster.sample_interval_ms
+    return blind_spots_stale(view.ages.offsets_ms, view.cluster.sample_interval_ms)
 
 
 def ledger_ms(view: ClusterView) -> int:
@@ -60,12 +61,17 @@ def write_block(view: ClusterView, may_write: bool, read_only: str) -> str | Non
 
 def lab_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
     """As :func:`write_block`, but old data stops nobody: what the lab broke may be the cause, and must be healed."""
+    if may_write and view.own and not view.allow_changes:
+        return "Read-only: start `ebbline up` with --allow-changes to change an attached cluster."
+    return note_block(view, may_write, read_only)
+
+
+def note_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
+    """As :func:`lab_block`, for what changes nothing in the cluster: to mute or take over a finding, maintenance."""
     if not may_write:
         return read_only
     if not view.own:
         return f"Read-only: {view.cluster.name} is not the cluster of this `ebbline up`."
-    if not view.allow_changes:
-        return "Read-only: start `ebbline up` with --allow-changes to change an attached cluster."
     if view.away is not None:
         return "The database is away: a change could not be recorded."
     backend = view.processes.get("backend")
@@ -77,6 +83,12 @@ def lab_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
 def head_pills(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[HeadPill]:
     """The age of the data, and the brokers with the age of the remote log's metadata."""
     return [_age_pill(view, zone), _broker_pill(view, brokers, zone)]
+
+
+def paused_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
+    """Instead of all others while the page stands still: an age that does not grow would mislead."""
+    at = fmt.clock(view.now_ms, view.now_ms, zone)
+    return HeadPill(f"As of {at}, not live", "warning", "The page stands still until it is resumed")
 
 
 def _age_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
@@ -115,16 +127,12 @@ def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | No
     """Parts of Ebbline itself that are down or behind, the worst first."""
     if view.away is not None:
         return [_database_away(view, zone)]
-    blind_spots = [*_backend_down(view, zone), *_pipeline_down(view, zone), *_partial(view, brokers)]
-    return sorted(blind_spots, key=lambda blind_spot: blind_spot.status != "critical")
+    return sorted([*_own_parts(view, zone), *_partial(view, brokers)], key=lambda spot: spot.status != "critical")
 
 
 def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
-    read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
-    read_before = seen_ms - view.read_ms <= READ_MS_MAX
-    title = f"Database away since {read}." if read_before else "The database cannot be read."
-    gap_text = "" if read_before else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    title, gap_text = _away_since(view, zone)
     return Blindness(
         "database-away",
         "critical",
@@ -134,47 +142,43 @@ def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     )
 
 
-def _backend_down(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
-    backend, observer = view.processes.get("backend"), view.processes.get("observer")
+def _away_since(view: ClusterView, zone: tzinfo | None) -> tuple[str, str]:
+    """Title and first sentence: since when it is away, by the backend, else by the pages that were open."""
+    if view.responded_ms is not None:
+        if view.responded_ms - (view.away_seen_ms or view.read_ms) > READ_MS_MAX:
+            return "The database cannot be read from here.", "It responds to the backend. "
+        return f"Database away since {fmt.clock(max(view.responded_ms, view.read_ms), view.now_ms, zone)}.", ""
+    read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
+    if seen_ms - view.read_ms <= READ_MS_MAX:
+        return f"Database away since {read}.", ""
+    gap_text = f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
+    return "The database cannot be read.", gap_text
+
+
+def _own_parts(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
+    """The product's own processes, in the words of the page: clock times instead of epoch milliseconds."""
     age_ms = view.ages.offsets_ms
+    spots = blind_spots(
+        view.processes,
+        offsets_age_ms=age_ms,
+        interval_ms=view.cluster.sample_interval_ms,
+        now_ms=view.now_ms,
+    )
     shown = "Nothing has been sampled yet." if age_ms is None else f"Figures are {fmt.duration(age_ms / 1000)} old."
-    if backend is not None and not backend.alive:
-        since = fmt.clock(backend.updated_ms, view.now_ms, zone)
-        return [
-            Blindness(
-                "backend-down",
-                "critical",
-                f"Backend down since {since}.",
-                f"Brokers, observer and control API are in it. {shown} Nothing can be changed now.",
-                _message(backend),
-            )
-        ]
-    if observer is not None and not observer.alive:
-        since = fmt.clock(observer.updated_ms, view.now_ms, zone)
-        text = f"Offsets are not sampled. {shown}"
-        return [Blindness("observer-down", "critical", f"Observer down since {since}.", text, _message(observer))]
-    if age_ms is not None and stale(view):
-        since = fmt.clock(view.now_ms - age_ms, view.now_ms, zone)
-        text = f"The observer runs, but no broker told it offsets. {shown}"
-        note = _message(observer or backend)
-        return [Blindness("samples-stale", "critical", f"Not live since {since}.", text, note)]
-    return []
+    return [
+        Blindness(
+            spot.slug,
+            spot.severity,
+            f"{spot.headline}." if spot.since_ms is None else _since(spot, view, zone),
+            spot.text if spot.slug.startswith(("pipeline", "meters")) else f"{spot.text} {shown}",
+            spot.note,
+        )
+        for spot in spots
+    ]
 
 
-def _pipeline_down(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
-    pipeline = view.processes.get("pipeline")
-    if pipeline is None:
-        text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
-        return [Blindness("pipeline-never", "notice", "The pipeline has not reported yet.", text)]
-    if pipeline.alive:
-        if pipeline.state == "waiting":
-            text = "The ledger of remote segments does not grow until then."
-            return [Blindness("pipeline-waiting", "warning", "The pipeline waits.", text, _message(pipeline))]
-        return []
-    since = fmt.clock(pipeline.updated_ms, view.now_ms, zone)
-    age = fmt.duration(pipeline.age_ms / 1000)
-    text = f"The ledger of remote segments is {age} old; offsets, replicas and settings are not affected."
-    return [Blindness("pipeline-down", "critical", f"Pipeline down since {since}.", text, _message(pipeline))]
+def _since(spot: BlindSpot, view: ClusterView, zone: tzinfo | None) -> str:
+    return f"{spot.headline} since {fmt.clock(spot.since_ms or 0, view.now_ms, zone)}."
 
 
 def _partial(view: ClusterView, brokers: Sequence[BrokerRow]) -> list[Blindness]:
@@ -196,7 +200,3 @@ def _partial(view: ClusterView, brokers: Sequence[BrokerRow]) -> list[Blindness]
 
 def _last_sign(process: ProcessHealth, view: ClusterView, zone: tzinfo | None) -> str:
     return f"Last sign of life {fmt.clock(process.updated_ms, view.now_ms, zone)}"
-
-
-def _message(process: ProcessHealth | None) -> str:
-    return "" if process is None or not process.message else process.message

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from app.components.cluster.alerts import PHASE_LABELS, is_hung, times_p99
 from app.components.partition.pending_limits import disk_share
+from app.components.remote.copy_age import is_hung, times_p99
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
 from backend.store.queries.overview import HISTORY_POINTS, BrokerRow, ClusterSample, CopiedBytes, LedgerTotals
@@ -20,6 +20,15 @@ from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 # Copies come segment by segment; a rate over less than this would be a comb.
 RATE_WINDOW_MS_MIN: Final = 60_000
 RATE_WINDOW_SHARE: Final = 1 / 40
+PHASE_LABELS: Final = {
+    "TRUNCATING": "truncating",
+    "WAITING_FOR_METADATA": "waiting for metadata",
+    "BUILDING_REMOTE_AUX": "building remote state",
+    "FETCHING": "fetching",
+    "DELAYED": "stuck",
+    "FAILED": "failed",
+    "IN_SYNC": "in sync",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ def _oldest_copy(
     history: Sequence[ClusterSample], segments: Sequence[SegmentRow], p99: Mapping[tuple[str, int], int], now_ms: int
 ) -> Tile:
     series = tuple(None if s.open_copies is None else (s.oldest_open_copy_ms or 0) for s in history)
-    copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
+    copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED and not s.superseded]
     if not copies:
         return Tile("Oldest open copy", "none", "all have ended", None, series, from_ledger=True)
     oldest = min(copies, key=lambda s: s.copy_started_ms)

@@ -16,6 +16,7 @@ from app.components.shared import markup
 from app.components.shared.markup import Cell
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.follower_phase import FollowerPhase
+from backend.tiering.pending import pending_from
 
 STATUS: Final = {
     FollowerPhase.IN_SYNC.value: "ok",
@@ -171,11 +172,16 @@ def offsets_html(row: PartitionRow, replicas: Sequence[ReplicaRow], pending_note
         for name, field, code in each
     ]
     others = [Cell("", css="eb-quiet")] * max(0, len(replicas) - 1)
-    pending = Cell(pending_note or fmt.count(row.earliest_pending_upload_offset), css="eb-nowrap")
-    watermark = Cell(fmt.count(row.high_watermark))
+    first = pending_from(row)
+    pending = Cell(
+        pending_note or f"{fmt.count(first.offset)}{' · inferred' if first.inferred else ''}", css="eb-nowrap"
+    )
+    how = "-5 + 1" if first.inferred else "-6"
+    watermark, stable = Cell(fmt.count(row.high_watermark)), Cell(fmt.count(row.last_stable_offset))
     if replicas:
-        body.insert(3, ("Earliest pending upload", pending, *others, Cell("-6", css="eb-quiet")))
-        body.insert(4, ("High watermark", watermark, *others, Cell("-1", css="eb-quiet")))
+        body.insert(3, ("Earliest pending upload", pending, *others, Cell(how, css="eb-quiet eb-nowrap")))
+        body.insert(4, ("Last stable", stable, *others, Cell("-1, committed", css="eb-quiet eb-nowrap")))
+        body.insert(5, ("High watermark", watermark, *others, Cell("-1", css="eb-quiet")))
     return markup.table(columns, body, caption="Offsets of each replica")
 
 

@@ -7,7 +7,7 @@ with a timestamp until then are the first ones of the log; where brokers' clocks
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
@@ -104,7 +104,7 @@ def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
     times = [event.event_timestamp_ms for event in followed]
     return Past(
         at_ms=at_ms,
-        segments=sorted(segments.values(), key=lambda row: (row.start_offset, row.copy_started_ms)),
+        segments=_with_superseded(segments.values()),
         applied=applied,
         later=later,
         out_of_order=out_of_order,
@@ -114,6 +114,17 @@ def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
         metadata_partition=None if last is None else last.metadata_partition,
         last_offset=None if last is None else last.metadata_offset,
     )
+
+
+def _with_superseded(segments: Iterable[SegmentRow]) -> list[SegmentRow]:
+    """The segments in offset order; of open copies those are marked after which one of as far a range began."""
+    latest_ms = -1
+    rows = []
+    for row in sorted(segments, key=lambda row: (row.start_offset, row.copy_started_ms), reverse=True):
+        is_open = row.state is SegmentState.COPY_SEGMENT_STARTED
+        rows.append(replace(row, superseded=True) if is_open and latest_ms > row.copy_started_ms else row)
+        latest_ms = max(latest_ms, row.copy_started_ms)
+    return rows[::-1]
 
 
 def _apply_event(before: SegmentRow | None, event: StoredEvent) -> SegmentRow | None:

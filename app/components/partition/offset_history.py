@@ -54,6 +54,7 @@ def rows(points: Sequence[PartitionPoint], zone: tzinfo | None) -> pd.DataFrame:
             "log start": pd.array([p.log_start_offset for p in newest], dtype="Int64"),
             "local start": pd.array([p.local_log_start_offset for p in newest], dtype="Int64"),
             "latest tiered": pd.array([p.latest_tiered_offset for p in newest], dtype="Int64"),
+            "last stable": pd.array([p.last_stable_offset for p in newest], dtype="Int64"),
             "high watermark": pd.array([p.high_watermark for p in newest], dtype="Int64"),
             "log end": pd.array([p.log_end_offset for p in newest], dtype="Int64"),
         }

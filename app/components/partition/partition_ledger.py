@@ -140,6 +140,10 @@ def engine_event_text(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
     if kind in ("copy", "delete"):
         outcome = str(body.get("outcome"))
         return f"{kind} {outcome}{_offsets(body)}{error}", outcome == "failed"
+    if kind == "remote_read":
+        failures = int(body.get("failures") or 1)
+        times = f", {fmt.count(failures)} times" if failures > 1 else ""
+        return f"remote read failed at offset {fmt.count(body.get('offset'))}{times}{error}", True
     if kind == "aux_state":
         step, outcome = str(body.get("step")).replace("_", " "), str(body.get("outcome"))
         at = f" at offset {fmt.count(body['offset'])}" if body.get("offset") is not None else ""

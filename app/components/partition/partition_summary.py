@@ -9,9 +9,9 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from app.components.cluster import alerts
 from app.components.partition import pending_limits
 from app.components.partition.partition_filter import gap, remote_bytes
+from app.components.remote.copy_age import is_hung
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.markup import Cell
@@ -62,10 +62,10 @@ def pills_html(
 ) -> str:
     """The state of a partition at a glance, the worst first."""
     pills: list[tuple[str, str]] = []
-    copies = [s for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
+    copies = [s for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED and not s.superseded]
     if row.error:
         pills.append((f"? {row.error}", "warning"))
-    if any(alerts.is_hung(segment, p99_ms, now_ms) for segment in copies):
+    if any(is_hung(segment, p99_ms, now_ms) for segment in copies):
         pills.append(("Copy hung", "critical"))
     elif copies:
         pills.append(("Copying", "notice"))
@@ -237,7 +237,8 @@ def _pending(row: PartitionRow, pending: int | None, status: str) -> Cell:
         return Cell(f"? {pending_limits.pending_unknown_cause(row)}", css="eb-quiet")
     if end <= start:
         return Cell("all copied")
-    return Cell(f"{fmt.offset_range(start, end)} · {fmt.size(pending)}", css=f"eb-{status}" if status else "")
+    text = f"{fmt.offset_range(start, end)} · {fmt.size(pending)}{pending_limits.inferred_note(row)}"
+    return Cell(text, css=f"eb-{status}" if status else "")
 
 
 def _past_watermark(row: PartitionRow) -> str:

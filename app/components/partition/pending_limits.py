@@ -2,7 +2,8 @@
 
 Local data that is not uploaded cannot be deleted. So pending bytes beyond a topic's local retention keep the local log
 above what was asked for; that is the limit: amber from half of it, red at it. Source: KIP-405, `local.retention.bytes`
-(-2: as `retention.bytes`; -1: no limit).
+(-2: as `retention.bytes`; -1: no limit). The active segment is never copied, so it comes on top, and one that was just
+sealed waits for its copy as a matter of course.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import PartitionRow
-from backend.tiering.pending import PendingReason
+from backend.tiering.pending import PendingReason, pending_from
 
 AMBER_SHARE: Final = 0.5
 DISK_WARNING: Final = 0.85
@@ -33,11 +34,12 @@ def is_tiered(row: PartitionRow) -> bool:
 
 def pending_start(row: PartitionRow) -> int | None:
     """The first offset that is not in the remote tier; None: not known."""
-    if row.pending_reason == PendingReason.ALL_COPIED:
-        return row.log_end_offset
-    if row.pending_reason is not None or row.earliest_pending_upload_offset in (None, -1):
-        return None
-    return row.earliest_pending_upload_offset
+    return pending_from(row).offset
+
+
+def inferred_note(row: PartitionRow) -> str:
+    """The note beside a first pending offset that the leader did not tell; empty where it did."""
+    return " · inferred" if pending_from(row).inferred else ""
 
 
 def pending_offsets(row: PartitionRow) -> int | None:
@@ -86,9 +88,13 @@ def local_retention(topic: TopicRow) -> tuple[int | None, int | None]:
 
 
 def pending_limit_bytes(topic: TopicRow) -> int | None:
-    """The limit for pending bytes of a partition; None: the topic has no byte limit for local data."""
+    """The limit for pending bytes of a partition; None: the topic has no byte limit for local data.
+
+    At least two segments, so that the active one alone is never half of it.
+    """
     size, _ = local_retention(topic)
-    return size or None
+    segment = number(topic, "segment.bytes") or 0
+    return segment + max(size, segment) if size else None
 
 
 def pending_status(pending: int | None, limit: int | None) -> str | None:

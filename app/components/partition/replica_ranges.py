@@ -19,6 +19,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import PartitionRow, ReplicaRow
 from backend.tiering.follower_phase import FollowerPhase
+from backend.tiering.pending import pending_from
 
 BLOCKS_MAX: Final = 60
 CLOSE_SHARE: Final = 0.015  # markers closer than this share one label
@@ -88,11 +89,15 @@ def markers(row: PartitionRow) -> list[OffsetMarker]:
     start, end, watermark = row.local_log_start_offset, row.log_end_offset, row.high_watermark
     if start is not None and start != row.log_start_offset:
         marked.append(OffsetMarker("Local start", fmt.count(start), start))
-    tiered, pending = row.latest_tiered_offset, row.earliest_pending_upload_offset
+    tiered, pending = row.latest_tiered_offset, pending_from(row)
     if tiered is not None and tiered >= 0:
         marked.append(OffsetMarker("Latest tiered", f"{fmt.count(tiered)} incl.", tiered + 1, left=True))
-    if pending is not None and pending >= 0:
-        marked.append(OffsetMarker("Earliest pending upload", fmt.count(pending), pending))
+    if pending.offset is not None and pending.offset != end:
+        value = f"{fmt.count(pending.offset)}{pending_limits.inferred_note(row)}"
+        marked.append(OffsetMarker("Earliest pending upload", value, pending.offset))
+    stable = row.last_stable_offset
+    if stable is not None and watermark is not None and stable < watermark:
+        marked.append(OffsetMarker("Last stable", fmt.count(stable), stable))
     if end is None:
         return marked
     length = max(1, end - (start if start is not None else 0))

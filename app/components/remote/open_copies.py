@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.components.cluster.alerts import is_hung
+from app.components.remote.copy_age import is_hung, why_dangling
 from app.components.shared import format as fmt
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionRow, SegmentRow
@@ -50,17 +50,19 @@ def judge(
     p99_ms: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[OpenCopy]:
-    """The oldest first. Dangling: its author does not lead the partition any more, or the partition is gone."""
+    """The oldest first. Dangling: it will never finish, as its author does not lead the partition any more, the
+    partition is gone, or it failed.
+    """
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in partitions}
     copies = []
     for segment in segments:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
             continue
         key = (segment.topic, segment.partition)
-        age_ms, p99, leader = max(0, now_ms - segment.copy_started_ms), p99_ms.get(key), leaders.get(key)
-        kind, why = NORMAL, ""
-        if leader != (segment.copy_broker_id, segment.topic_id) and age_ms > HUNG_MS_MIN:
-            kind, why = DANGLING, "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
+        age_ms, p99 = max(0, now_ms - segment.copy_started_ms), p99_ms.get(key)
+        kind, why, dangling = NORMAL, "", why_dangling(segment, leaders.get(key))
+        if dangling is not None and age_ms > HUNG_MS_MIN:
+            kind, why = DANGLING, dangling
         elif is_hung(segment, p99, now_ms):
             kind, why = HUNG, f"open for {fmt.duration(age_ms / 1000)}"
         copies.append(OpenCopy(segment, age_ms, p99, kind, why))

@@ -75,12 +75,12 @@ def split(row: PartitionRow, topic: TopicRow, over: int) -> dict[str, int]:
         return {UNKNOWN: over}
     segment = pending_limits.number(topic, "segment.bytes")
     active = pending if segment is None else min(segment, pending)
-    unstable = min(active, _unstable_bytes(row, size))
+    unstable = min(pending, _unstable_bytes(row, size))
     # From the start of the log to its end.
     parts = (
         (NEXT, size - pending),
-        (NOT_COPIED, pending - active),
-        (ACTIVE, active - unstable),
+        (NOT_COPIED, pending - max(active, unstable)),
+        (ACTIVE, max(0, active - unstable)),
         (NOT_STABLE, unstable),
     )
     by_reason = {}
@@ -93,11 +93,12 @@ def split(row: PartitionRow, topic: TopicRow, over: int) -> dict[str, int]:
 
 
 def _unstable_bytes(row: PartitionRow, size: int) -> int:
-    """Above the high watermark: never copied, whatever is asked for."""
+    """Above the last stable offset, which is the high watermark or an open transaction's first: never copied yet."""
     start, end, watermark = row.local_log_start_offset, row.log_end_offset, row.high_watermark
     if start is None or end is None or watermark is None or end <= start:
         return 0
-    return round(size * min(1.0, max(0, end - watermark) / (end - start)))
+    stable = watermark if row.last_stable_offset is None else min(watermark, row.last_stable_offset)
+    return round(size * min(1.0, max(0, end - stable) / (end - start)))
 
 
 def html(total: Debt) -> str:

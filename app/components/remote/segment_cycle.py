@@ -47,12 +47,21 @@ def totals_of(segments: Sequence[SegmentRow]) -> CycleTotals:
     ):
         there = [row.segment_size_bytes for row in segments if row.state is state]
         sums[f"{name}_segments"], sums[f"{name}_bytes"] = len(there), sum(there)
+    failed = [
+        row.segment_size_bytes
+        for row in segments
+        if row.state is SegmentState.DELETE_SEGMENT_FINISHED and row.copy_failed
+    ]
+    sums["failed_copy_segments"], sums["failed_copy_bytes"] = len(failed), sum(failed)
     return CycleTotals(partitions=len({(r.topic, r.partition) for r in segments}), illegal_events=0, **sums)
 
 
 def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
-    """The durations of the copy, of the time in the remote tier, and of the deletion."""
-    rows = list(segments)
+    """The durations of the copy, of the time in the remote tier, and of the deletion, of those that were there.
+
+    Leftovers of failed copies are removed at once, and say nothing about how long deletions take.
+    """
+    rows = [row for row in segments if not row.copy_failed]
     spans: dict[str, list[tuple[int | None, int | None]]] = {
         "copy": [(row.copy_started_ms, row.copy_finished_ms) for row in rows],
         "kept": [(row.copy_finished_ms, row.delete_started_ms) for row in rows],
@@ -72,7 +81,12 @@ def _step(spans: Iterable[tuple[int | None, int | None]]) -> StepDuration:
 
 
 def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: int | None, judging_ms: int) -> list[Box]:
-    """The four states. ``oldest_delete_ms``: when the oldest deletion that is still open began."""
+    """The four states. ``oldest_delete_ms``: when the oldest deletion that is still open began.
+
+    Leftovers of failed copies are none of the deletions: they were never remote, so nothing was reclaimed.
+    """
+    failed = totals.failed_copy_segments
+    apart = f" · {fmt.count(failed)} failed cop{'y' if failed == 1 else 'ies'} apart" if failed else ""
     problems = [f"{fmt.count(n)} {word}" for n, word in ((hung, "hung"), (dangling, "dangling")) if n]
     overdue_ms = 0 if oldest_delete_ms is None else judging_ms - oldest_delete_ms
     late = overdue_ms > DELETE_OVERDUE_MS
@@ -99,9 +113,9 @@ def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: in
         ),
         Box(
             "Delete finished",
-            fmt.count(totals.delete_finished_segments),
-            _segments(totals.delete_finished_segments),
-            f"{fmt.size(totals.delete_finished_bytes)} reclaimed",
+            fmt.count(totals.reclaimed_segments),
+            _segments(totals.reclaimed_segments),
+            f"{fmt.size(totals.reclaimed_bytes)} reclaimed{apart}",
         ),
     ]
 

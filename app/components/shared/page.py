@@ -157,7 +157,8 @@ def _pills(page: Page) -> None:
     if st.session_state.get(_PAUSED) and st.button("Paused · Resume", key="resume"):
         _resume()
         st.rerun()  # every part of the page, not only this one
-    pills = health_text.head_pills(view, brokers, page.zone)
+    paused = bool(st.session_state.get(_PAUSED))
+    pills = [health_text.paused_pill(view, page.zone)] if paused else health_text.head_pills(view, brokers, page.zone)
     st.html('<div class="eb-pills">' + "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills) + "</div>")
 
 

@@ -20,7 +20,7 @@ from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import warn_unknown
 from app.state import ClusterView
 from app.theme import CONFIG
-from app.views.activity import activity_rules, runbook_view
+from app.views.activity import activity_rules, maintenance_card, runbook_view
 from backend.store.queries import activity as queries
 from backend.store.queries import audit
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
@@ -60,6 +60,7 @@ def render() -> None:
                 live(page, "broker-events", _broker_events, page)
         with st.container(key="right-activity"):
             runbook_view.render()
+            maintenance_card.render(page)
             activity_rules.render(page)
 
 
@@ -91,6 +92,8 @@ def _timeline(page: Page) -> None:
         return page.clock(at_ms, now_ms)
 
     clause = f"last {page.range_text} · bars are incidents, ticks are moments"
+    if len(findings) >= queries.FINDINGS_MAX:
+        clause += f" · of the incidents those that are open and the newest, {fmt.count(queries.FINDINGS_MAX)} in all"
     table = activity_timeline.rows(bars, marks, clock) if bars or marks else None
     card_head("timeline", "Incidents and changes", clause, rows=table)
     with st.container(key=body_key(view, "timeline")):

@@ -12,13 +12,14 @@ from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live, open_page
 from app.state import DatabaseUnreachable
-from app.views.config import bootstrap_section, settings_section
+from app.views.config import bootstrap_section, rule_section, settings_section
 from backend.store.queries import audit
 
 SECTIONS: Final = {
     "bootstrap": "Follower bootstrap",
     "brokers": "Brokers",
     "topics": "Topic tiering",
+    "rules": "Rules",
     "history": "History",
 }
 
@@ -45,6 +46,7 @@ def render() -> None:
         "bootstrap": bootstrap_section.render,
         "brokers": settings_section.brokers,
         "topics": settings_section.topics,
+        "rules": rule_section.render,
         "history": _history,
     }[section]
     try:

@@ -8,21 +8,27 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import links, runbooks, state
+from app.access.identity import READ_ONLY
 from app.components.cluster import alerts, broker_grid, health_text, quorum_panel, throughput, totals
+from app.components.cluster.overview_facts import OverviewFacts
 from app.components.cluster.sparkline import sparkline
 from app.components.partition import pending_limits, range_list
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, source
 from app.components.shared.page import Page, body_key, live, open_page
+from app.control import finding_notes
 from app.state import ClusterView
 from app.theme import CONFIG, status_colour
 from backend.store.queries import config as config_queries
+from backend.store.queries import maintenance
 from backend.store.queries import overview as queries
 from backend.store.queries import partitions as partition_queries
 from backend.store.queries.health import STALE_AFTER_INTERVALS
 
 BEHIND_ROWS = 7
+# Windows of maintenance are read again after this time, and whenever one is added or ended.
+STEP_MS = 5_000
 HOW_COUNTED = (
     '<span class="eb-clause" title="Copied: bytes of the segments that the ledger has as finished. '
     'Produced: records of each partition × its own bytes per record.">how it is counted</span>'
@@ -34,7 +40,7 @@ class OverviewData:
     """The facts that the parts of the page share, read once per data version."""
 
     view: ClusterView
-    facts: alerts.AlertFacts
+    facts: OverviewFacts
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -89,7 +95,7 @@ def read(page: Page) -> OverviewData:
     brokers = state.read_cached(queries.brokers, cluster_id, version=version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
-    facts = alerts.AlertFacts(
+    facts = OverviewFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
         ledger_ms=health_text.ledger_ms(view),
         blindness=health_text.blindness(view, brokers, page.zone),
@@ -101,6 +107,7 @@ def read(page: Page) -> OverviewData:
         topics=state.read_cached(config_queries.topics, cluster_id, version=version),
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
         findings=state.read_cached(queries.open_findings, cluster_id, version=version),
+        windows=state.read_cached(maintenance.windows, cluster_id, view.read_ms // STEP_MS * STEP_MS, version=version),
     )
     return OverviewData(view, facts)
 
@@ -158,8 +165,10 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
 
 def _attention(page: Page) -> None:
     reading = read(page)
-    problems = alerts.problems(reading.facts)
+    facts = reading.facts
+    problems = alerts.problems(facts.blindness, facts.findings, facts.windows, facts.now_ms)
     card_head("attention", "Needs attention", alerts.summary(problems))
+    finding_notes.show_problem()
     if not problems:
         age_ms = reading.view.ages.offsets_ms or 0
         checked = fmt.count(len(reading.facts.partitions))
@@ -167,15 +176,19 @@ def _attention(page: Page) -> None:
         st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
         return
     with st.container(key="attention-list"):
+        block = health_text.note_block(reading.view, page.user.may_write, READ_ONLY)
         for number, problem in enumerate(problems[: alerts.ROWS_MAX]):
-            _problem(number, problem)
+            _problem(number, problem, page, block)
     if len(problems) > alerts.ROWS_MAX:
         with st.expander(f"{len(problems) - alerts.ROWS_MAX} more"):
-            for number, problem in enumerate(problems[alerts.ROWS_MAX : 50], alerts.ROWS_MAX):
+            for number, problem in enumerate(problems[alerts.ROWS_MAX : alerts.DRAWN_MAX], alerts.ROWS_MAX):
                 _problem(number, problem)
+            if (left := alerts.not_drawn(problems)) is not None:
+                st.page_link(links.page("activity"), label=left)
 
 
-def _problem(number: int, problem: alerts.Alert) -> None:
+def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block: str | None = None) -> None:
+    """One row; with a page, which says for whom, also the buttons that mute a finding and take it over."""
     with st.container(horizontal=True, key=f"attention-row-{number}"):
         st.html(
             f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'
@@ -189,6 +202,30 @@ def _problem(number: int, problem: alerts.Alert) -> None:
             st.page_link(links.page(problem.page), label=f"{problem.link} →", query_params=query)
         if problem.slug in runbooks.slugs():
             st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
+        if page is not None and problem.finding_id is not None:
+            _notes(page, problem.finding_id, problem.taken_by, block)
+
+
+def _notes(page: Page, finding_id: int, taken_by: str, block: str | None) -> None:
+    """Folded away: a row has room for its sentence."""
+    with st.popover("Note", type="tertiary", key=f"notes-{finding_id}", help="Mute it or take it over"):
+        for hours in (1, 8):
+            st.button(
+                f"Mute {hours} h",
+                key=f"mute-{hours}-{finding_id}",
+                disabled=block is not None,
+                help=block or f"It sends nothing for {hours} h; one that is open then is sent then",
+                on_click=finding_notes.mute,
+                args=(page.user, finding_id, 60 * hours),
+            )
+        st.button(
+            "Take over",
+            key=f"acknowledge-{finding_id}",
+            disabled=block is not None or bool(taken_by),
+            help=block or (f"{taken_by} looks after it." if taken_by else "Says that you look after it"),
+            on_click=finding_notes.acknowledge,
+            args=(page.user, finding_id),
+        )
 
 
 def _keeping_up(page: Page) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 import streamlit as st
 
 from app import links
-from app.components.cluster import alerts
 from app.components.follower import replica_phases
 from app.components.partition import (
     durability,
@@ -19,7 +18,7 @@ from app.components.partition import (
 )
 from app.components.partition.partition_filter import gap, parse_name, remote_bytes
 from app.components.plan import plan_dialog
-from app.components.remote import remote_readers
+from app.components.remote import copy_age, remote_readers
 from app.components.shared import format as fmt
 from app.components.shared import markup, style
 from app.components.shared.cards import card_head, source, table_twin
@@ -163,10 +162,10 @@ def _hero_pills(reading: PartitionData) -> str:
         markup.pill(f"local {fmt.size(row.local_log_bytes)}", html='<i class="eb-swatch eb-swatch-local"></i>'),
         markup.pill(pending_text, status),
     ]
-    hung = [s for s in reading.segments if alerts.is_hung(s, reading.p99_ms, reading.view.now_ms)]
+    hung = [s for s in reading.segments if copy_age.is_hung(s, reading.p99_ms, reading.view.now_ms)]
     if hung:
         longest_ms = reading.view.now_ms - min(segment.copy_started_ms for segment in hung)
-        ratio = alerts.times_p99(longest_ms, reading.p99_ms)
+        ratio = copy_age.times_p99(longest_ms, reading.p99_ms)
         pills.append(markup.pill(f"copy hung for {fmt.duration(longest_ms / 1000)}", "critical", title=ratio))
     between = gap(row)
     if between is not None:

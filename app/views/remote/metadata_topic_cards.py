@@ -8,7 +8,6 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.components.cluster import alerts
 from app.components.remote import segment_ledger
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -23,6 +22,8 @@ from backend.store.queries import remote_log as queries
 from backend.store.queries.pipeline import PipelineStatus
 from backend.store.queries.remote_log import Scope
 
+METADATA_TOPIC: Final = "__remote_log_metadata"
+METADATA_REPLICATION: Final = 3
 UNFOLLOWED_SHOWN: Final = 4
 
 
@@ -30,15 +31,15 @@ def render_health(page: Page) -> None:
     view = page.view()
     version = view.version
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=version)
-    topic = next((row for row in topics if row.topic == alerts.METADATA_TOPIC), None)
+    topic = next((row for row in topics if row.topic == METADATA_TOPIC), None)
     reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=version)
     totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=version)
     brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=version)
-    card_head("metadata", "Metadata topic", alerts.METADATA_TOPIC)
+    card_head("metadata", "Metadata topic", METADATA_TOPIC)
     live_segments = totals.copy_started_segments + totals.copy_finished_segments + totals.delete_started_segments
     share = f" ({live_segments / reading.records:.1%})" if reading.records else ""
     replay = state.read_cached(queries.metadata_pace, page.cluster_id, version=version)
-    sizes = state.read_cached(queries.local_bytes, page.cluster_id, alerts.METADATA_TOPIC, version=version)
+    sizes = state.read_cached(queries.local_bytes, page.cluster_id, METADATA_TOPIC, version=version)
     status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, view.read_ms, version=version)
     pairs: list[tuple[str, str | markup.Cell]] = [
         ("Records read", _read_text(page, view, reading)),
@@ -91,7 +92,7 @@ def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
     if topic is None:
         return markup.pill("? the topic has not been seen yet", "warning")
     config = topic.config or {}
-    replicas_required = min(alerts.METADATA_REPLICATION, brokers)
+    replicas_required = min(METADATA_REPLICATION, brokers)
     pills = [
         markup.pill(
             f"RF {topic.replication_factor}", "ok" if topic.replication_factor >= replicas_required else "critical"

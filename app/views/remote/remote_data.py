@@ -8,11 +8,11 @@ from itertools import groupby
 from typing import Final
 
 from app import state
-from app.components.cluster import alerts, health_text
+from app.components.cluster import health_text
 from app.components.partition import ledger_at_instant, lineage_verdicts
 from app.components.partition.ledger_at_instant import Past
 from app.components.partition.lineage_verdicts import JudgedSegment
-from app.components.remote import open_copies, segment_cycle
+from app.components.remote import copy_age, open_copies, segment_cycle
 from app.components.remote.open_copies import OpenCopy
 from app.components.shared.page import Page
 from app.state import ClusterView
@@ -130,7 +130,7 @@ def _copies(
     copies = []
     for row in started:
         took = p99.get((row.topic, row.partition))
-        kind = open_copies.HUNG if alerts.is_hung(row, took, now_ms) else open_copies.NORMAL
+        kind = open_copies.HUNG if copy_age.is_hung(row, took, now_ms) else open_copies.NORMAL
         copies.append(OpenCopy(row, max(0, now_ms - row.copy_started_ms), took, kind))
     return sorted(copies, key=lambda copy: -copy.age_ms)
 

@@ -183,6 +183,7 @@ def _oldest_delete_ms(reading: RemoteData) -> int | None:
         for verdict in reading.verdicts
         if verdict.segment.state is SegmentState.DELETE_SEGMENT_STARTED
         and verdict.segment.delete_started_ms is not None
+        and not verdict.segment.copy_failed
     ]
     return min(begun, default=None)
 

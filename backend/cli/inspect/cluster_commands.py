@@ -11,12 +11,12 @@ import typer
 from rich.text import Text
 
 from backend.cli.shared import tables, value_text
-from backend.cli.shared.api_session import PAGE, ApiSession, Exit, Json
+from backend.cli.shared.api_session import ApiSession, Exit, Json
+from backend.cli.shared.open_findings import not_muted, open_findings
 from backend.cli.shared.options import ApiOptions, console, end, fail, show_json, with_options
+from backend.cli.shared.verdict import blind_lines, conclusion, needs_attention
 
 PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
-# 20 rules of 500 objects at most are open at a time.
-FINDINGS_MAX = 10_000
 
 
 class ResourceType(StrEnum):
@@ -28,16 +28,17 @@ class ResourceType(StrEnum):
 
 @with_options
 def status(options: ApiOptions) -> None:
-    """Is anything wrong? The cluster, its brokers, what needs attention. Ends with 1 when something critical does."""
+    """Is anything wrong? The cluster, its brokers, what needs attention.
+
+    Ends with 1 when something critical does, or when something is not seen."""
     with options.connected() as opened:
         cluster, brokers = opened.get("/v1/cluster"), opened.get("/v1/brokers")["items"]
-        findings = _open_findings(opened, None)
-    critical = [f for f in findings if f["severity"] == "critical"]
+        findings = not_muted(open_findings(opened), cluster["now_ms"])
     if options.json_:
         show_json({"cluster": cluster, "brokers": brokers, "findings": findings})
     else:
         _print_status(cluster, brokers, findings)
-    end(attention=not cluster["answers"] or bool(critical))
+    end(attention=needs_attention(cluster, findings))
 
 
 def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> None:
@@ -66,10 +67,12 @@ def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> N
     out.print()
     out.print(tables.processes(cluster["processes"]))
     out.print()
-    if findings:
-        out.print(tables.findings(findings, cluster["now_ms"]))
-    else:
-        out.print("Nothing needs attention.")
+    for line in blind_lines(cluster):
+        out.print(Text(line, "bold red"))
+    own = [finding for finding in findings if finding["cause_slug"] is None]
+    if own:
+        out.print(tables.findings(own, cluster["now_ms"]))
+    out.print(conclusion(cluster, own))
 
 
 @with_options
@@ -100,6 +103,7 @@ def describe(options: ApiOptions, topic_partition: PartitionArgument) -> None:
     out.print(tables.partitions([row]))
     if row["error"]:
         out.print(value_text.printable_text(row["error"]), style="yellow")
+    out.print(value_text.committed_end(row["high_watermark"], row["last_stable_offset"]))
     out.print()
     out.print(tables.replicas(response["replicas"], _now_ms()))
     for replica in response["replicas"]:
@@ -171,19 +175,6 @@ def _settings(opened: ApiSession, **which: str | None) -> list[Json]:
         settings += page["items"]
         if not page["items"] or len(settings) >= page["total"]:
             return settings
-
-
-def _open_findings(opened: ApiSession, topic: str | None) -> list[Json]:
-    """All that are open and not muted, page by page."""
-    findings: list[Json] = []
-    before: int | None = None
-    while len(findings) < FINDINGS_MAX:
-        page = opened.get("/v1/findings", topic=topic, muted=False, limit=PAGE, before_id=before)
-        findings += page["items"]
-        before = page["next_before_id"]
-        if before is None:
-            break
-    return findings
 
 
 def _now_ms() -> int:

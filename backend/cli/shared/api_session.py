@@ -131,6 +131,10 @@ class ApiSession:
         """The answer. Raises ApiError."""
         return self._call("POST", path, json=dict(body), headers=dict(headers or {}))
 
+    def delete(self, path: str) -> Json:
+        """The answer. Raises ApiError."""
+        return self._call("DELETE", path)
+
     def _call(self, method: str, path: str, **more: Any) -> Json:
         import httpx
 

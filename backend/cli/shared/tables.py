@@ -12,6 +12,7 @@ from backend.cli.shared.value_text import (
     SEVERITIES,
     SEVERITY_STYLE,
     age,
+    finding_note,
     moment,
     offset,
     printable_text,
@@ -35,10 +36,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
 
 def readers(rows: Iterable[TableRow]) -> Table:
     return table(
-        ["GROUP", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
+        ["GROUP", "MEMBERS", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
         (
             (
                 r["group"],
+                yes(r["members"]),
                 f"{r['topic']}-{r['partition']}",
                 offset(r["committed_offset"]),
                 offset(r["local_log_start_offset"]),
@@ -112,9 +114,11 @@ def isr(row: TableRow) -> Text:
 
 
 def pending(row: TableRow) -> str:
-    """The first offset that is not in the remote tier, or what a -1 means."""
+    """The first offset that is not in the remote tier, or what a -1 means; inferred where no leader tells it."""
     reason = row["pending_reason"]
-    return offset(row["earliest_pending_upload_offset"]) if reason is None else str(reason).replace("_", " ")
+    if reason is not None:
+        return str(reason).replace("_", " ")
+    return offset(row["pending_from"]) + (" (inferred)" if row["pending_source"] == "inferred" else "")
 
 
 def remote_bytes(row: TableRow) -> int | None:
@@ -182,7 +186,7 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
                 r["slug"],
                 description(r),
                 r["action"],
-                r["acknowledged_by"] or ("muted" if (r["muted_until_ms"] or 0) > now_ms else ""),
+                finding_note(r, now_ms),
             )
             for r in ordered
         ),

@@ -18,6 +18,22 @@ def printable_text(value: object) -> str:
     return UNKNOWN if value is None else printable(str(value))
 
 
+def no_readers(with_members: int, without_members: int) -> str:
+    """The sentence that no group reads from the remote tier, with the groups that were read for it."""
+    return (
+        f"No group is below the local log of a tiered partition, of {plural(with_members, 'group')} with members and"
+        f" {without_members} without, which count when they have committed in the last 10 minutes."
+    )
+
+
+def committed_end(high_watermark: int | None, last_stable: int | None) -> str:
+    """How far records are acknowledged, and how far readers of committed records and copies may go."""
+    text = f"High watermark {offset(high_watermark)}, last stable {offset(last_stable)}"
+    if high_watermark is None or last_stable is None or last_stable >= high_watermark:
+        return f"{text}."
+    return f"{text}: a transaction is open from there on, and nothing from there on is copied."
+
+
 def offset(value: int | None) -> str:
     """`9 120 447`; `-` for Kafka's -1: there is none."""
     if value is None:
@@ -42,6 +58,15 @@ def moment(at_ms: int | None) -> str:
 
 def yes(value: Any) -> str:
     return UNKNOWN if value is None else "yes" if value else "no"
+
+
+def finding_note(finding: dict[str, Any], now_ms: int) -> str:
+    """The person who looks after a finding, or the reason why nobody is notified of it."""
+    if finding["acknowledged_by"]:
+        return str(finding["acknowledged_by"])
+    if finding["maintenance_until_ms"] is not None:
+        return f"in maintenance until {moment(finding['maintenance_until_ms'])} UTC"
+    return "muted" if (finding["muted_until_ms"] or 0) > now_ms else ""
 
 
 def who_may_lead(isr: list[int], eligible: dict[str, Any]) -> str:

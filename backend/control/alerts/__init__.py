@@ -1,1 +1,1 @@
-"""Findings for other programs: a rules file for Prometheus, and a webhook for findings that open and close."""
+"""Findings for other programs: receivers and routes of a file, a rules file for Prometheus, a heartbeat."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.findings.endangered_partitions import EndangeredPartitions
+from backend.control.findings.remote_read_growth import ReadGrowth
+from backend.control.findings.still_offsets import PartitionKey, PartitionStill
+from backend.control.findings.thresholds import RuleSettings, Thresholds
+from backend.control.findings.unclean_elections import UncleanElection
+from backend.control.findings.vanished_topics import VanishedTopics
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.control.gateway.requests.feature_requests import FeatureLevel
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.control.gateway.requests.rights_requests import MissingRight
+from backend.control.gateway.requests.transaction_requests import OpenTransaction
 from backend.store.backups.restoring import Restored
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import StoredCopyEvent, UncleanRecovery
+from backend.store.queries.copy_attempts import FailedAttempt, FinishedCopy
+from backend.store.queries.findings import FailedRead, StoredCopyEvent, UncleanRecovery
+from backend.store.queries.health import ProcessHealth
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
@@ -22,6 +32,10 @@ CRITICAL: Final = "critical"
 WARNING: Final = "warning"
 NOTICE: Final = "notice"
 SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
+# Consumers that assign partitions commit seldom: those of Flink with each checkpoint, 10 minutes at most as a rule.
+READS_FOR_MS: Final = 600_000
+ThrottleKey = tuple[str, str | None, int | None]
+"""(name, topic, broker): a throttle whatever its value."""
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
 
@@ -31,7 +45,9 @@ class Candidate:
     """A rule says that this is so now. It becomes a finding once it has been so for `for_ms`.
 
     `sentence` is the headline, `why` the evidence in words, `facts` the numbers behind it. `replaces` is the slug of a
-    milder finding of the same object that this one makes superfluous.
+    milder finding of the same object that this one makes superfluous. `depends_on`: other brokers whose failure would
+    explain it. `also_about`: partitions besides its own that it explains. `cause` is set by `causes`, and `seen_ms`,
+    when it was last seen where that is not now, by the watch. `unseen`: a right is missing that shows it; it is kept.
     """
 
     slug: str
@@ -46,6 +62,11 @@ class Candidate:
     broker_id: int | None = None
     for_ms: int = 0
     replaces: str | None = None
+    depends_on: frozenset[int] = frozenset()
+    also_about: tuple[tuple[str, int], ...] = ()
+    cause: FindingKey | None = None
+    seen_ms: int | None = None
+    unseen: bool = False
 
     @property
     def key(self) -> FindingKey:
@@ -66,16 +87,49 @@ class ThrottleSetting:
     topic: str | None = None
     broker_id: int | None = None
 
+    @property
+    def key(self) -> ThrottleKey:
+        return self.name, self.topic, self.broker_id
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSilence:
+    """No broker answers since then, and why."""
+
+    since_ms: int
+    reason: str
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Committed offset of a group with members; `moved`: not the same as at the sample before."""
+    """Committed offset of a group; `moved`: not the same as at the sample before.
+
+    A group without `members` reads where it commits: `moved_ms` is when it was last seen to, None: never.
+    """
 
     group: str
     topic: str
     partition: int
     committed: int
     moved: bool = False
+    members: bool = True
+    moved_ms: int | None = None
+
+    def is_read(self, at_ms: int) -> bool:
+        """Whether somebody reads from there, as far as can be seen."""
+        return self.members or (self.moved_ms is not None and at_ms - self.moved_ms <= READS_FOR_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Log start and log end of a partition; `end` None: not known."""
+
+    start: int
+    end: int | None
+
+    @property
+    def empty(self) -> bool:
+        return self.end == self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +139,26 @@ class FindingContext:
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell. `feature_levels`, `quorum_replicas`: empty until the cluster has reported them. `eligible`: of partitions
-    without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by who
-    reads: `broker 2`, or `events` for our own reader of `__ebbline_events`. `recoveries`: leaders elected by comparing
-    logs within the last hour. `offline_logs`: why a broker that runs cannot use its log, by partition and broker.
+    not tell. `feature_levels`, `quorum_replicas`: empty until the cluster has reported them; `quorum_ms`: when it
+    described its quorum last. `eligible`: of partitions
+    without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by
+    topic and reader. `recoveries`: leaders elected by comparing logs within the last hour.
+    `offline_logs`: why a broker that runs cannot use its log, by partition and broker.
+    `failed_attempts` and `finished_copies`: copies of the last minutes by the ledger, newest first. `still`: offsets at
+    which partitions wait. `transactions`: the open ones that hold partitions, where they were asked for. `copy_lags`:
+    sealed bytes that a broker has not copied of a topic, where its meters are read. `read_growth`: reads of the remote
+    tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
+    how long a broker waits for the store (remote.fetch.max.wait.ms). `group_bounds`: logs of the time when the
+    groups' offsets were read; `readable_offsets`: (group, topic, partition) that were at or above the log start once.
+    `move_throttles`: those that a move uses or used a short while ago. `p99_ms`: how long copies of partitions with an
+    open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
+    segments to copy (remote.log.manager.task.interval.ms).
+    `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
+    brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
+    answers.
+    `missing_rights`: lines of docs/attach.md that our principal lacks. `own_moves`: partitions that our plans move.
+    `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
+    that nobody sets, for holds; None: `at_ms` is as good. `rule_settings`: what the file of alerts says about rules.
     """
 
     at_ms: int
@@ -99,22 +169,57 @@ class FindingContext:
     ledger_ms: int | None = None
     open_segments: Sequence[SegmentRow] = ()
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    cluster_p99_ms: int | None = None
+    task_intervals_ms: Mapping[int, int] = field(default_factory=dict)
     copy_events: Sequence[StoredCopyEvent] = ()
+    failed_attempts: Sequence[FailedAttempt] = ()
+    finished_copies: Sequence[FinishedCopy] = ()
     finished: Sequence[FinishedSegment] | None = None
     throttles: Sequence[ThrottleSetting] = ()
+    move_throttles: Collection[ThrottleKey] = ()
     moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
     kafka_rules: bool = False
     group_offsets: Sequence[GroupOffset] = ()
+    group_bounds: Mapping[PartitionKey, LogBounds] = field(default_factory=dict)
+    readable_offsets: Collection[tuple[str, str, int]] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     restored: Sequence[Restored] = ()
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
-    passed_over: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[tuple[str, str], int] = field(default_factory=dict)
     recoveries: Sequence[UncleanRecovery] = ()
     quorum_replicas: Sequence[QuorumReplicaState] = ()
+    quorum_ms: int | None = None
+    quorum_leader_id: int = -1
+    quorum_silent_since_ms: int | None = None
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    still: Mapping[PartitionKey, PartitionStill] = field(default_factory=dict)
+    transactions: Mapping[PartitionKey, OpenTransaction] = field(default_factory=dict)
+    copy_lags: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    read_growth: Sequence[ReadGrowth] = ()
+    failed_reads: Sequence[FailedRead] = ()
+    remote_wait_ms: Mapping[int, int] = field(default_factory=dict)
+    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    listed: Collection[int] | None = None
+    unclean_elections: Collection[UncleanElection] = ()
+    away: ClusterSilence | None = None
+    missing_rights: Sequence[MissingRight] = ()
+    vanished_topics: VanishedTopics | None = None
+    own_moves: Collection[tuple[str, int]] = ()
+    processes: Mapping[str, ProcessHealth] = field(default_factory=dict)
+    monotonic_ms: int | None = None
+    rule_settings: RuleSettings = field(default_factory=RuleSettings)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Thresholds of what belongs to no topic."""
+        return self.rule_settings.thresholds(None)
+
+    def thresholds_of(self, topic: str) -> Thresholds:
+        """Thresholds of a topic; asked for what is to become a finding, not for each partition."""
+        return self.rule_settings.thresholds(topic)
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""
@@ -130,9 +235,9 @@ def name_of(row: PartitionSample | ReplicaSample | SegmentRow) -> str:
     return f"{row.topic}-{row.partition}"
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 partition`, `2 partitions`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def ids(broker_ids: Iterable[int]) -> str:

@@ -323,9 +323,9 @@ class BrokerConnection:
             await asyncio.wait(waiting, timeout=RETIRE_TIMEOUT_S)
         await self.close()
 
-    async def close(self) -> None:
-        """Ends the connection; callers that wait for an answer get BrokerUnavailable."""
-        self._fail(BrokerUnavailable, f"The connection to {self.address} was closed by this process.")
+    async def close(self, reason: str | None = None) -> None:
+        """Ends the connection; callers that wait for an answer get BrokerUnavailable, with the reason."""
+        self._fail(BrokerUnavailable, reason or f"The connection to {self.address} was closed by this process.")
         self._pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._pump

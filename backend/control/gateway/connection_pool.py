@@ -20,11 +20,12 @@ SLOW_FAILURE_S: Final = 1.0
 
 
 class Lane(Enum):
-    """Requests of different temper do not wait for each other: one connection per broker and lane, three a broker."""
+    """Requests of different temper do not wait for each other: one connection per broker and lane, four a broker."""
 
     SAMPLE = "sample"
     ACT = "act"
     EVENTS = "events"
+    LIVENESS = "liveness"
 
 
 class ConnectionPool:
@@ -59,6 +60,15 @@ class ConnectionPool:
                 self._connections.pop(key)
             self._connections[key] = opened = await self._open(address, lane)
             return opened
+
+    def give_up(self, address: BrokerAddress, lane: Lane, reason: str) -> None:
+        """Ends the questions of a lane to a broker that is known to be silent, and leaves it in peace for a while."""
+        self._not_before_s[address, lane] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, reason)
+        silent = self._connections.pop((address, lane), None)
+        if silent is not None:
+            ending = asyncio.create_task(silent.close(reason), name=f"gateway-give-up-{address}")
+            self._retiring[ending] = silent
+            ending.add_done_callback(self._retiring.pop)
 
     async def _open(self, address: BrokerAddress, lane: Lane) -> BrokerConnection:
         began_s = time.monotonic()

@@ -75,6 +75,12 @@ class Gateway:
             raise BrokerUnavailable(f"Broker {node_id} is not registered in the cluster, or not alive.")
         return await self._pool.get(address, lane)
 
+    def give_up(self, node_id: int, lane: Lane, reason: str) -> None:
+        """Ends the questions of a lane to a broker that is silent by what another lane has seen."""
+        address = self._brokers.get(node_id)
+        if address is not None:
+            self._pool.give_up(address, lane, reason)
+
     async def ask_node(
         self,
         node_id: int,

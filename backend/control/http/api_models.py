@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from backend.control.findings.rules.reader_rules import RemoteReads
+from backend.control.findings.remote_reads import RemoteReads
 from backend.control.lab.bootstrap.race_run import BootstrapRun
 from backend.control.lab.faults.scenarios import FaultRun, Scenario
 from backend.control.observer.watches.broker_numbers import BrokerNumbers
+from backend.store.blind_spots import BlindSpot
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -31,7 +32,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _example(*bodies: dict[str, Any]) -> ConfigDict:
+def example_bodies(*bodies: dict[str, Any]) -> ConfigDict:
     """Bodies as `/openapi.json` shows them; each fits its model, which a test checks."""
     return ConfigDict(extra="forbid", json_schema_extra={"examples": list(bodies)})
 
@@ -92,7 +93,7 @@ class FindingPath(Strict):
 class AcknowledgeBody(Strict):
     """`reason` stands in the audit."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"reason": "looking at it"},
     )
 
@@ -102,7 +103,7 @@ class AcknowledgeBody(Strict):
 class MuteBody(Strict):
     """Time without notices of it, also when it closes and opens again; 0 ends the silence."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"minutes": 60, "reason": "maintenance until noon"},
     )
 
@@ -122,7 +123,7 @@ class PlansQuery(Strict):
 class PlanBody(Strict):
     """A change to plan. `dry_run` stores nothing, so a viewer may ask for it."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {
             "kind": "reassign",
             "inputs": {"action": "add", "topics": ["orders"], "brokers": [3], "throttle_bytes_per_s": 50_000_000},
@@ -139,7 +140,7 @@ class PlanBody(Strict):
 class ExecuteBody(Strict):
     """`confirm` is the cluster's name as a person typed it."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"confirm": "prod-eu", "reason": "more room on broker 3", "wait_ms": 0},
     )
 
@@ -149,7 +150,7 @@ class ExecuteBody(Strict):
 
 
 class RevertBody(Strict):
-    model_config = _example(
+    model_config = example_bodies(
         {"reason": "it was for the test only"},
     )
     reason: ShortText | None = None
@@ -158,7 +159,7 @@ class RevertBody(Strict):
 class BootstrapBody(Strict):
     """Bytes of the leader's local log, and how much of it is in the remote tier too."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"size_bytes": 2_000_000_000, "tiered_percent": 85},
     )
 
@@ -175,13 +176,13 @@ class BootstrapAnswer(BaseModel):
 class EmptyBody(Strict):
     """Takes nothing."""
 
-    model_config = _example({})
+    model_config = example_bodies({})
 
 
 class LimitBody(Strict):
     """The limit of each broker for what it sends and for what it takes."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"throttle_bytes_per_s": 100_000_000},
     )
 
@@ -200,7 +201,8 @@ class ProcessAnswer(BaseModel):
 
 
 class ClusterAnswer(BaseModel):
-    """The cluster as it was last seen. `cluster` is null before the first sample."""
+    """The cluster as it was last seen. `cluster` is null before the first sample, `checked_ms` is when the observer
+    last had all its answers, and `blind_spots` is what is not seen now, the worst first."""
 
     cluster_id: str
     name: str
@@ -210,6 +212,8 @@ class ClusterAnswer(BaseModel):
     away_since_ms: int | None
     away_reason: str | None
     now_ms: int
+    checked_ms: int | None
+    blind_spots: list[BlindSpot]
     data_version: int
     cluster: ClusterRow | None
     totals: ClusterSample | None
@@ -224,11 +228,16 @@ class BrokersAnswer(BaseModel):
 
 
 class ReadersAnswer(BaseModel):
-    """Groups with members whose committed offset is below the local log, as of `asked_ms`; null: not asked yet."""
+    """Groups whose committed offset is below the local log, as of `asked_ms`; null: not asked yet. Of those without
+    members the ones that have committed in the last ten minutes; `groups_*` is how many were read of each kind,
+    and `left_out` says which were not; null: all were."""
 
     items: list[RemoteReads]
     asked_ms: int | None
     error: str | None
+    groups_with_members: int = 0
+    groups_without_members: int = 0
+    left_out: str | None = None
 
 
 class PartitionsAnswer(BaseModel):
@@ -335,7 +344,7 @@ class QuorumAnswer(BaseModel):
 class FaultBody(Strict):
     """`broker` only for the scenarios that take one; none: the last that may be killed."""
 
-    model_config = _example(
+    model_config = example_bodies(
         {"scenario": "store-away"},
         {"scenario": "broker-kill", "broker": 3},
     )
@@ -375,11 +384,17 @@ class HealthAnswer(BaseModel):
 
 
 class ReadyAnswer(BaseModel):
-    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself."""
+    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself.
+
+    `missing_rights`: lines of docs/attach.md that our principal lacks; a product without some of them sees less and is
+    ready. `database_responded_ms`: when the database last took a read or a write of this process.
+    """
 
     ready: bool
     starting: bool
     checks: dict[str, str | None]
+    missing_rights: list[str]
+    database_responded_ms: int | None
 
 
 class ProblemAnswer(BaseModel):

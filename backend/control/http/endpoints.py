@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE
-from backend.control.http import api_models
+from backend.control.http import alert_models, api_models
 from backend.control.http.call import Access, ApiEndpoint, EndpointGroup, HandlerMethod
+from backend.control.http.handlers.alert_handlers import AlertHandlers
 from backend.control.http.handlers.finding_handlers import FindingHandlers
 from backend.control.http.handlers.lab_handlers import LabHandlers
+from backend.control.http.handlers.maintenance_handlers import MaintenanceHandlers
 from backend.control.http.handlers.plan_handlers import IDEMPOTENCY_KEY, IF_MATCH, PlanHandlers
 from backend.control.http.handlers.read_handlers import ReadHandlers
 from backend.control.http.handlers.system_handlers import SystemHandlers
@@ -240,6 +242,77 @@ GROUPS: Final = (
                 path_model=api_models.FindingPath,
                 body_model=api_models.MuteBody,
                 problems=(404,),
+            ),
+        ),
+    ),
+    EndpointGroup(
+        MaintenanceHandlers,
+        (
+            _read(
+                "/v1/maintenance",
+                "maintenance",
+                "Maintenance windows: findings in them send nothing",
+                MaintenanceHandlers.list_windows,
+                alert_models.MaintenanceListAnswer,
+            ),
+            _change(
+                "/v1/maintenance",
+                "add maintenance",
+                "Begin or plan a maintenance window",
+                MaintenanceHandlers.add,
+                alert_models.MaintenanceAnswer,
+                status=201,
+                body_model=alert_models.MaintenanceBody,
+                problems=(409,),
+            ),
+            ApiEndpoint(
+                "DELETE",
+                "/v1/maintenance/{window_id}",
+                "end maintenance",
+                "End a maintenance window now",
+                Access.OPERATOR,
+                MaintenanceHandlers.end,
+                alert_models.MaintenanceAnswer,
+                path_model=alert_models.MaintenancePath,
+                problems=(404, 409),
+            ),
+        ),
+    ),
+    EndpointGroup(
+        AlertHandlers,
+        (
+            _read(
+                "/v1/alerts/receivers",
+                "receivers",
+                "Receivers of findings: what waits for each, and how it goes",
+                AlertHandlers.receivers,
+                alert_models.ReceiversAnswer,
+            ),
+            _change(
+                "/v1/alerts/receivers/{receiver}/test",
+                "test receiver",
+                "Send a test message to a receiver",
+                AlertHandlers.test,
+                alert_models.ReceiverTestAnswer,
+                path_model=alert_models.ReceiverPath,
+                problems=(404,),
+            ),
+            _read(
+                "/v1/alerts/rules",
+                "rule settings",
+                "Thresholds and settings of the rules, with the reason of each default",
+                AlertHandlers.rules,
+                alert_models.RuleSettingsAnswer,
+            ),
+            _change(
+                "/v1/alerts/rules/{slug}",
+                "change rule",
+                "Set thresholds, hold or severity of a rule, for all topics or a pattern; written to the alerts file",
+                AlertHandlers.change_rule,
+                alert_models.RuleSettingsAnswer,
+                path_model=alert_models.RulePath,
+                body_model=alert_models.RuleBody,
+                problems=(404, 409),
             ),
         ),
     ),

@@ -37,9 +37,9 @@ class PipelineMetrics:
 
 def _families(status: PipelineStatus) -> Iterator[Metric]:
     process = status.process
-    yield _gauge(
-        "ebbline_pipeline_up", "1 while the pipeline gives signs of life", float(bool(process and process.alive))
-    )
+    # A cluster that was never watched with a pipeline has none that could be away.
+    up = None if process is None else float(process.alive)
+    yield _gauge("ebbline_pipeline_up", "1 while the pipeline gives signs of life", up)
     state = GaugeMetricFamily("ebbline_pipeline_state", "1 for the state the pipeline says it is in", labels=["state"])
     if process is not None:
         for name in STATES:

@@ -32,9 +32,10 @@ class ProductMetrics:
         observer: ClusterObserver,
         pipeline: MetricSource,
         brokers: Callable[[], Iterable[MetricSource]] | None = None,
+        alerts: MetricSource | None = None,
     ) -> None:
         self._brokers = brokers
-        self._pipeline = pipeline
+        self._more = [pipeline] if alerts is None else [pipeline, alerts]
         self._registry = CollectorRegistry()
         self._registry.register(_ObserverNumbers(observer))
         self._calls = Counter(
@@ -65,7 +66,7 @@ class ProductMetrics:
 
     def exposition(self) -> bytes:
         """Prometheus text; a name that several brokers have stands once, with the samples of all."""
-        sources: list[MetricSource] = [self._registry, self._pipeline]
+        sources: list[MetricSource] = [self._registry, *self._more]
         if self._brokers is not None:
             sources.extend(self._brokers())
         return generate_latest(_Merged(sources))
@@ -109,14 +110,14 @@ class _ObserverNumbers:
             "Records of __ebbline_events that cannot be read",
             self._observer.events.unreadable,
         )
-        counts = GaugeMetricFamily(OPEN_METRIC, "Open findings that are not muted", labels=("slug", "severity"))
+        counts = GaugeMetricFamily(
+            OPEN_METRIC,
+            "Open findings that are neither muted, in maintenance, nor explained",
+            labels=("slug", "severity"),
+        )
         for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
             counts.add_metric((slug, severity), number)
         yield counts
-        webhook = self._observer.webhook
-        yield _gauge("ebbline_webhook_delivered", "Notices that the webhook took", webhook.delivered)
-        yield _gauge("ebbline_webhook_lost", "Notices that it refused, or that waited too long", webhook.lost)
-        yield _gauge("ebbline_webhook_waiting", "Notices that wait for it", webhook.waiting)
         if self._observer.round is not None:
             for name, value in self._observer.round.totals.items():
                 yield _gauge(f"ebbline_cluster_{name}", "Sum over the cluster, as on the Overview", value)

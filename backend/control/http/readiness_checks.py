@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, text
-
 from backend.control.control_database import Database, DatabaseAway
 from backend.control.database_keeper import DatabaseKeeper
 from backend.control.http.disk_room import DiskRoom
 from backend.control.observer.cluster_observer import ClusterObserver
+from backend.store.writes import cluster_rows
 
 # The pipeline holds the lock for half a second at most; a database that is not free in this time is faulty.
 PROBE_TIMEOUT_S: Final = 3.0
@@ -56,6 +55,16 @@ class ReadinessChecks:
         """True while the program itself still starts; False: it waits for others."""
         return self._keeper is not None and not self._keeper.tried
 
+    @property
+    def missing_rights(self) -> list[str]:
+        """The rights on the cluster that are missing, as docs/attach.md names them."""
+        return [str(right) for right in self._observer.missing_rights]
+
+    @property
+    def database_responded_ms(self) -> int | None:
+        """When the database last took a read or a write; None: never in this process."""
+        return self._database.responded_ms
+
     def _cluster(self) -> str | None:
         state = self._observer.state
         if state.cluster_answers:
@@ -77,14 +86,9 @@ class ReadinessChecks:
 
     async def _ask_database(self) -> str | None:
         try:
-            await self._database.write(_touch)
+            await self._database.write(cluster_rows.touch)
         except DatabaseAway as error:
             return str(error)
         finally:
             self._probed_s = time.monotonic()
         return None
-
-
-def _touch(connection: Connection) -> None:
-    """A transaction that takes the write lock and changes nothing."""
-    connection.execute(text("UPDATE process_status SET state = state WHERE cluster_id = ''"))

@@ -15,14 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from backend.control.alerts.webhook import Webhook
+from backend.control.alerts.alert_delivery import AlertDelivery
 from backend.control.control_database import Database, DatabaseAway
+from backend.control.findings.still_offsets import PartitionKey, PartitionStill, remember_still
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
+from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.cluster_rows import WatchedCluster, broker_row, cluster_row, settings_of
-from backend.control.observer.restored_context import merge_contexts, read_ledger, restore_context
+from backend.control.observer.restored_context import (
+    merge_contexts,
+    read_ledger,
+    restore_context,
+    restore_endangered,
+)
 from backend.control.observer.sample_recorder import ObserverHeartbeat, RecorderEntry, SampledSettings, SampleRecorder
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
 from backend.control.observer.sampling.cluster_sampler import ClusterSampler
@@ -31,8 +37,12 @@ from backend.control.observer.sampling.settings_sample import topic_rows
 from backend.control.observer.sampling_round import FLAG, RoundCache, RoundContext, SamplingRound, conclude_round
 from backend.control.observer.watches import engine_event_reader as engine_events
 from backend.control.observer.watches.engine_event_reader import EngineEventReader
-from backend.control.observer.watches.finding_watch import FindingWatch, ObservedRound
+from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
+from backend.control.observer.watches.finding_watch import FindingWatch
+from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.reader_watch import ReaderWatch
+from backend.control.observer.watches.transaction_watch import TransactionWatch, held_partitions
 from backend.control.supervised_tasks import keep_running
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
@@ -73,7 +83,7 @@ class ClusterObserver:
         gateway: Gateway,
         database: Database,
         readers: ReaderWatch,
-        webhook: Webhook,
+        alerts: AlertDelivery,
         *,
         pid: int,
         started_ms: int,
@@ -93,14 +103,22 @@ class ClusterObserver:
             keep_days=keep_days,
         )
         self.events = EngineEventReader(gateway, database, watched.cluster_id, now_ms)
-        self.webhook = webhook
+        self.alerts = alerts
         self.findings = FindingWatch(
-            database, watched.cluster_id, attached=watched.kind == "attached", notify=webhook.submit
+            database,
+            watched.cluster_id,
+            attached=watched.kind == "attached",
+            notify=alerts.submit,
+            rule_settings=lambda: alerts.rules,
         )
         self.readers = readers
-        # As of the newest sample of the quorum.
+        self._liveness = LivenessWatch(gateway, self._submit_liveness, now_ms, lambda: alerts.rules)
+        self._newest_entry: RecorderEntry | None = None
+        self.transactions = TransactionWatch(gateway)
+        self._still: Mapping[PartitionKey, PartitionStill] = {}
+        # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
-        self.quorum_replicas: tuple[QuorumReplicaState, ...] = ()
+        self.quorum = QuorumObservation()
         self._seen_ms: dict[int, int] = {}
         self._context = RoundContext(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = RoundCache()
@@ -109,8 +127,15 @@ class ClusterObserver:
         self._refresh_requested = asyncio.Event()
         self._restored = False
         self.state = ObserverState()
+        # By the monotonic clock: when a round ended last, well or not.
+        self.ended_s: float | None = None
         self.facts: ClusterFacts | None = None
         self.round: SamplingRound | None = None
+
+    @property
+    def interval_ms(self) -> int:
+        """Between two rounds: longer than what is set on a large cluster."""
+        return self._watched.interval_ms
 
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
@@ -127,12 +152,15 @@ class ClusterObserver:
 
     async def run(self) -> None:
         """Samples until cancelled; a failure of our own is logged and the next round tried."""
+        await self.alerts.load()
         helpers: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
             asyncio.create_task(keep_running("observer-findings", self.findings.run)),
+            asyncio.create_task(keep_running("observer-liveness", self._liveness.run)),
             asyncio.create_task(keep_running("observer-readers", self.readers.run)),
-            asyncio.create_task(keep_running("observer-webhook", self.webhook.run)),
+            asyncio.create_task(keep_running("observer-alerts", self.alerts.run)),
+            asyncio.create_task(keep_running("observer-transactions", self.transactions.run)),
         ]
         try:
             while True:
@@ -141,6 +169,7 @@ class ClusterObserver:
                 if not self._restored:
                     await self._restore()
                 await self._sample_round()
+                self.ended_s = time.monotonic()
                 await self._pause(began_s)
         finally:
             if self._reading is not None:
@@ -200,9 +229,13 @@ class ClusterObserver:
         self._context = round_.next_context(self._context)
         self.events.set_partitions(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
         self.events.forget_others(p.view for p in facts.partitions)
+        self._still = remember_still(self._still, round_.partitions, facts.at_ms)
+        self.transactions.watch(held_partitions(self._still, round_.partitions, facts.at_ms))
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
         self.recorder.submit(entry)
+        self._newest_entry = entry
+        self._liveness.set_brokers(frozenset(facts.brokers))
         self.findings.submit(
             ObservedRound(
                 round_,
@@ -210,15 +243,35 @@ class ClusterObserver:
                 entry.topics,
                 self._sampler.settings.newest,
                 self.readers.offsets,
+                self.readers.asked_ms,
                 self.readers.reader_queues,
                 self.feature_levels,
-                {f"broker {i}": count for i, count in self.readers.passed_over.items()}
-                | ({"events": self.events.unreadable} if self.events.unreadable else {}),
-                self.quorum_replicas,
+                self.readers.passed_over
+                | ({(engine_events.TOPIC, "the backend"): self.events.unreadable} if self.events.unreadable else {}),
                 facts.eligible.by_partition,
                 facts.offline_logs,
+                self._still,
+                self.transactions.transactions,
+                self.readers.copy_lags,
+                self.readers.read_growth,
             )
         )
+
+    @property
+    def missing_rights(self) -> tuple[MissingRight, ...]:
+        """As of the newest look at them."""
+        return self._liveness.missing_rights
+
+    def _submit_liveness(self, liveness: Liveness) -> None:
+        """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
+        entry, facts = self._newest_entry, self.facts
+        if liveness.away is not None and (entry is None or facts is None):
+            self.findings.submit_liveness(ObservedLiveness(liveness, (), (), self.quorum))
+        elif entry is not None and facts is not None:
+            elections = () if self.round is None else self.round.elections.elections.values()
+            self.findings.submit_liveness(
+                ObservedLiveness(liveness, entry.brokers, entry.topics, self.quorum, facts.offline_logs, elections)
+            )
 
     def _entry(self, facts: ClusterFacts, round_: SamplingRound) -> RecorderEntry:
         if not self._restored:
@@ -290,6 +343,7 @@ class ClusterObserver:
         cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
         try:
             stored = await self._database.read(lambda c: restore_context(c, cluster_id, stall_ms))
+            self._liveness.restore_endangered(await self._database.read(lambda c: restore_endangered(c, cluster_id)))
         except DatabaseAway as error:
             _log.debug("the observer goes on without its last samples: %s", error)
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from backend.control.observer.sampling.cluster_facts import ClusterFacts, LedgerSums
 from backend.store.writes.samples import PartitionSample, ReplicaSample
-from backend.tiering.pending import PendingReason
+from backend.tiering.pending import pending_from
 
 
 def totals(
@@ -51,12 +51,8 @@ def _remote_bytes(ledger: LedgerSums, partitions: Sequence[PartitionSample]) -> 
 
 def pending_offsets(partition: PartitionSample) -> int | None:
     """Records that are on local disks only; None when the leader does not know."""
-    if partition.pending_reason == PendingReason.ALL_COPIED:
-        return 0
-    pending, log_end = partition.earliest_pending_upload_offset, partition.log_end_offset
-    if pending is None or log_end is None or partition.pending_reason is not None:
-        return None
-    return max(0, log_end - pending)
+    pending, log_end = pending_from(partition).offset, partition.log_end_offset
+    return None if pending is None or log_end is None else max(0, log_end - pending)
 
 
 def pending_bytes(partition: PartitionSample) -> int | None:

@@ -29,14 +29,20 @@ def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 
 
 def follower_chain(
-    leader: Sequence[EpochEntry], points: Iterable[EpochPoint], log_start: int, log_end: int
+    leader: Sequence[EpochEntry],
+    points: Iterable[EpochPoint],
+    log_start: int,
+    log_end: int,
+    leader_end: int | None,
 ) -> FollowerChain:
     """The state of a follower's chain, from the leader's and from the points the follower named.
 
-    A point at the follower's log end stands for no record: of an empty or idle log it is the epoch of what was there
-    before, while the leader names the epoch that it leads in. Only points below are compared.
+    A point at a log end stands for no record: of an empty or idle log it is the epoch of what was there before, while
+    the leader names the epoch that it leads in. Only points below both log ends are compared; none where the leader's
+    (`leader_end`) is not known.
     """
-    ordered = sorted((point for point in points if point.offset < log_end), key=lambda point: point.offset)
+    compared_end = min(log_end, log_start if leader_end is None else leader_end)
+    ordered = sorted((point for point in points if point.offset < compared_end), key=lambda point: point.offset)
     for point in ordered:
         if epoch_at(leader, point.offset) not in (None, point.epoch):
             agreed = [entry for entry in leader if entry[1] < point.offset and entry[0] < point.epoch]

@@ -7,10 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from backend.control.findings.endangered_partitions import EndangeredPartition, endangered_of_evidence
+from backend.control.findings.unclean_elections import ElectionMemory, election_of_evidence
 from backend.control.observer.sampling.cluster_facts import LedgerSums, RemoteFacts
 from backend.control.observer.sampling_round import ReplicaKey, RoundContext
+from backend.store.queries import findings, health
 from backend.store.queries import observer as stored
 from backend.store.queries import partitions as pages
+from backend.store.queries.pipeline import PIPELINE, is_behind
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
 from backend.tiering.phase_inference import FollowerMemory
@@ -35,6 +39,7 @@ def restore_context(connection: Connection, cluster_id: str, stall_ms: int) -> R
         stall_ms=stall_ms,
         last_partitions={(p.topic, p.partition): p for p in partitions},
         produced_bytes=stored.produced_bytes(connection, cluster_id),
+        elections=_elections(connection, cluster_id),
         last_replicas={(r.topic, r.partition, r.broker_id): r for r in (_sample(ReplicaSample, row) for row in rows)},
     )
 
@@ -54,7 +59,30 @@ def merge_contexts(stored: RoundContext, seen: RoundContext) -> RoundContext:
         last_partitions={**stored.last_partitions, **seen.last_partitions},
         last_replicas={**stored.last_replicas, **seen.last_replicas},
         produced_bytes=stored.produced_bytes + seen.produced_bytes,
+        elections=replace(seen.elections, elections={**stored.elections.elections, **seen.elections.elections}),
     )
+
+
+def restore_endangered(connection: Connection, cluster_id: str) -> list[EndangeredPartition]:
+    """The partitions that must not be led by their last leader, as open findings name them."""
+    return [
+        endangered
+        for finding in findings.all_open(connection, cluster_id)
+        if finding.slug == "last-leader-behind" and finding.broker_id is not None
+        for endangered in endangered_of_evidence(finding.broker_id, finding.evidence or {})
+    ]
+
+
+def _elections(connection: Connection, cluster_id: str) -> ElectionMemory:
+    """The unclean elections that open findings are about."""
+    elections = {}
+    for finding in findings.all_open(connection, cluster_id):
+        if finding.slug != "unclean-recovery" or finding.topic is None or finding.partition is None:
+            continue
+        election = election_of_evidence(finding.topic, finding.partition, finding.evidence or {})
+        if election is not None:
+            elections[finding.topic, finding.partition] = election
+    return ElectionMemory(elections)
 
 
 def _sample(kind: type[Any], row: Any) -> Any:
@@ -82,6 +110,7 @@ def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> LedgerSu
         oldest_open_copy_ms=_age(work.oldest_copy_ms, at_ms),
         open_deletes=work.deletes,
         oldest_open_delete_ms=_age(work.oldest_delete_ms, at_ms),
+        complete=not is_behind(health.processes(connection, cluster_id, at_ms).get(PIPELINE)),
     )
 
 

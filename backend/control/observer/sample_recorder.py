@@ -114,6 +114,7 @@ class SampleRecorder:
         self.dropped_rounds = 0
         self.away: str | None = None
         self._began_s: float | None = None  # the write that is under way
+        self.stored_s: float | None = None  # by the monotonic clock: the end of the last write that was taken
 
     @property
     def takes_samples(self) -> bool:
@@ -182,6 +183,7 @@ class SampleRecorder:
             self._began_s = time.monotonic()
             try:
                 await self._database.observe(partial(self._write, entry))
+                self.stored_s = time.monotonic()
             except SQLAlchemyError as error:
                 # Not away: it refuses this very entry. Keeping it would hold up all that follow.
                 self._stored = None

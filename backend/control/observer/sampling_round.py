@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from backend.control.findings.unclean_elections import ElectionMemory
 from backend.control.memo import Memo
 from backend.control.observer.cluster_totals import produced, totals
 from backend.control.observer.follower_epochs import follower_chain
@@ -54,6 +55,7 @@ class RoundContext:
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
+    elections: ElectionMemory = field(default_factory=ElectionMemory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,14 @@ class SamplingRound:
     replicas: tuple[ReplicaSample, ...]
     totals: Mapping[str, int | None]
     memories: Mapping[ReplicaKey, FollowerMemory]
+    elections: ElectionMemory = field(default_factory=ElectionMemory)
 
     def next_context(self, context: RoundContext) -> RoundContext:
         """The context of the next round, as far as this round gives it."""
         return replace(
             context,
             memories=self.memories,
+            elections=self.elections,
             produced_bytes=self.totals["produced_bytes"] or context.produced_bytes,
             last_ms=self.at_ms,
             last_partitions={(p.topic, p.partition): p for p in self.partitions},
@@ -128,7 +132,11 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
-    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories)
+    by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
+    elections = context.elections.next(
+        facts.at_ms, partitions, by_replica, context.last_partitions, facts.eligible.by_partition
+    )
+    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories, elections)
 
 
 SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)
@@ -139,7 +147,13 @@ _KEPT: Final = (
     "log_end_offset",
     "local_log_bytes",
 )
-_KEPT_OF_PARTITION: Final = (*_KEPT, "earliest_pending_upload_offset", "pending_reason", "high_watermark")
+_KEPT_OF_PARTITION: Final = (
+    *_KEPT,
+    "earliest_pending_upload_offset",
+    "pending_reason",
+    "high_watermark",
+    "last_stable_offset",
+)
 _KEPT_OF_REPLICA: Final = (*_KEPT, "leader_epochs", "log_dir")
 
 
@@ -162,7 +176,9 @@ def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: Fo
 
 
 def _remote(context: RoundContext, partition: PartitionFacts) -> RemoteFacts | None:
-    return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition))
+    """The ledger's word; of a partition that it does not know a pipeline that has read everything says: nothing."""
+    nothing = RemoteFacts() if context.ledger.complete and partition.tiered else None
+    return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition), nothing)
 
 
 def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending:
@@ -205,6 +221,7 @@ def _partition_sample(partition: PartitionFacts, remote: RemoteFacts | None, pen
         adding_replicas=move.adding if move else (),
         removing_replicas=move.removing if move else (),
         error=partition.error or leader.error,
+        last_stable_offset=partition.last_stable,
     )
 
 
@@ -222,7 +239,9 @@ def _leader_sample(partition: PartitionFacts, replica: ReplicaFacts) -> ReplicaS
 def _follower_sample(partition: PartitionFacts, replica: ReplicaFacts, conclusion: PhaseConclusion) -> ReplicaSample:
     if partition.epochs is None or replica.log_start is None or replica.log_end is None:
         return _replica_sample(partition, replica, role="follower", epochs=None, conclusion=conclusion)
-    chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end)
+    leader = partition.leader
+    leader_end = None if leader is None else leader.log_end
+    chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end, leader_end)
     return _replica_sample(
         partition,
         replica,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from backend.engine.apis.quotas.client_quota_manager import ClientQuotaManager, QuotaWindows
 from backend.engine.apis.services import BrokerServices, Services
 from backend.engine.apis.table import api_table
+from backend.engine.broker.controller_channels import ControllerChannels
 from backend.engine.broker.controller_server import FEATURES, ControllerServer
 from backend.engine.broker.peer_connections import PeerConnections
 from backend.engine.broker.remote_tier import RemoteTier, metadata_listener
@@ -44,6 +45,7 @@ class NodeParts:
     metadata: MetadataCache
     log_manager: LogManager
     controller_channel: ControllerChannel
+    controller_channels: ControllerChannels
     metrics: BrokerMetrics
 
 
@@ -72,7 +74,7 @@ def make_broker_parts(
     lifecycle = BrokerLifecycle(
         ports,
         config,
-        peers.channel("lifecycle"),
+        node.controller_channels.channel("lifecycle"),
         cluster_id=node.cluster_id,
         endpoints=listeners.endpoints(),
         log_dirs=list(node.log_manager.directories.directory_ids.values()),
@@ -99,7 +101,7 @@ def make_broker_parts(
         applied,
         ports=ports,
         log_manager=node.log_manager,
-        controller_channel=peers.channel("isr"),
+        controller_channel=node.controller_channels.channel("isr"),
         connect_to_leader=peers.connect_to_leader,
         events=events,
         metrics=metrics,
@@ -155,7 +157,7 @@ def _remote_tier(
         metrics=node.metrics,
         events=events,
         next_producer_id=producer_ids.next_id,
-        channel=peers.channel("rlmm"),
+        channel=node.controller_channels.channel("rlmm"),
         produce_client=peers.client("rlmm-producer", through),
         fetch_client=peers.client("rlmm-consumer", through),
         removal_client=peers.client("partition-remover", through),

@@ -15,6 +15,7 @@ from backend.engine.apis.services import BrokerServices, Services
 from backend.engine.broker.broker_parts import NodeParts, broker_services_of, make_broker_parts, services_of
 from backend.engine.broker.broker_server import BrokerServer
 from backend.engine.broker.cluster_id import cluster_id_of
+from backend.engine.broker.controller_channels import ControllerChannels
 from backend.engine.broker.controller_server import ControllerServer
 from backend.engine.broker.quorum_gauges import add_quorum_gauges
 from backend.engine.broker.raft_manager import RaftManager, open_raft
@@ -23,15 +24,13 @@ from backend.engine.broker.start_errors import START_ERRORS, StartRefused, descr
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig, set_without_effect
-from backend.engine.config.listener_security import check_security, controller_security
-from backend.engine.config.listeners import check, controller_addresses
+from backend.engine.config.listener_security import check_security
+from backend.engine.config.listeners import check
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.log.log_config import LogManagerConfig
 from backend.engine.log.manager.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
-from backend.engine.net.peer_controller_channel import PeerControllerChannel
-from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.protocol.errors import KafkaError
 
@@ -61,7 +60,7 @@ class Broker:
         self._listeners: list[RoleListeners] = []
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
-        self._channel: PeerControllerChannel | None = None
+        self._channels: ControllerChannels | None = None
         self._metrics_server: MetricsServer | None = None
         self._left = self._left_quorum = False
         # Set with the reason once the node must not go on.
@@ -133,15 +132,11 @@ class Broker:
         )
         log_manager.directories.open_dirs(cluster_id, config.id)
         self._log_manager = log_manager
-        self._channel = PeerControllerChannel(
-            ports,
-            controller_addresses(config),
-            client_id=f"broker-{config.id}",
-            security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
-        )
+        self._channels = ControllerChannels(ports, config)
         self._raft = await open_raft(ports, config, cluster_id, log_manager.directories)
         await self._raft.start(self._on_fatal)
         metadata = self._raft.metadata
+        self._channels.start(metadata.raft)
         add_quorum_gauges(metrics, metadata, ports.clock)
         node = NodeParts(
             config=config,
@@ -149,7 +144,8 @@ class Broker:
             ports=ports,
             metadata=MetadataCache(),
             log_manager=log_manager,
-            controller_channel=self._channel,
+            controller_channel=self._channels.channel(),
+            controller_channels=self._channels,
             metrics=metrics,
         )
         services = self._services = self._make_roles(node, metadata, broker_listeners, controller_listeners)
@@ -268,9 +264,9 @@ class Broker:
             _log.error("Node %d could not %s: %s", self.config.id, what, error, exc_info=error)
 
     def _release(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._channels is not None:
+            self._channels.close()
+            self._channels = None
         if self._metrics_server is not None:
             self._metrics_server.close()
             self._metrics_server = None

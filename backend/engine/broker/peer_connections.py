@@ -1,14 +1,13 @@
-"""A broker's connections to controllers and to other brokers, one for each purpose."""
+"""A broker's connections to other brokers, one for each purpose."""
 
 from __future__ import annotations
 
 from backend.engine.config import BrokerConfig
-from backend.engine.config.listener_security import controller_security, inter_broker_security, listener_security
-from backend.engine.config.listeners import controller_addresses, inter_broker_listener_name
+from backend.engine.config.listener_security import inter_broker_security, listener_security
+from backend.engine.config.listeners import inter_broker_listener_name
 from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.peer_client import PeerClient
-from backend.engine.net.peer_controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
 
@@ -21,20 +20,7 @@ class PeerConnections:
         self._config = config
         self._metadata = metadata
         self._broker_security = PeerSecurity.of(inter_broker_security(config))
-        self._controller_security = PeerSecurity.of(controller_security(config))
-        self._channels: list[PeerControllerChannel] = []
         self._clients: list[ClusterClient] = []
-
-    def channel(self, purpose: str) -> PeerControllerChannel:
-        """A connection to the active controller."""
-        channel = PeerControllerChannel(
-            self._ports,
-            controller_addresses(self._config),
-            client_id=f"broker-{self._config.id}-{purpose}",
-            security=self._controller_security,
-        )
-        self._channels.append(channel)
-        return channel
 
     def client(self, purpose: str, listener_name: str | None = None) -> ClusterClient:
         """Connections to brokers through the listener, by default that of inter.broker.listener.name."""
@@ -58,5 +44,3 @@ class PeerConnections:
         """Closes all but the fetchers' connections."""
         for client in self._clients:
             client.close()
-        for channel in self._channels:
-            channel.close()

@@ -273,6 +273,19 @@ class PeerClient:
                     KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The connection to {self.address} broke{reason}")
                 )
 
+    def limit_answers(self, limit_ms: float) -> None:
+        """Requests in flight that have no answer within the time fail with NETWORK_EXCEPTION, and later ones with them:
+        answers come in order.
+        """
+        connection = self._connection
+        newest_id = self._next_correlation_id - 1
+        if self._pending:
+            tasks.call_later(limit_ms, lambda: self._end_unanswered(connection, newest_id))
+
+    def _end_unanswered(self, connection: Connection | None, newest_id: int) -> None:
+        if connection is self._connection and any(number <= newest_id for number in self._pending):
+            self._drop(None)
+
     def close(self) -> None:
         """Drops the connection; requests in flight fail with NETWORK_EXCEPTION."""
         self._closed = True

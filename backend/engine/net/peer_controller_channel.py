@@ -1,6 +1,7 @@
 """A broker's way to the active controller: one connection, moved on to the next voter when one cannot be reached.
 
-A standby says that it is one, having carried nothing out; the request then goes to the next voter at once.
+A standby says that it is one, having carried nothing out; the request then goes to the next voter at once. A voter
+that hangs says nothing: the channel's node moves it on when it hears that another leads.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from backend.protocol.messages import Message
 
 # Errors after which the next controller is tried by the next request.
 _MOVE_ON: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+# A leader that resigned answers what it has carried out within this time, or it hangs.
+FORMER_LEADER_ANSWER_MS: Final = 1000.0
 
 
 class PeerControllerChannel:
@@ -69,6 +72,18 @@ class PeerControllerChannel:
     def _leave(self, peer: PeerClient) -> None:
         if peer is self._peers[self._current]:
             self._current = (self._current + 1) % len(self._peers)
+
+    def move_to(self, host: str, port: int) -> None:
+        """The voter there leads now and gets the next request; those that wait for another voter soon end.
+
+        Without an answer within FORMER_LEADER_ANSWER_MS they fail with NETWORK_EXCEPTION: they may have been carried
+        out.
+        """
+        for number, peer in enumerate(self._peers):
+            if (peer.host, peer.port) == (host, port):
+                self._current = number
+            else:
+                peer.limit_answers(FORMER_LEADER_ANSWER_MS)
 
     def close(self) -> None:
         """Drops the connections; requests in flight fail."""

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, or_, select
 from backend.store import tables as t
 from backend.store.queries.overview import FindingRow
 
-FINDINGS_MAX: Final = 200
+# Bars of a chart; a browser draws 1,000 in some 50 ms.
+FINDINGS_MAX: Final = 1_000
 BROKER_EVENTS_MAX: Final = 200
 # Phases and finished copies come by the thousand and have other pages: of those only failures count here.
 EVENTS_READ_MAX: Final = 5_000
@@ -30,12 +31,12 @@ class BrokerEvent:
 
 
 def findings(connection: Connection, cluster_id: str, since_ms: int) -> list[FindingRow]:
-    """Findings that are open or were closed since ``since_ms``; the newest 200."""
+    """At most FINDINGS_MAX findings that are open or were closed since ``since_ms``: the open ones, then the newest."""
     table = t.finding
     rows = connection.execute(
         select(*(table.c[name] for name in FindingRow.__slots__))
         .where(table.c.cluster_id == cluster_id, or_(table.c.closed_ms.is_(None), table.c.closed_ms >= since_ms))
-        .order_by(table.c.opened_ms.desc())
+        .order_by(table.c.closed_ms.is_not(None), table.c.opened_ms.desc())
         .limit(FINDINGS_MAX)
     )
     return [FindingRow(*row) for row in rows]

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from backend.store import tables as t
 
 ROWS_MAX: Final = 1_001  # a page of the API, and one more that tells of the next page
-# One finding per rule and object at most; rules give 500 objects at most (`backend.control.findings`), 20 rules.
-OPEN_MAX: Final = 10_000
+# One finding per rule and object at most; 42 rules give 1,000 objects at most (`backend.control.findings.evaluate`). A
+# row that is open and not read would be opened again each round.
+OPEN_MAX: Final = 50_000
 State = Literal["open", "closed", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One time in which a rule spoke of an object; `closed_ms` None: still so. Times in epoch milliseconds."""
+    """One time in which a rule spoke of an object; `closed_ms` None: still so. Times in epoch milliseconds.
+
+    `maintenance_until_ms` is no column: the API says it of what is in a maintenance window.
+    """
 
     id: int
     slug: str
@@ -35,9 +39,17 @@ class Finding:
     acknowledged_ms: int | None
     acknowledged_by: str | None
     muted_until_ms: int | None
+    cause_slug: str | None = None
+    cause_object: str | None = None
+    maintenance_until_ms: int | None = None
+
+    @property
+    def cause(self) -> tuple[str, str] | None:
+        """(slug, object) of the finding that explains it; None: it stands for itself."""
+        return None if self.cause_slug is None or self.cause_object is None else (self.cause_slug, self.cause_object)
 
 
-_COLUMNS: Final = [t.finding.c[name] for name in Finding.__slots__]
+_COLUMNS: Final = [t.finding.c[name] for name in Finding.__slots__ if name in t.finding.c]
 
 
 def findings(
@@ -140,6 +152,47 @@ def unclean_recoveries(connection: Connection, cluster_id: str, since_ms: int) -
         UncleanRecovery(row.topic, row.partition, int(row.body["leader"]), bool(row.body["complete"]), row.at_ms)
         for row in rows
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRead:
+    """The newest failed read of the remote tier that a broker of the embedded engine reported of a partition."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    at_ms: int
+    offset: int
+    error: str | None
+
+
+# A broker reports one of a partition every 10 s: all of a minute of 80 partitions; 200 bytes each.
+FAILED_READS_MAX: Final = 500
+
+
+def quarantined_records(connection: Connection, cluster_id: str, since_ms: int) -> int:
+    """Records of the metadata topic that the pipeline has kept aside since then."""
+    table = t.quarantine
+    query = select(func.count()).where(table.c.cluster_id == cluster_id, table.c.ingested_ms >= since_ms)
+    return int(connection.execute(query).scalar_one())
+
+
+def failed_reads(connection: Connection, cluster_id: str, since_ms: int) -> list[FailedRead]:
+    """The newest failed read of each partition and broker since then, newest first."""
+    table = t.engine_event
+    rows = connection.execute(
+        select(table.c.topic, table.c.partition, table.c.broker_id, table.c.at_ms, table.c.body)
+        .where(table.c.cluster_id == cluster_id, table.c.at_ms >= since_ms, table.c.type == "remote_read")
+        .order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
+        .limit(FAILED_READS_MAX)
+    )
+    newest: dict[tuple[str, int, int], FailedRead] = {}
+    for row in rows:
+        read = FailedRead(
+            row.topic, row.partition, row.broker_id, row.at_ms, int(row.body["offset"]), row.body.get("error")
+        )
+        newest.setdefault((row.topic, row.partition, row.broker_id), read)
+    return list(newest.values())
 
 
 # The newest are enough: a copy that fails is tried again every task interval (30 s).

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, case, func, not_, select
 
 from backend.store import tables as t
+from backend.store.queries import partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,10 @@ class RemotePartition:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Copies and deletions that have begun and not ended; the times are those at which the oldest began."""
+    """Copies and deletions that have begun and not ended; the times are those at which the oldest began.
+
+    Copies that failed are neither: they never end, or end as deletions of nothing.
+    """
 
     copies: int
     oldest_copy_ms: int | None
@@ -47,17 +51,18 @@ def remote_partitions(connection: Connection, cluster_id: str) -> list[RemotePar
 
 def open_work(connection: Connection, cluster_id: str) -> OpenWork:
     """Counts and oldest begin of open copies (state 0) and deletions (state 2); reads only open segments."""
-    table = t.segment
-    copying, deleting = table.c.state == 0, table.c.state == 2
+    rows = partitions.open_work(cluster_id)
+    is_copy = and_(rows.c.state == 0, rows.c.newest, not_(partitions.superseded(rows)))
+    is_deletion = and_(rows.c.state == 2, rows.c.copy_finished_ms.is_not(None))
+    begun = select(
+        case((is_copy, rows.c.copy_started_ms)).label("copy_ms"),
+        case((is_deletion, rows.c.delete_started_ms)).label("delete_ms"),
+    ).subquery()
+    copy_ms, delete_ms = begun.c.copy_ms, begun.c.delete_ms
     row = connection.execute(
-        select(
-            func.count(case((copying, 1))).label("copies"),
-            func.min(case((copying, table.c.copy_started_ms))).label("oldest_copy_ms"),
-            func.count(case((deleting, 1))).label("deletes"),
-            func.min(case((deleting, table.c.delete_started_ms))).label("oldest_delete_ms"),
-        ).where(table.c.cluster_id == cluster_id, t.OPEN_SEGMENT)
+        select(func.count(copy_ms), func.min(copy_ms), func.count(delete_ms), func.min(delete_ms))
     ).one()
-    return OpenWork(**row._mapping)
+    return OpenWork(*row)
 
 
 def next_event_offsets(connection: Connection, cluster_id: str) -> dict[int, int]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from backend.store import tables as t
 from backend.store.queries import config, health, partitions
@@ -17,6 +17,7 @@ from backend.tiering.segment_state import SegmentState
 SEGMENTS_MAX: Final = 200_000
 # Bound parameters of one statement: SQLite takes 32,766.
 TOPICS_A_QUERY: Final = 500
+REASSIGN: Final = "reassign"
 PRODUCED_WINDOW_MS: Final = 300_000
 # A shorter time says nothing: producers come in bursts.
 PRODUCED_SPAN_MS: Final = 30_000
@@ -136,6 +137,22 @@ def sample_age(
     watched = next((c for c in health.clusters(connection) if c.cluster_id == cluster_id), None)
     limit_ms = health.STALE_AFTER_INTERVALS * (watched.sample_interval_ms if watched is not None else 0)
     return {"oldest_sample_ms": oldest_ms, "age_ms": age_ms, "stale": age_ms is not None and age_ms > limit_ms}
+
+
+def moved_partitions(connection: Connection, cluster_id: str, ended_since_ms: int) -> frozenset[tuple[str, int]]:
+    """Partitions whose replicas are moved by plans that go on, or that ended since then."""
+    table = t.operation
+    going_on = and_(table.c.requested_ms.is_not(None), table.c.finished_ms.is_(None))
+    query = select(table.c.inputs).where(
+        table.c.cluster_id == cluster_id,
+        table.c.kind == REASSIGN,
+        or_(going_on, table.c.finished_ms >= ended_since_ms),
+    )
+    return frozenset(
+        (assignment["topic"], assignment["partition"])
+        for (inputs,) in connection.execute(query)
+        for assignment in inputs.get("assignments", ())
+    )
 
 
 def replicas_of(

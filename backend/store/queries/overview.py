@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, case, func, select
 
 from backend.store import tables as t
+from backend.store.queries.observer import open_work
 from backend.store.queries.partitions import ReplicaRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
@@ -49,6 +50,10 @@ class FindingRow:
     muted_until_ms: int | None = None
     topic: str | None = None
     partition: int | None = None
+    broker_id: int | None = None
+    id: int | None = None
+    acknowledged_by: str | None = None
+    cause_slug: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,8 @@ class LedgerTotals:
     delete_finished_bytes: int
     illegal_events: int
     quarantined_records: int
-    oldest_open_copy_ms: int | None  # when the oldest copy that is still open began
-    oldest_open_delete_ms: int | None
+    oldest_open_copy_ms: int | None  # when the oldest copy that is still open and has not failed began
+    oldest_open_delete_ms: int | None  # of a segment that was copied
 
 
 def brokers(connection: Connection, cluster_id: str) -> list[BrokerRow]:
@@ -158,24 +163,20 @@ def copied_bytes(connection: Connection, cluster_id: str, since_ms: int, step_ms
 
 def ledger_totals(connection: Connection, cluster_id: str) -> LedgerTotals:
     """The remote tier in numbers, one row a partition read, the ledger itself only for open copies."""
-    table, ledger = t.remote_partition, t.segment
+    table = t.remote_partition
     names = [name for name in LedgerTotals.__slots__ if name in table.columns]
     sums = connection.execute(
         select(*(func.coalesce(func.sum(table.c[name]), 0) for name in names)).where(table.c.cluster_id == cluster_id)
     ).one()
-    first_started = func.min(case((ledger.c.state == 0, ledger.c.copy_started_ms)))
-    first_deleted = func.min(case((ledger.c.state == 2, ledger.c.delete_started_ms)))
-    open_copy_ms, open_delete_ms = connection.execute(
-        select(first_started, first_deleted).where(ledger.c.cluster_id == cluster_id, t.OPEN_SEGMENT)
-    ).one()
+    work = open_work(connection, cluster_id)
     quarantined = connection.scalar(
         select(func.count()).select_from(t.quarantine).where(t.quarantine.c.cluster_id == cluster_id)
     )
     return LedgerTotals(
         **{name: int(value) for name, value in zip(names, sums, strict=True)},
         quarantined_records=int(quarantined or 0),
-        oldest_open_copy_ms=open_copy_ms,
-        oldest_open_delete_ms=open_delete_ms,
+        oldest_open_copy_ms=work.oldest_copy_ms,
+        oldest_open_delete_ms=work.oldest_delete_ms,
     )
 
 
@@ -203,10 +204,27 @@ def copy_p99_ms(
             .order_by(table.c.start_offset.desc())
             .limit(latest)
         ).scalars()
-        durations = sorted(max(0, int(value)) for value in rows)
-        if durations:
-            percentiles[topic, partition] = durations[-(-99 * len(durations) // 100) - 1]
+        p99_ms = _p99_ms(rows)
+        if p99_ms is not None:
+            percentiles[topic, partition] = p99_ms
     return percentiles
+
+
+def cluster_copy_p99_ms(connection: Connection, cluster_id: str, latest: int = 100) -> int | None:
+    """p99 of how long the newest finished copies of all partitions took; None: none has finished. Read by index."""
+    table = t.segment
+    rows = connection.execute(
+        select(table.c.copy_finished_ms - table.c.copy_started_ms)
+        .where(table.c.cluster_id == cluster_id, table.c.copy_finished_ms.is_not(None))
+        .order_by(table.c.copy_finished_ms.desc())
+        .limit(latest)
+    ).scalars()
+    return _p99_ms(rows)
+
+
+def _p99_ms(durations_ms: Iterable[int]) -> int | None:
+    durations = sorted(max(0, int(value)) for value in durations_ms)
+    return durations[-(-99 * len(durations) // 100) - 1] if durations else None
 
 
 def replicas_behind(connection: Connection, cluster_id: str, limit: int = 500) -> list[ReplicaRow]:

@@ -6,9 +6,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, null, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Subquery,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    not_,
+    null,
+    or_,
+    select,
+)
 
 from backend.store import tables as t
+from backend.tiering.pending import pending_from
 from backend.tiering.segment_state import SegmentState
 
 ROWS_MAX: Final = 20_000  # twice the largest cluster the pages are built for
@@ -23,6 +39,7 @@ OFFSETS_AND_SIZES: Final = (
     "log_end_offset",
     "local_log_bytes",
     "remote_log_bytes",
+    "last_stable_offset",
 )
 
 
@@ -30,7 +47,9 @@ OFFSETS_AND_SIZES: Final = (
 class PartitionRow:
     """The latest facts of one partition; None: not known, ``error`` says why. ``ledger_*``: None: no event yet.
 
-    Not frozen, because pages read 10,000 at a time: a frozen dataclass of 25 fields takes much longer to make.
+    ``pending_from`` is the first offset that is not remote, ``pending_source`` is ``inferred`` where the leader does
+    not know ListOffsets -6, else ``exact``. Not frozen, because pages read 10,000 at a time: a frozen dataclass of that
+    many fields takes much longer to make.
     """
 
     topic: str
@@ -58,6 +77,13 @@ class PartitionRow:
     ledger_segments: int | None
     ledger_bytes: int | None
     ledger_open_copies: int | None
+    last_stable_offset: int | None = None
+    pending_from: int | None = None
+    pending_source: str | None = None
+
+
+_COMPUTED: Final = ("pending_from", "pending_source")
+_STORED: Final = tuple(name for name in PartitionRow.__slots__ if name not in _COMPUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +115,8 @@ class ReplicaRow:
 class SegmentRow:
     """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``. Not frozen, for the speed.
 
-    Not the row of that name which the pipeline writes: there the end offset is inclusive and the epochs are text.
+    ``superseded``: an open copy that will never finish, as :func:`superseded` says. Not the row of that name which the
+    pipeline writes: there the end offset is inclusive and the epochs are text.
     """
 
     topic: str
@@ -109,6 +136,14 @@ class SegmentRow:
     delete_started_ms: int | None
     delete_finished_ms: int | None
     last_event_ms: int
+    superseded: bool = False
+
+    @property
+    def copy_failed(self) -> bool:
+        """Whether its copy ended without finishing: Kafka 4.3 deletes what a failed copy leaves, or retention does."""
+        if self.state is SegmentState.COPY_SEGMENT_STARTED:
+            return self.superseded
+        return self.copy_finished_ms is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +159,7 @@ class PartitionPoint:
     earliest_pending_upload_offset: int | None
     high_watermark: int | None
     log_end_offset: int | None
+    last_stable_offset: int | None = None
 
 
 def partitions(connection: Connection, cluster_id: str, *, tiered_only: bool = True) -> list[PartitionRow]:
@@ -132,7 +168,7 @@ def partitions(connection: Connection, cluster_id: str, *, tiered_only: bool = T
     if tiered_only:
         query = query.where(t.partition_current.c.tiered)
     query = query.order_by(t.partition_current.c.topic, t.partition_current.c.partition).limit(ROWS_MAX)
-    return [PartitionRow(*row) for row in connection.execute(query)]
+    return [_partition_row(row) for row in connection.execute(query)]
 
 
 def partition(connection: Connection, cluster_id: str, topic: str, partition_: int) -> PartitionRow | None:
@@ -140,7 +176,7 @@ def partition(connection: Connection, cluster_id: str, topic: str, partition_: i
     table = t.partition_current
     query = _partitions(cluster_id).where(table.c.topic == topic, table.c.partition == partition_)
     row = connection.execute(query).one_or_none()
-    return None if row is None else PartitionRow(*row)
+    return None if row is None else _partition_row(row)
 
 
 def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_ms: int) -> list[PartitionRow]:
@@ -174,7 +210,7 @@ def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_m
     )
     source = current.outerjoin(sample, same)
     then = ("leader", "leader_epoch", "replicas", "isr")
-    columns: dict[str, ColumnElement[Any]] = dict.fromkeys(PartitionRow.__slots__, null())
+    columns: dict[str, ColumnElement[Any]] = dict.fromkeys(_STORED, null())
     columns |= {name: current.c[name] for name in ("topic", "partition", "topic_id", "tiered")}
     columns |= {name: func.coalesce(sample.c[name], current.c[name]) for name in then}
     columns |= {name: sample.c[name] for name in OFFSETS_AND_SIZES}
@@ -182,13 +218,13 @@ def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_m
     columns |= {name: func.coalesce(sample.c.sampled_ms, at_ms) for name in ("changed_ms", "sampled_ms")}
     columns["error"] = case((sample.c.sampled_ms.is_(None), NO_SAMPLE), else_=null())
     query = (
-        select(*(columns[name].label(name) for name in PartitionRow.__slots__))
+        select(*(columns[name].label(name) for name in _STORED))
         .select_from(source)
         .where(current.c.cluster_id == cluster_id, current.c.tiered)
         .order_by(current.c.topic, current.c.partition)
         .limit(ROWS_MAX)
     )
-    return [PartitionRow(*row) for row in connection.execute(query)]
+    return [_partition_row(row) for row in connection.execute(query)]
 
 
 def replicas(
@@ -237,9 +273,13 @@ def segments(
 
 
 def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> list[SegmentRow]:
-    """Copies and deletions that have begun and not ended, the one that waits longest first."""
-    table = t.segment
-    query = select_segments(cluster_id).where(t.OPEN_SEGMENT).order_by(table.c.last_event_ms).limit(limit)
+    """Copies and deletions that have begun and not ended, the one that waits longest first.
+
+    Copies with a later one of their partition come last: a store that was away for a day leaves thousands of them.
+    """
+    rows = open_work(cluster_id)
+    columns = [_computed(rows, name) for name in SegmentRow.__slots__]
+    query = select(*columns).order_by(not_(rows.c.newest), rows.c.last_event_ms).limit(limit)
     return [segment_row(row) for row in connection.execute(query)]
 
 
@@ -313,24 +353,73 @@ def _partitions(cluster_id: str) -> Select[Any]:
     }
     return (
         # In the order of the row's fields: 10,000 rows by position take half the time of rows by name.
-        select(*(columns[name].label(name) for name in PartitionRow.__slots__))
+        select(*(columns[name].label(name) for name in _STORED))
         .select_from(current.outerjoin(remote, same))
         .where(current.c.cluster_id == cluster_id)
     )
 
 
+def _partition_row(row: Sequence[Any]) -> PartitionRow:
+    made = PartitionRow(*row)
+    pending = pending_from(made)
+    if pending.offset is not None:
+        made.pending_from, made.pending_source = pending.offset, "inferred" if pending.inferred else "exact"
+    return made
+
+
+def open_work(cluster_id: str) -> Subquery:
+    """Open copies and deletions; ``newest``: it is no copy, or the one of its partition that began last."""
+    table = t.segment
+    # By itself, else SQLite walks all segments of the cluster in the order that the window wants.
+    rows = select(table).where(table.c.cluster_id == cluster_id, t.OPEN_SEGMENT).cte().prefix_with("MATERIALIZED")
+    begun = func.row_number().over(
+        partition_by=(rows.c.topic_id, rows.c.partition, rows.c.state), order_by=rows.c.copy_started_ms.desc()
+    )
+    newest = or_(rows.c.state != int(SegmentState.COPY_SEGMENT_STARTED), begun == 1)
+    return select(rows, newest.label("newest")).subquery()
+
+
+def superseded(of: FromClause = t.segment) -> ColumnElement[bool]:
+    """Whether an open copy will never finish; False for a segment in another state.
+
+    Copies of a partition are made one after the other: one that began later, of the same or a later range, shows that
+    this one is over. So does its broker's report that it failed. One look-up by index in each table.
+    """
+    table, later, event = of.c, t.segment.alias("later"), t.engine_event.c
+    begun_since = exists().where(
+        *(later.c[name] == table[name] for name in ("cluster_id", "topic", "partition", "topic_id")),
+        later.c.start_offset >= table.start_offset,
+        later.c.copy_started_ms > table.copy_started_ms,
+    )
+    reported = exists().where(
+        *(event[name] == table[name] for name in ("cluster_id", "topic", "partition")),
+        event.at_ms >= table.copy_started_ms,
+        event.type == "copy",
+        event.body["segment_id"].as_string() == table.segment_id,
+        event.body["outcome"].as_string() == "failed",
+    )
+    is_open = table.state == int(SegmentState.COPY_SEGMENT_STARTED)
+    return case((is_open, or_(begun_since, reported)), else_=false())
+
+
 def select_segments(cluster_id: str) -> Select[Any]:
     """The columns of :class:`SegmentRow`, of all segments of the cluster: never without an index and a limit."""
-    table = t.segment
-    columns = [
-        (table.c.end_offset + 1).label("next_offset") if name == "next_offset" else table.c[name]
-        for name in SegmentRow.__slots__
-    ]
-    return select(*columns).where(table.c.cluster_id == cluster_id)
+    columns = [_computed(t.segment, name) for name in SegmentRow.__slots__]
+    return select(*columns).where(t.segment.c.cluster_id == cluster_id)
+
+
+def _computed(of: FromClause, name: str) -> ColumnElement[Any]:
+    match name:
+        case "next_offset":
+            return (of.c.end_offset + 1).label(name)
+        case "superseded":
+            return superseded(of).label(name)
+        case _:
+            return of.c[name]
 
 
 def segment_row(row: Sequence[Any]) -> SegmentRow:
     """The row of :func:`select_segments`, whose columns are in the order of the fields."""
     made = SegmentRow(*row)
-    made.state = SegmentState(made.state)
+    made.state, made.superseded = SegmentState(made.state), bool(made.superseded)
     return made

@@ -14,6 +14,8 @@ from backend.store.queries.health import ProcessHealth, processes
 PIPELINE: Final = "pipeline"
 RECENT_MS: Final = 300_000
 BATCHES_MAX: Final = 2_000  # about five a second for five minutes
+# A record waits for its batch, some 0.3 s, and for the heartbeat that tells it, 2 s; three of these are no delay.
+BEHIND_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,20 @@ def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> Pip
         batch_p99_ms=_nearest_rank(took, 0.99),
         batch_max_ms=took[-1] if took else None,
     )
+
+
+def is_behind(process: ProcessHealth | None) -> bool:
+    """Whether records of the metadata topic may have waited so long for the pipeline that its ledger lacks something.
+
+    So it is while the pipeline is away, and until it has reported how far it is.
+    """
+    if process is None or not process.alive:
+        return True
+    detail = process.detail or {}
+    lag, waited_ms = detail.get("lag_records"), detail.get("lag_ms")
+    if lag == 0:
+        return False
+    return lag is None or waited_ms is None or waited_ms + process.age_ms > BEHIND_MS
 
 
 def stored_offsets(connection: Connection, cluster_id: str, job: str, topic: str) -> dict[int, int]:

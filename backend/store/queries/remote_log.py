@@ -37,7 +37,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class CycleTotals:
-    """Segments and bytes by state, from the pipeline's summaries of each partition."""
+    """Segments and bytes by state, from the pipeline's summaries of each partition.
+
+    ``failed_copy_*``: of the deleted ones those whose copy failed, so that there was nothing to reclaim.
+    """
 
     partitions: int
     copy_started_segments: int
@@ -49,6 +52,16 @@ class CycleTotals:
     delete_finished_segments: int
     delete_finished_bytes: int
     illegal_events: int
+    failed_copy_segments: int = 0
+    failed_copy_bytes: int = 0
+
+    @property
+    def reclaimed_segments(self) -> int:
+        return self.delete_finished_segments - self.failed_copy_segments
+
+    @property
+    def reclaimed_bytes(self) -> int:
+        return self.delete_finished_bytes - self.failed_copy_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from backend.store.tables.control import (
     api_token,
     audit,
     finding,
+    maintenance_window,
     operation,
 )
 from backend.store.tables.observer import (
@@ -35,6 +36,7 @@ from backend.store.tables.observer import (
 )
 from backend.store.tables.pipeline import (
     EVENTS_BY_PARTITION,
+    FAILED_COPY,
     OPEN_SEGMENT,
     pipeline_batch,
     quarantine,
@@ -50,6 +52,7 @@ from backend.store.tables.shared import metadata
 
 __all__ = [
     "EVENTS_BY_PARTITION",
+    "FAILED_COPY",
     "OPEN_SEGMENT",
     "api_token",
     "audit",
@@ -59,6 +62,7 @@ __all__ = [
     "config_value",
     "engine_event",
     "finding",
+    "maintenance_window",
     "metadata",
     "operation",
     "partition_current",

@@ -94,6 +94,24 @@ finding = Table(
     Column("acknowledged_ms", BigInteger),
     Column("acknowledged_by", Text),
     Column("muted_until_ms", BigInteger, comment="also of the next finding of this slug and object"),
+    Column("cause_slug", Text, comment="of the finding that explains it"),
+    Column("cause_object", KeyText, comment="of the finding that explains it"),
     UniqueConstraint("cluster_id", "slug", "object", "opened_ms"),
     Index(None, "cluster_id", "closed_ms"),
+)
+
+maintenance_window = Table(
+    "maintenance_window",
+    metadata,
+    row_id(),
+    Column("cluster_id", Text, nullable=False),
+    Column("begins_ms", BigInteger, nullable=False),
+    Column("ends_ms", BigInteger, nullable=False),
+    Column("slug", Text, comment="NULL: every rule"),
+    Column("topic", Text, comment="a pattern as a shell has it; NULL: every topic, and what has none"),
+    Column("broker_id", Integer, comment="NULL: every broker, and what has none"),
+    Column("reason", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index(None, "cluster_id", "ends_ms"),
 )

@@ -89,6 +89,11 @@ def _partition_facts() -> Iterator[Column[object]]:
     yield Column("remote_log_bytes", BigInteger, comment="as known to the observer; the ledger is exact")
 
 
+def _last_stable_offset() -> Column[object]:
+    """A later column than the others, so at the end of both tables."""
+    return Column("last_stable_offset", BigInteger, comment="ListOffsets -1 by a reader of committed records")
+
+
 partition_current = Table(
     "partition_current",
     metadata,
@@ -105,6 +110,7 @@ partition_current = Table(
     Column("error", Text, comment="why offsets are not known"),
     Column("changed_ms", BigInteger, nullable=False, comment="last time a fact changed"),
     Column("sampled_ms", BigInteger, nullable=False),
+    _last_stable_offset(),
 )
 
 partition_sample = Table(
@@ -113,6 +119,7 @@ partition_sample = Table(
     *partition_key(),
     Column("sampled_ms", BigInteger, primary_key=True),
     *_partition_facts(),
+    _last_stable_offset(),
     Index(None, "cluster_id", "sampled_ms"),
 )
 

@@ -24,6 +24,8 @@ from backend.store.tables.shared import cluster_key, json, metadata, row_id
 # Copies and deletions that have begun and not ended. As text, also in queries: SQLite uses the
 # partial index only for a condition it can read at planning time, not for a bound value.
 OPEN_SEGMENT = text("state IN (0, 2)")
+# Attempts to copy that failed: Kafka 4.3 deletes such a segment without ever having finished it.
+FAILED_COPY = text("copy_finished_ms IS NULL AND delete_started_ms IS NOT NULL")
 
 
 # Events of a partition, and of a segment among them. In the order in which they come: by the random ids of segments
@@ -122,6 +124,13 @@ segment = Table(
         sqlite_where=OPEN_SEGMENT,
         postgresql_where=OPEN_SEGMENT,
     ),
+    Index(
+        "ix_segment_failed_copy",
+        "cluster_id",
+        "delete_started_ms",
+        sqlite_where=FAILED_COPY,
+        postgresql_where=FAILED_COPY,
+    ),
 )
 
 segment_interval = Table(
@@ -164,6 +173,14 @@ remote_partition = Table(
     Column("delete_state", SmallInteger, comment="PartitionDeleteState; NULL: not being deleted"),
     Column("delete_state_ms", BigInteger),
     Column("last_event_ms", BigInteger, nullable=False),
+    Column(
+        "failed_copy_segments",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="of delete_finished_segments: copies that never finished, so nothing of them was reclaimed",
+    ),
+    Column("failed_copy_bytes", BigInteger, nullable=False, server_default=text("0"), comment="of these segments"),
     Index(None, "cluster_id", "topic", "partition"),
 )
 

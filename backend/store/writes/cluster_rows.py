@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, update
+from sqlalchemy import Connection, Table, bindparam, delete, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from backend.store import tables as t
@@ -163,3 +163,8 @@ def _remove_others(connection: Connection, table: Table, cluster_id: str, column
     if gone:
         statement = delete(table).where(table.c.cluster_id == cluster_id, table.c[column] == bindparam("gone"))
         connection.execute(statement, [{"gone": value} for value in gone])
+
+
+def touch(connection: Connection) -> None:
+    """Takes the write lock and changes nothing: whether the database takes writes."""
+    connection.execute(text("UPDATE process_status SET state = state WHERE cluster_id = ''"))

@@ -47,6 +47,7 @@ class PartitionSample:
     pending_reason: str | None = None  # what a -1 of earliest_pending_upload_offset means
     error: str | None = None
     answered_ms: int | None = None  # None: in this round; else offsets and bytes are those of then
+    last_stable_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,6 +179,20 @@ def check_api_listen(settings: Settings) -> None:
         ) from error
 
 
+def check_alerts_file(settings: Settings, root: Path, environment: Mapping[str, str]) -> None:
+    """Raises PreflightError when the file of receivers and rules has a mistake, or is named and not there."""
+    path = settings.alerts_file or root / "alerts.toml"
+    if settings.alerts_file is None and not path.exists():
+        return
+    # Only here: it imports the rules, and apprise where a receiver is one of its services.
+    from backend.control.alerts.alerts_file import AlertsFileError, read_alerts
+
+    try:
+        read_alerts(path, environment)
+    except AlertsFileError as error:
+        raise PreflightError(str(error)) from error
+
+
 def check_pipeline(settings: Settings, environment: Mapping[str, str]) -> None:
     """Raises PreflightError for an EBBLINE_PIPELINE_* that the pipeline would refuse."""
     try:

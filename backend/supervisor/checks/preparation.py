@@ -18,6 +18,7 @@ from backend.runtime.redact import printable
 from backend.settings.settings import Settings
 from backend.supervisor.checks.preflight import (
     PreflightError,
+    check_alerts_file,
     check_api_listen,
     check_data_path,
     check_database,
@@ -53,6 +54,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         check_open_files(settings)
         check_ports(settings)
         check_api_listen(settings)
+        check_alerts_file(settings, folder.root, os.environ)
         check_database(settings, first=identity is None, attached=cluster_id)
         warning = check_remote_location(settings, first=identity is None)
         if settings.pipeline:

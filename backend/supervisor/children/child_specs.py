@@ -19,7 +19,15 @@ from spark.settings import WAIT_FOR_START
 # while its JVM starts, which takes 10 s on an idle machine and two minutes on a very busy one.
 PIPELINE_SIGN_S: Final = 150.0
 # Settings that only the backend reads, and that may be absent.
-OF_BACKEND: Final = ("broker_metrics", "webhook_url", "api_listen", "api_tls_certificate", "api_tls_key")
+OF_BACKEND: Final = (
+    "broker_metrics",
+    "webhook_url",
+    "alerts_file",
+    "heartbeat_url",
+    "api_listen",
+    "api_tls_certificate",
+    "api_tls_key",
+)
 
 
 def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> dict[str, str]:
@@ -59,8 +67,10 @@ def _backend_environment(settings: Settings, shared: dict[str, str]) -> dict[str
         "EBBLINE_API_HOST": LOOPBACK,
         "EBBLINE_LOG_LEVEL": settings.log_level,
         "EBBLINE_DEMO": str(settings.demo).lower(),
+        "EBBLINE_PIPELINE": str(settings.pipeline).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
         "EBBLINE_SAMPLE_DAYS": str(settings.sample_days),
+        "EBBLINE_HEARTBEAT_INTERVAL_S": str(settings.heartbeat_interval_s),
     }
     for name in OF_BACKEND:
         value = getattr(settings, name)
@@ -68,7 +78,8 @@ def _backend_environment(settings: Settings, shared: dict[str, str]) -> dict[str
             variables[f"EBBLINE_{name.upper()}"] = str(value.absolute() if isinstance(value, Path) else value)
     if settings.attach is not None:
         variables["EBBLINE_ATTACH"] = settings.attach
-    # Set in any case: children have the environment of `up` besides, where it may be `none`.
+    # Set in any case: children have the environment of `up` besides, where they may be `none`.
+    variables["EBBLINE_PUBLIC_URL"] = settings.public_url or ""
     variables["EBBLINE_REMOTE_LOCATION"] = settings.remote_location or ""
     return variables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.components.cluster.alerts import AlertFacts
+from app.components.cluster.overview_facts import OverviewFacts
 from app.state import ClusterView
 from backend.store.queries.config import TopicRow
 from backend.store.queries.health import ClusterRow, ProcessHealth, SourceAges
@@ -163,7 +163,7 @@ def sample(at_ms: int, **more: Any) -> ClusterSample:
     return ClusterSample(**{**row, "sampled_ms": at_ms, "oldest_open_copy_ms": None, **more})
 
 
-def facts(**more: Any) -> AlertFacts:
+def facts(**more: Any) -> OverviewFacts:
     """A healthy cluster of three brokers."""
     row: dict[str, Any] = {
         "now_ms": NOW_MS,
@@ -177,4 +177,4 @@ def facts(**more: Any) -> AlertFacts:
         "topics": [topic()],
         "ledger": ledger(),
     }
-    return AlertFacts(**{**row, **more})
+    return OverviewFacts(**{**row, **more})

@@ -13,7 +13,7 @@ from app.components.cluster.totals import ThroughputRates, rates
 from app.components.partition import range_list
 from app.components.shared import markup
 from app.theme import DARK, LIGHT, Palette
-from backend.store.queries.overview import CopiedBytes
+from backend.store.queries.overview import CopiedBytes, FindingRow
 from backend.tiering.pending import PendingReason
 from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, replica, sample, segment, topic
 
@@ -178,6 +178,14 @@ def test_each_check_blames_the_broker_it_belongs_to() -> None:
     assert (result[3]["In sync"].label, result[3]["In sync"].status) == ("1 of 9", "critical")
     assert (result[2]["Disk"].label, result[2]["Disk"].status) == ("90%", "warning")
     assert (result[3]["Data age"].label, result[3]["Data age"].status) == ("7 s", "critical")
+
+
+def test_a_broker_whose_copies_fail_is_not_fine() -> None:
+    evidence = {"brokers": [1, 3]}
+    failing = FindingRow("copy-failing", "remote storage", 0, "critical", "Copies fail", evidence, NOW_MS, None)
+    result = checks(findings=[failing])
+    assert (result[1]["Copy"].label, result[1]["Copy"].status) == ("fails", "critical")
+    assert (result[2]["Copy"].label, result[3]["Copy"].hint) == ("✓", "Copies fail")
 
 
 def test_unknown_is_told_with_its_cause_and_never_as_fine() -> None:

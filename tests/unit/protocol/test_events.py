@@ -16,6 +16,7 @@ ALL: list[events.EbblineEvent] = [
     events.RlmmReadyEvent(**WHERE, metadata_partition=13, ready=False, next_offset=44),
     events.CopyEvent(**WHERE, segment_id=bytes(range(16)), start=0, end=9, bytes=100, outcome="finished"),
     events.DeleteEvent(**WHERE, segment_id=bytes(range(16)), outcome="started"),
+    events.RemoteReadEvent(**WHERE, offset=7, failures=30, error="HTTP error: 403 Forbidden"),
     events.LeaderEvent(**WHERE, leader=-1, leader_epoch=4),
 ]
 

@@ -14,6 +14,7 @@ import typer
 
 from backend.cli.local.local_settings import REFUSED, local_settings
 from backend.settings.settings import Settings
+from backend.supervisor.checks.preflight import check_alerts_file
 from backend.supervisor.checks.preparation import Refused, prepare
 from tests.certificates import Authority
 from tests.ports import free_ports
@@ -44,6 +45,9 @@ BAD: Final = {
     "CLIENT_PROPERTIES": (f"/nowhere/{CANARY}", "EBBLINE_ATTACH"),
     "BROKER_METRICS": (f"http://u:{CANARY}@h/", "EBBLINE_BROKER_METRICS"),
     "WEBHOOK_URL": (f"ftp://h/{CANARY}", "the webhook's address is none"),
+    "ALERTS_FILE": (f"/nowhere/{CANARY}", "cannot be read"),
+    "HEARTBEAT_URL": (f"ftp://h/{CANARY}", "the heartbeat's address is none"),
+    "HEARTBEAT_INTERVAL_S": ("9", "from 10 to 3600"),
     "ALLOW_CHANGES": (CANARY, "true or false"),
     "REMOTE_LOCATION": (f"s3x://k:{CANARY}@bucket/x?{CANARY}", "remote location"),
     "LOG_LEVEL": (CANARY, "DEBUG, INFO, WARNING or ERROR"),
@@ -123,6 +127,22 @@ def test_a_bad_value_in_the_settings_file_is_refused_too(
     data.mkdir()
     (data / "ebbline.toml").write_text(f'{name.lower()} = "{value}"\n')
     assert cause in refused(capsys, data)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_mistake_in_the_alerts_file_is_refused_with_its_line(
+    data: Path, tmp_path: Path, *, named: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rules.toml" if named else data / "alerts.toml"
+    data.mkdir()
+    path.write_text(f'[receivers.ops]\nkind = "webhook"\nurl = "ftp://{CANARY}"\n')
+    if named:
+        monkeypatch.setenv("EBBLINE_ALERTS_FILE", str(path))
+    with pytest.raises(Refused, match=r"line 3: url of receivers\.ops: the webhook's address is none") as refusal:
+        prepare(local_settings(data_dir=data))
+    assert CANARY not in str(refusal.value)
+    path.write_text("[rules.copy-slow]\noff = true\n")
+    check_alerts_file(local_settings(data_dir=data), data, {})
 
 
 def test_a_setting_that_is_none_does_not_show_its_value(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from backend.tiering.pending import Pending, PendingReason, earliest_pending
+from backend.store.writes.samples import PartitionSample
+from backend.tiering.pending import Pending, PendingFrom, PendingReason, earliest_pending, pending_from
 from tests.unit.control.kafka_answers import fixture, leader_offsets
 
 NOT_TIERED = {"plain"}
@@ -75,3 +78,39 @@ def test_everything_deleted_leaves_nothing_to_copy() -> None:
 def test_an_answer_that_did_not_come_is_not_known() -> None:
     pending = earliest_pending(tiered=True, offset=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
     assert pending == Pending(None, None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"earliest_pending_upload_offset": 800}, PendingFrom(800)),
+        # A broker before KIP-1023 does not know -6.
+        ({}, PendingFrom(800, inferred=True)),
+        ({"latest_tiered_offset": -1, "remote_log_bytes": 0}, PendingFrom(5, inferred=True)),
+        # Just restarted, it would say so although something is there.
+        ({"latest_tiered_offset": -1, "remote_log_bytes": 7}, PendingFrom(None)),
+        ({"latest_tiered_offset": -1}, PendingFrom(None)),
+        ({"latest_tiered_offset": 3}, PendingFrom(5, inferred=True)),
+        ({"latest_tiered_offset": None}, PendingFrom(None)),
+        ({"earliest_pending_upload_offset": -1, "pending_reason": "all_copied"}, PendingFrom(1000)),
+        ({"earliest_pending_upload_offset": -1, "pending_reason": "changing"}, PendingFrom(None)),
+        ({"earliest_pending_upload_offset": -1}, PendingFrom(None)),
+    ],
+)
+def test_the_first_pending_offset_is_the_leaders_word_or_inferred_and_marked(
+    answers: dict[str, Any], expected: PendingFrom
+) -> None:
+    row: dict[str, Any] = {
+        "topic": "orders",
+        "partition": 0,
+        "topic_id": "t",
+        "leader": 1,
+        "leader_epoch": 0,
+        "replicas": (1,),
+        "isr": (1,),
+        "tiered": True,
+        "log_start_offset": 5,
+        "latest_tiered_offset": 799,
+        "log_end_offset": 1000,
+    }
+    assert pending_from(PartitionSample(**row | answers)) == expected

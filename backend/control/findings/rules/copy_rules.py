@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from backend.control.findings.copy_times import is_expected
 from backend.control.findings.finding_context import (
-    CRITICAL,
     NOTICE,
     WARNING,
     Candidate,
@@ -19,22 +19,25 @@ from backend.control.findings.finding_context import (
 )
 from backend.control.formatting import in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
-from backend.store.queries.findings import StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
-from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_FACTOR, HUNG_MS_MIN, SegmentState
+from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_MS_MIN, SegmentState
 
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000
-SLOW_FOR_MS: Final = 10_000
-# Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
-ERROR_CHARS_MAX: Final = 1_000
+# Longer than two readings of the segments, 15 s apart (`finding_contexts.LINEAGE_INTERVAL_MS`).
+LEAK_FOR_MS: Final = 20_000
+# Clocks of brokers that keep time differ by less; a leak of this age is seen a moment later.
+CLOCKS_DIFFER_MS: Final = 5_000
 
 
 def open_copies(context: FindingContext) -> Iterable[Candidate]:
-    """Copies that take far too long: hung with their leader, or dangling because their author leads no more."""
+    """Copies that take far too long: hung with their leader, or dangling because they will never finish.
+
+    A copy never finishes when its author leads no more, when it failed, and when a later one has begun since.
+    """
     if context.ledger_ms is None:
         return
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in context.partitions}
@@ -45,13 +48,16 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
         age_ms, leader = context.ledger_ms - segment.copy_started_ms, leaders.get(key)
         if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
             if age_ms > HUNG_MS_MIN:
-                yield _dangling(segment, age_ms, None if leader is None else leader[0])
-        elif age_ms > max(HUNG_MS_MIN, HUNG_FACTOR * context.p99_ms.get(key, 0)):
+                now = "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
+                yield _dangling(segment, age_ms, now)
+        elif segment.superseded:
+            if age_ms > HUNG_MS_MIN:
+                yield _dangling(segment, age_ms, "it failed, or a later copy has begun since")
+        elif not is_expected(context, segment):
             yield _hung(segment, age_ms, context.p99_ms.get(key))
 
 
-def _dangling(segment: SegmentRow, age_ms: int, leader: int | None) -> Candidate:
-    now = "its partition is gone" if leader is None else f"broker {leader} leads now"
+def _dangling(segment: SegmentRow, age_ms: int, now: str) -> Candidate:
     return Candidate(
         slug="copy-dangling",
         object=name_of(segment),
@@ -71,7 +77,7 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
     return Candidate(
         slug="copy-hung",
         object=name_of(segment),
-        severity=CRITICAL,
+        severity=WARNING,  # it becomes critical as a full disk or as reads that fail
         sentence=f"Copy hung: {name_of(segment)} on broker {segment.copy_broker_id}",
         why=f"Open for {in_time(age_ms)}, {against_p99}.",
         action=f"Look whether the object store answers broker {segment.copy_broker_id}; else move leadership away.",
@@ -82,78 +88,17 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
     )
 
 
-def failing_copies(context: FindingContext) -> Iterable[Candidate]:
-    """The newest copies of a partition failed, none has finished since. Only the embedded engine reports it."""
-    newest: dict[tuple[str, int], list[StoredCopyEvent]] = defaultdict(list)
-    for event in context.copy_events:
-        if event.outcome in ("finished", "failed"):
-            newest[event.topic, event.partition].append(event)
-    led = {(row.topic, row.partition): row.leader for row in context.partitions}
-    for (topic, partition), events in sorted(newest.items()):
-        failures = _failures(events)
-        if not failures or led.get((topic, partition)) != failures[0].broker_id:
-            continue
-        last = failures[0]
-        yield Candidate(
-            slug="copy-failing",
-            object=f"{topic}-{partition}",
-            severity=CRITICAL,
-            sentence=f"Copies fail: {topic}-{partition} on broker {last.broker_id}",
-            why=f"{count(len(failures), 'copy' if len(failures) == 1 else 'copie')} failed and none has finished since."
-            f" Last error: {_shortened(last.error or 'not told')}",
-            action="Check credentials, quota and reach of the object store; local data grows until copies work again.",
-            facts={"failures": len(failures), "last_ms": last.at_ms, "error": last.error},
-            topic=topic,
-            partition=partition,
-            broker_id=last.broker_id,
-        )
-
-
-def _shortened(error: str) -> str:
-    """An error, long enough that its reason is never cut off."""
-    return error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
-
-
-def _failures(newest_first: Sequence[StoredCopyEvent]) -> list[StoredCopyEvent]:
-    """The failures since the last copy that finished."""
-    result = []
-    for event in newest_first:
-        if event.outcome == "finished":
-            break
-        result.append(event)
-    return result
-
-
-def slow_copies(context: FindingContext) -> Iterable[Candidate]:
-    """More waits for its upload than local retention allows, so nothing local can be deleted."""
-    for row in context.tiered:
-        topic = context.topic(row.topic)
-        pending, limit = pending_bytes(row), local_retention_bytes(topic)
-        if pending is None or limit is None or pending < limit:
-            continue
-        paused = topic is not None and (topic.config or {}).get("remote.log.copy.disable") == "true"
-        yield Candidate(
-            slug="copy-slow",
-            object=name_of(row),
-            severity=WARNING,
-            sentence=f"Copying is behind: {name_of(row)}",
-            why=f"{in_bytes(pending)} not uploaded; local retention is {in_bytes(limit)}, so nothing local can go."
-            + (" Copying is paused on this topic (remote.log.copy.disable)." if paused else ""),
-            action="Resume copying on the topic." if paused else "Compare with the produce rate; raise the copy quota.",
-            facts={"pending_bytes": pending, "local_retention_bytes": limit, "copy_disabled": paused},
-            topic=row.topic,
-            partition=row.partition,
-            broker_id=row.leader,
-            for_ms=SLOW_FOR_MS,
-        )
-
-
 def late_deletes(context: FindingContext) -> Iterable[Candidate]:
-    """Deletions from the remote tier that were begun and do not end."""
+    """Deletions from the remote tier that were begun and do not end.
+
+    Leftovers of a failed copy are none of them: they go when retention passes them.
+    """
     if context.ledger_ms is None:
         return
     for segment in context.open_segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
+            continue
+        if segment.copy_failed:
             continue
         age_ms = context.ledger_ms - segment.delete_started_ms
         if age_ms > DELETE_OVERDUE_MS:
@@ -199,16 +144,20 @@ def local_debt(context: FindingContext) -> Iterable[Candidate]:
 
 
 def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
-    """Remote segments that retention never counts: outside the leader's epochs, or forgotten by its index."""
+    """Remote segments that retention never counts: outside the leader's epochs, or forgotten by its index.
+
+    The ledger is read after the leaders were asked: a segment that was copied meanwhile may end above the log end of
+    then, and is left out.
+    """
     if context.finished is None:
         return
     chains = {(r.topic, r.partition): r for r in context.replicas if r.role == "leader" and _chain_known(r)}
     by_partition: dict[tuple[str, int], list[FinishedSegment]] = defaultdict(list)
     for segment in context.finished:
-        by_partition[segment.topic, segment.partition].append(segment)
+        leader = chains.get((segment.topic, segment.partition))
+        if leader is not None and _was_there(segment, leader.answered_ms or context.at_ms):
+            by_partition[segment.topic, segment.partition].append(segment)
     for key, segments in sorted(by_partition.items()):
-        if key not in chains:
-            continue
         outside, why = _outside(segments, chains[key])
         orphaned = _replaced(segments) if context.kafka_rules else []
         lost = {s.segment_id: s for s in (*outside, *orphaned)}
@@ -227,7 +176,8 @@ def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
             severity=WARNING,
             sentence=f"{count(len(lost), 'remote segment')} that retention does not see: {key[0]}-{key[1]}",
             why=f"{in_bytes(size)}. {why}",
-            action="When no consumer needs offsets below their end, delete records up to it: that removes them.",
+            action="Leave them: they cost storage only, and go when the log start passes their end by itself."
+            " Delete nothing for them: consumers can read what lies below their end.",
             facts={
                 "outside": len(outside),
                 "orphaned": len(orphaned),
@@ -237,7 +187,13 @@ def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
             },
             topic=key[0],
             partition=key[1],
+            for_ms=LEAK_FOR_MS,
         )
+
+
+def _was_there(segment: FinishedSegment, asked_ms: int) -> bool:
+    """Whether its copy had finished before the leader was asked, by the brokers' clocks."""
+    return segment.copy_finished_ms is None or segment.copy_finished_ms < asked_ms - CLOCKS_DIFFER_MS
 
 
 def _chain_known(replica: ReplicaSample) -> bool:

@@ -1,26 +1,35 @@
-"""Rules about partitions without a leader, and about leaders that were elected uncleanly."""
+"""Rules about partitions without a leader or with too few replicas in sync, and about brokers that lead too few."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from backend.control.findings.finding_context import (
     CRITICAL,
-    NOTICE,
     WARNING,
     Candidate,
     FindingContext,
     count,
     ids,
     name_of,
+    setting,
 )
-from backend.store.queries.findings import RECOVERIES_MAX
 from backend.store.writes.samples import PartitionSample
+from backend.tiering.durability import MIN_ISR
 from backend.tiering.ids import TopicPartition
 
 # Partitions that a sentence names.
 _NAMED_MAX: Final = 3
+# A new topic's replicas join the ISR within a second; a restarted broker leaves it for as long as it takes to be seen.
+BELOW_MIN_ISR_FOR_MS: Final = 2_000
+# Kafka moves leaders back by itself every 5 min (`leader.imbalance.check.interval.seconds`): two of them have passed.
+SKEW_FOR_MS: Final = 660_000
+SKEW_SHARE_MIN: Final = 0.5
+SKEW_PARTITIONS_MIN: Final = 10
+# A move of replicas passes through such orders.
+SPREAD_FOR_MS: Final = 15_000
 
 
 def offline(context: FindingContext) -> Iterable[Candidate]:
@@ -47,11 +56,16 @@ def offline(context: FindingContext) -> Iterable[Candidate]:
             | ({"unusable": {str(replica): why for replica, why in unusable.items()}} if unusable else {}),
             topic=row.topic,
             partition=row.partition,
+            depends_on=frozenset(named),
         )
 
 
 def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collection[int], str]:
     """The brokers whose return gives the partition a leader, and in words what is known of them."""
+    endangered = context.endangered.by_partition.get(TopicPartition(row.topic, row.partition))
+    if endangered is not None and context.kafka_rules:
+        last = f"Broker {endangered.last_leader} was in sync last"
+        return (endangered.last_leader,), f"{last}, and lacks records that another replica has (last-leader-behind)."
     if row.isr:
         return row.isr, f"Last in sync: broker {ids(row.isr)}."
     eligible = context.eligible.get(TopicPartition(row.topic, row.partition))
@@ -76,12 +90,22 @@ def _who_may_lead(context: FindingContext, row: PartitionSample) -> tuple[Collec
 def _return_of(context: FindingContext, named: Collection[int], unusable: Collection[int]) -> str:
     """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
     one asked for, or are about to lead. A broker that named its unusable log runs, or ran so when it was asked last: a
-    start alone does not help it, though it may have been asked before it registered.
+    start alone does not help it, though it may have been asked before it registered. A broker that lacks records is
+    not started while partitions wait that others have whole.
     """
+    endangering = set(named) & context.endangered.last_leaders if context.kafka_rules else set()
+    named = [broker_id for broker_id in named if broker_id not in endangering]
+    if endangering and not named:
+        return (
+            f"Do what the finding last-leader-behind of broker {ids(endangering)} says: it must not run before other"
+            " replicas lead"
+        )
     running = {broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced}
     away = [broker_id for broker_id in named if broker_id not in running and broker_id not in unusable]
     if away:
-        return f"Start broker {ids(away)}"
+        # Apache Kafka lets it lead whatever its disk holds, and the other replicas cut their logs to that.
+        own_disk = ", only with the disk that it had; if that is new or lost, do not start it: see the runbook"
+        return f"Start broker {ids(away)}{own_disk if context.kafka_rules else ''}"
     damaged = [broker_id for broker_id in named if broker_id in unusable]
     if damaged:
         return (
@@ -91,29 +115,73 @@ def _return_of(context: FindingContext, named: Collection[int], unusable: Collec
     return f"Look in the log of broker {ids(named)} whether the disk that held the partition is there"
 
 
-def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
-    """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
-    if not context.recoveries:
-        return
-    incomplete = [recovery for recovery in context.recoveries if not recovery.complete]
-    shown = incomplete or context.recoveries
-    named = ", ".join(f"{recovery.topic}-{recovery.partition}" for recovery in shown[:_NAMED_MAX])
-    more = "" if len(shown) <= _NAMED_MAX else f" and {len(shown) - _NAMED_MAX} more"
-    if incomplete:
-        why = f"Of {named}{more} fewer than min.insync.replicas of the logs that had every acknowledged record could be"
-        why += " compared: after a kill none is missing, after a power failure some may be."
-        action = "Compare with what producers know; keep the disks that did not come back."
-    else:
-        why = f"Their logs were compared and the best leads ({named}{more}): nothing acknowledged is missing, but what"
-        why += " no disk had yet would be after a power failure."
-        action = "Find out why all brokers ended at once; nothing has to be done here."
-    at_least = " or more" if len(context.recoveries) == RECOVERIES_MAX else ""
-    yield Candidate(
-        slug="unclean-recovery",
-        object="cluster",
-        severity=WARNING if incomplete else NOTICE,
-        sentence=f"{count(len(context.recoveries), 'leader')}{at_least} elected by comparing logs",
+def below_min_isr(context: FindingContext) -> Iterable[Candidate]:
+    """A partition that is led and has fewer replicas in sync than `min.insync.replicas`: producers with acks=all are
+    refused. One without a leader is `offline`.
+    """
+    for row in context.partitions:
+        least = setting(context.topic(row.topic), MIN_ISR)
+        # As many as there are replicas do (Partition.effectiveMinIsr).
+        if row.leader < 0 or least is None or len(row.isr) >= min(least, len(row.replicas)):
+            continue
+        missing = sorted(set(row.replicas) - set(row.isr))
+        yield Candidate(
+            slug="below-min-isr",
+            object=name_of(row),
+            severity=CRITICAL,
+            sentence=f"Too few replicas in sync: {name_of(row)}",
+            why=f"{len(row.isr)} of {len(row.replicas)} replicas are in sync, {MIN_ISR} is {least}: producers that ask"
+            " for all acknowledgements are refused.",
+            action=f"Bring the replicas on broker {ids(missing)} back in sync: start them, or see what holds them up.",
+            facts={"isr": list(row.isr), "replicas": list(row.replicas), "min_insync_replicas": least},
+            topic=row.topic,
+            partition=row.partition,
+            for_ms=BELOW_MIN_ISR_FOR_MS,
+            depends_on=frozenset(missing),
+        )
+
+
+def leader_skew(context: FindingContext) -> Iterable[Candidate]:
+    """Brokers that lead far fewer partitions than their replicas would allow: the others carry their load."""
+    preferred = Counter(row.replicas[0] for row in context.partitions if row.replicas)
+    led = Counter(row.leader for row in context.partitions if row.replicas and row.leader == row.replicas[0])
+    share: dict[int, float] = defaultdict(float)
+    for row in context.partitions:
+        for broker_id in row.replicas:
+            share[broker_id] += 1 / len(row.replicas)
+    for broker in context.brokers:
+        if not broker.reachable or broker.fenced:
+            continue
+        due, own, fair = preferred[broker.broker_id], led[broker.broker_id], round(share[broker.broker_id])
+        if fair >= SKEW_PARTITIONS_MIN and due < fair * SKEW_SHARE_MIN:
+            yield _skew(
+                broker.broker_id,
+                f"Broker {broker.broker_id} is to lead {due} of {count(fair, 'partition')} that would be its share",
+                "It is seldom the first of a partition's replicas, so the others lead and carry its load.",
+                "Spread the first replicas again by a plan: ebbline plan spread-leaders.",
+                {"preferred": due, "share": fair},
+                for_ms=SPREAD_FOR_MS,
+            )
+        elif due >= SKEW_PARTITIONS_MIN and own < due * SKEW_SHARE_MIN:
+            yield _skew(
+                broker.broker_id,
+                f"Broker {broker.broker_id} leads {own} of the {count(due, 'partition')} that it should",
+                "Other brokers lead the rest, since it was away or the leaders were moved: they carry its load.",
+                "Elect preferred leaders once its replicas are in sync: ebbline plan elect.",
+                {"preferred": due, "led": own},
+                for_ms=SKEW_FOR_MS,
+            )
+
+
+def _skew(broker_id: int, sentence: str, why: str, action: str, facts: Mapping[str, int], *, for_ms: int) -> Candidate:
+    return Candidate(
+        slug="leader-skew",
+        object=f"broker {broker_id}",
+        severity=WARNING,
+        sentence=sentence,
         why=why,
         action=action,
-        facts={"partitions": len(context.recoveries), "incomplete": len(incomplete)},
+        facts=facts,
+        broker_id=broker_id,
+        for_ms=for_ms,
     )

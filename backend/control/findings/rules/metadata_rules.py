@@ -1,9 +1,9 @@
-"""Rules about the metadata quorum and the remote log's metadata topic."""
+"""Rules about metadata that must outlive a broker: eligible leaders, the remote log's metadata topic."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from backend.control.findings.finding_context import (
@@ -13,20 +13,17 @@ from backend.control.findings.finding_context import (
     Candidate,
     FindingContext,
     count,
+    ids,
     setting,
 )
 from backend.control.formatting import in_time
+from backend.store.queries.config import TopicRow
+from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
-METADATA_REPLICATION: Final = 3
-# A leader looks at the remote tier within a task interval (30 s); ten of them are not a start any more.
-# A first start makes the topic within seconds, but has copied nothing then.
-METADATA_GONE_MS: Final = 5_000
-METADATA_FAILED_MS: Final = 300_000
-# A voter with a new disk fetches a snapshot of 100,000 partitions and counts again within seconds.
-CATCHING_UP_FOR_MS: Final = 10_000
+RIGHTS_SEEN_MS: Final = 10_000
 
 
 def without_elr(context: FindingContext) -> Iterable[Candidate]:
@@ -46,72 +43,91 @@ def without_elr(context: FindingContext) -> Iterable[Candidate]:
     )
 
 
-def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:
-    """A voter of the metadata quorum that lost its copy and does not count yet: the others are all there is."""
-    voters = [replica for replica in context.quorum_replicas if replica.role == "voter"]
-    counted = sum(replica.counted for replica in voters)
-    majority = len(voters) // 2 + 1
-    for voter in voters:
-        if voter.counted:
-            continue
-        name = f"broker {voter.node_id}"
-        last = "" if counted > majority else " If one more is lost, there is no majority, and no metadata can change."
-        yield Candidate(
-            slug="voter-catching-up",
-            object=name,
-            severity=WARNING if counted > majority else CRITICAL,
-            sentence=f"Voter {voter.node_id} of the metadata quorum does not count yet",
-            why=f"It has lost its copy of the metadata, or got an older one. {counted} of {len(voters)} voters count,"
-            f" {majority} must agree.{last}",
-            action=f"Keep the other voters running and touch none of their folders until ebbline quorum describe shows"
-            f" voter {voter.node_id} as caught up; if it does not move, look at its log.",
-            facts={"voters": len(voters), "counted": counted, "log_end_offset": voter.log_end_offset},
-            broker_id=voter.node_id,
-            for_ms=CATCHING_UP_FOR_MS,
-        )
-
-
 def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
     """The remote tier's map must outlive a broker: replication, in-sync replicas, unlimited retention (KIP-405)."""
     topic = context.topic(METADATA_TOPIC)
     if topic is None:
         yield from _metadata_gone(context)
         return
-    required = min(METADATA_REPLICATION, len(context.brokers))
-    reasons = []
-    if topic.replication_factor < required:
-        reasons.append(f"{topic.replication_factor} of {required} replicas")
-    own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
-    behind = sum(len(row.isr) < len(row.replicas) for row in own)
-    if behind:
-        reasons.append(f"{count(behind, 'partition')} under-replicated")
+    required = min(round(context.thresholds.metadata_replicas), len(context.brokers))
+    few = topic.replication_factor < required
+    lasting = []
+    policy = (topic.config or {}).get("cleanup.policy") or "delete"
     for name in ("retention.ms", "retention.bytes"):
         limit = setting(topic, name)
-        if limit is not None and limit >= 0 and "delete" in ((topic.config or {}).get("cleanup.policy") or "delete"):
-            reasons.append(f"{name} is {limit}, so events are removed while their segments live")
-    if reasons:
-        lasting = topic.replication_factor >= required and len(reasons) == (1 if behind else 0)
-        yield Candidate(
-            slug="metadata-unsafe",
-            object=METADATA_TOPIC,
-            severity=CRITICAL,
-            sentence="Remote log metadata is not safe",
-            why=f"{'; '.join(reasons)}: losing it loses the remote tier's map.",
-            action="Bring all its replicas in sync; give it 3 replicas and unlimited retention.",
-            facts={"replication_factor": topic.replication_factor, "under_replicated": behind},
-            topic=METADATA_TOPIC,
-            for_ms=5_000 if lasting else 0,
+        if limit is not None and limit >= 0 and "delete" in policy:
+            lasting.append(f"{name} is {limit}, so events are removed while their segments live")
+    if "compact" in policy:
+        lasting.append("cleanup.policy has compact: its records have no keys, so brokers can write none")
+    own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
+    behind = [row for row in own if len(row.isr) < len(row.replicas)]
+    replicas = f"{topic.replication_factor} of {required} replicas"
+    if lasting:
+        yield _unsafe(
+            topic,
+            CRITICAL,
+            f"{'; '.join([replicas, *lasting] if few else lasting)}: losing it loses the remote tier's map.",
+            f"Give it {f'{required} replicas, ' if few else ''}cleanup.policy=delete and unlimited retention"
+            " (retention.ms and retention.bytes -1).",
+            behind,
         )
+    elif few:
+        yield _unsafe(
+            topic,
+            WARNING,
+            f"{replicas}: the next disk that is lost may take the remote tier's map with it.",
+            f"Give it {required} replicas (kafka-reassign-partitions.sh).",
+            behind,
+            sentence="Remote log metadata has too few replicas",
+        )
+    elif behind:
+        missing = frozenset(broker for row in behind for broker in set(row.replicas) - set(row.isr))
+        yield _unsafe(
+            topic,
+            WARNING,
+            f"{count(len(behind), 'partition')} under-replicated, without broker {ids(missing)}.",
+            f"Bring its replicas on broker {ids(missing)} back in sync.",
+            behind,
+            missing,
+            round(context.thresholds.metadata_gone_s * 1000),
+        )
+
+
+def _unsafe(
+    topic: TopicRow,
+    severity: str,
+    why: str,
+    action: str,
+    behind: Collection[PartitionSample],
+    missing: frozenset[int] = frozenset(),
+    for_ms: int = 0,
+    sentence: str | None = None,
+) -> Candidate:
+    return Candidate(
+        slug="metadata-unsafe",
+        object=METADATA_TOPIC,
+        severity=severity,
+        sentence=sentence
+        or ("Remote log metadata is not safe" if severity == CRITICAL else "Remote log metadata lacks a replica"),
+        why=why,
+        action=action,
+        facts={"replication_factor": topic.replication_factor, "under_replicated": len(behind)},
+        topic=METADATA_TOPIC,
+        for_ms=for_ms,
+        depends_on=missing,
+    )
 
 
 def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
     """The topic was deleted: running brokers have its records in memory, a restarted one does not.
 
     Apache Kafka lets a client delete it, and creates it again, empty, at a broker's next start. An attached cluster
-    may keep this metadata elsewhere.
+    may keep this metadata elsewhere: then the ledger has none of its segments. A topic that our principal may not
+    describe looks deleted, too.
     """
     lost = sum((row.latest_tiered_offset or -1) >= 0 for row in context.tiered)
-    if not context.topics or not lost or context.kafka_rules:
+    seen_before = not context.kafka_rules or context.finished
+    if not context.topics or not lost or not seen_before or context.missing_rights:
         return
     yield Candidate(
         slug="metadata-unsafe",
@@ -123,7 +139,8 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        for_ms=METADATA_GONE_MS,
+        # Rights are looked at every 4 s: one that was taken away is seen by then.
+        for_ms=max(RIGHTS_SEEN_MS, round(context.thresholds.metadata_gone_s * 1000)),
     )
 
 
@@ -132,6 +149,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
     unknowing = Counter(
         row.leader for row in context.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
     )
+    failed_ms = round(context.thresholds.metadata_failed_s * 1000)
     for broker_id, partitions in sorted(unknowing.items()):
         rates = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
         about: dict[str, Any] = {
@@ -151,9 +169,9 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
             slug="metadata-failed",
             severity=CRITICAL,
             sentence=f"Broker {broker_id} does not get the remote log's metadata",
-            why=f"For more than {in_time(METADATA_FAILED_MS)}. {rates}; it copies nothing.",
+            why=f"For more than {in_time(failed_ms)}. {rates}; it copies nothing.",
             action=f"Look at its log for errors of {METADATA_TOPIC}; when the topic is in order, restart the broker.",
-            for_ms=METADATA_FAILED_MS,
+            for_ms=failed_ms,
             replaces="metadata-loading",
             **about,
         )

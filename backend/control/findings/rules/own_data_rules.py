@@ -7,8 +7,6 @@ from typing import Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
 
-_EVENTS: Final = "events"
-EVENTS_TOPIC: Final = "__ebbline_events"
 # So long it is said that the database was put back; what it lacks is asked for on the next working day.
 SAID_MS: Final = 86_400_000
 
@@ -32,18 +30,18 @@ def lost_databases(context: FindingContext) -> Iterable[Candidate]:
 
 def unreadable_records(context: FindingContext) -> Iterable[Candidate]:
     """An internal topic holds something that is no record, or a record without meaning: its readers passed it over."""
-    for reader, number in context.passed_over.items():
-        own = reader == _EVENTS
-        log = "the backend's log" if own else "the broker's log"
+    readers: dict[str, dict[str, int]] = {}
+    for (topic, reader), number in context.passed_over.items():
+        readers.setdefault(topic, {})[reader] = number
+    for topic, counts in readers.items():
+        texts = [f"{number} by {reader}" for reader, number in sorted(counts.items())]
         yield Candidate(
             slug="records-unreadable",
-            object=f"topic {EVENTS_TOPIC}" if own else reader,
+            object=f"topic {topic}",
             severity=WARNING,
-            sentence="Events that cannot be read"
-            if own
-            else f"Records of internal topics that cannot be read: {reader}",
-            why=f"{number} passed over since the start; {log} names the place.",
+            sentence=f"Records of {topic} that cannot be read",
+            why=f"Passed over: {', '.join(texts)}; their logs name the places.",
             action="Find out which client writes into internal topics, and let only brokers do so.",
-            facts={"passed_over": number},
-            broker_id=None if own else int(reader.rpartition(" ")[2]),
+            facts={"passed_over": counts},
+            topic=topic,
         )

@@ -1,67 +1,22 @@
-"""The rule about consumers that read what is no more in the local log."""
+"""The rules about consumers: those that read what is no more in the local log, and those that have lost records."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
-from backend.control.formatting import in_bytes
-from backend.store.writes.samples import PartitionSample
+from backend.control.findings.remote_reads import RemoteReads, remote_reads
+from backend.control.formatting import grouped, in_bytes
 
 # Longer than two readings of the groups: one read of an old offset is what the remote tier is for.
 STORM_FOR_MS: Final = 40_000
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteReads:
-    """A group's committed offset below the leader's local log. `bytes_left` is None when sizes are not known."""
-
-    group: str
-    topic: str
-    partition: int
-    leader: int
-    committed_offset: int
-    local_log_start_offset: int
-    offsets_left: int
-    bytes_left: int | None
-    moved: bool
-
-
-def remote_reads(offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample]) -> list[RemoteReads]:
-    """Groups that will read from the remote tier next, with the amount."""
-    tiered = {(row.topic, row.partition): row for row in partitions if row.tiered}
-    result = []
-    for offset in offsets:
-        row = tiered.get((offset.topic, offset.partition))
-        if row is None or row.local_log_start_offset is None or row.log_start_offset is None:
-            continue
-        if row.log_start_offset <= offset.committed < row.local_log_start_offset:
-            left = row.local_log_start_offset - offset.committed
-            result.append(
-                RemoteReads(
-                    offset.group,
-                    offset.topic,
-                    offset.partition,
-                    row.leader,
-                    offset.committed,
-                    row.local_log_start_offset,
-                    left,
-                    _bytes(row, left),
-                    offset.moved,
-                )
-            )
-    return result
-
-
-def _bytes(row: PartitionSample, offsets: int) -> int | None:
-    """Taking the remote records to be of one size."""
-    start, tiered = row.log_start_offset, row.latest_tiered_offset
-    if row.remote_log_bytes is None or start is None or tiered is None or tiered < start:
-        return None
-    return round(row.remote_log_bytes * min(1.0, offsets / (tiered + 1 - start)))
+# Longer than from one reading of the groups to the next, 15 s: a group may have gone on since it was read.
+LOST_FOR_MS: Final = 20_000
+# A client commits the offset after its last record; the markers of transactions above it are no records. In a log
+# that was emptied nothing tells them from records.
+MARKERS_MAX: Final = 10
 
 
 def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
@@ -70,7 +25,7 @@ def remote_read_storms(context: FindingContext) -> Iterable[Candidate]:
     Where the brokers do not tell how many wait, only that the group reads and goes on is known: a notice, inferred.
     """
     by_group: dict[str, list[RemoteReads]] = defaultdict(list)
-    for reads in remote_reads(context.group_offsets, context.partitions):
+    for reads in remote_reads(context.group_offsets, context.partitions, context.at_ms):
         by_group[reads.group].append(reads)
     for group, rows in by_group.items():
         leaders = {row.leader for row in rows}
@@ -107,4 +62,56 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
         for_ms=STORM_FOR_MS,
+    )
+
+
+def lost_records(context: FindingContext) -> Iterable[Candidate]:
+    """A group's committed offset is below the log start: records that it had not read are gone."""
+    by_group: dict[str, list[tuple[GroupOffset, int]]] = defaultdict(list)
+    for offset in context.group_offsets:
+        log = context.group_bounds.get((offset.topic, offset.partition))
+        if log is None or offset.committed >= log.start:
+            continue
+        if log.empty and log.start - offset.committed <= MARKERS_MAX:
+            continue
+        by_group[offset.group].append((offset, log.start))
+    for group, offsets in by_group.items():
+        yield _lost(context, group, offsets)
+
+
+def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffset, int]]) -> Candidate:
+    reads = any(offset.is_read(context.at_ms) for offset, _ in offsets)
+    seen = any((group, offset.topic, offset.partition) in context.readable_offsets for offset, _ in offsets)
+    lost = sum(start - offset.committed for offset, start in offsets)
+    first, first_start = max(offsets, key=lambda pair: pair[1] - pair[0].committed)
+    name = f"{first.topic}-{first.partition}"
+    why = f"{count(lost, 'record')} of {count(len(offsets), 'partition')} are gone before it has read them: of {name}"
+    why += f" it has committed {grouped(first.committed)}, and the log starts at {grouped(first_start)}."
+    if not any(offset.members for offset, _ in offsets):
+        why += " It has no members"
+        why += ", and goes on to commit." if reads else "; when it starts again, they are missing."
+    return Candidate(
+        slug="group-below-log-start",
+        object=f"group {group}",
+        severity=WARNING if reads or seen else NOTICE,  # else it was abandoned before anybody looked
+        sentence=f"Group has lost records: {group}",
+        why=why,
+        action="Lengthen the retention of what it reads until it has caught up; tell its owner which offsets it missed."
+        if reads
+        else "Tell its owner which offsets are missing, or delete the group when nobody needs it.",
+        facts={
+            "group": group,
+            "lost_records": lost,
+            "members": any(offset.members for offset, _ in offsets),
+            "partitions": [
+                {
+                    "partition": f"{offset.topic}-{offset.partition}",
+                    "committed_offset": offset.committed,
+                    "log_start_offset": start,
+                }
+                for offset, start in offsets[:20]
+            ],
+        },
+        topic=first.topic if len({offset.topic for offset, _ in offsets}) == 1 else None,
+        for_ms=LOST_FOR_MS,
     )

@@ -7,19 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids, name_of
+from backend.control.findings.held_replicas import described, holding_throttles
 from backend.control.formatting import in_time
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
-STUCK_MS: Final = 30_000
-MOVE_STALLED_MS: Final = 60_000
-# A round sees leader and followers at slightly different times; a difference that lasts is one.
-DIVERGENCE_FOR_MS: Final = 5_000
-THIN_FOR_MS: Final = 5_000
-# Below this a follower holds everything a reader could want within moments; it is not worth a line.
-THIN_RECORDS_MIN: Final = 100
+THROTTLED: Final = "throttled"
+# A throttle lets the replicas of a move through one after the other.
+TURN_MS: Final = 10_000
+# Local retention cuts the leader first, and its followers a fetch or two later.
+THIN_FOR_MS: Final = 15_000
 
 
 def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
@@ -29,15 +28,19 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
         partition = partitions.get((replica.topic, replica.partition))
         if partition is None or replica.phase is None or not _still(context, partition, replica):
             continue
+        if partition.leader < 0:
+            continue  # it has nobody to follow: `offline`
         if _keeps_acknowledged(replica):
             continue  # below
-        since_ms = context.at_ms - _moved_ms(context, replica)
+        since_ms = max(0, context.at_ms - _moved_ms(context, replica))
         name = f"{name_of(replica)} on broker {replica.broker_id}"
         rule, why, action = _why_stuck(context, partition, replica)
+        if rule == THROTTLED and replica.broker_id in partition.adding_replicas:
+            continue  # a move that is limited: `move-stalled`
         yield Candidate(
             slug="follower-stuck",
             object=name,
-            severity=CRITICAL,
+            severity=WARNING,  # producers that are refused are `below-min-isr`
             sentence=f"Follower stuck: {name}",
             why=f"{why} For {in_time(since_ms)}.",
             action=action,
@@ -45,7 +48,10 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            for_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
+            for_ms=0
+            if replica.phase == FollowerPhase.FAILED
+            else round(context.thresholds_of(replica.topic).stuck_s * 1000),
+            depends_on=frozenset({partition.leader}),
         )
 
 
@@ -57,7 +63,8 @@ def _still(context: FindingContext, partition: PartitionSample, replica: Replica
     if replica.in_isr or partition.log_end_offset is None or partition.leader == replica.broker_id:
         return False
     behind = (replica.log_end_offset or 0) < partition.log_end_offset
-    return behind and _moved_ms(context, replica) < context.at_ms
+    # Not "before": after the wall clock was set back, the last move lies in the future.
+    return behind and _moved_ms(context, replica) != context.at_ms
 
 
 def _moved_ms(context: FindingContext, replica: ReplicaSample) -> int:
@@ -78,14 +85,14 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
             rule, why = trap
             record = ", or produce a record" if rule == "never-joins-all-copied" else ""
             return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}{record}; then it joins."
-    why = str(
-        evidence.get("error")
-        or evidence.get("reason")
-        or evidence.get("sentence")
-        or replica.error
-        or "It does not say why."
-    )
-    action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
+    reported = evidence.get("error") or evidence.get("reason")
+    throttles = holding_throttles(context.throttles, partition, replica.broker_id)
+    if throttles and not reported and not replica.error:
+        why = f"A throttle holds it back: {', '.join(map(described, throttles))}."
+        return THROTTLED, why, f"Remove the throttles of {replica.topic}, or raise them: ebbline plan clear-throttle."
+    why = str(reported or evidence.get("sentence") or replica.error or "It does not say why.")
+    reads = "cannot read the metadata or the remote object" if partition.tiered else "does not get on"
+    action = f"Look in broker {replica.broker_id}'s log why its fetcher {reads}."
     return str(evidence.get("rule") or "no-progress"), why, action
 
 
@@ -124,6 +131,7 @@ def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
 def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
     """A reassignment whose new replica makes no progress, or which was asked to go back and cannot."""
     replicas = {(r.topic, r.partition, r.broker_id): r for r in context.replicas}
+    filling = _filling_brokers(context)
     for row in context.partitions:
         going_back = sorted(set(row.adding_replicas) & set(row.removing_replicas))
         stalled = [
@@ -131,9 +139,11 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
             for broker_id in row.adding_replicas
             if (replica := replicas.get((row.topic, row.partition, broker_id))) is not None
             and (replica.error is not None or _still(context, row, replica))
+            and not (broker_id in filling and holding_throttles(context.throttles, row, broker_id))
         ]
         if not stalled and not going_back:
             continue
+        limits = context.thresholds_of(row.topic)
         name, brokers = name_of(row), ids(going_back or (replica.broker_id for replica in stalled))
         if going_back:
             why = (
@@ -142,8 +152,12 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
             )
             action = f"Cancel the reassignment of {name} (kafka-reassign-partitions.sh --cancel)."
         else:
+            throttles = [t for r in stalled for t in holding_throttles(context.throttles, row, r.broker_id)]
             why = f"The new replica on broker {brokers} makes no progress and is not in sync."
-            action = "See why its follower is stuck; raise the throttle if one is set, or cancel the move."
+            action = "See why its follower is stuck, or cancel the move."
+            if throttles:
+                why += f" A throttle limits it: {', '.join(map(described, dict.fromkeys(throttles)))}."
+                action = "Raise the throttle, or cancel the move with the tool that began it."
         yield Candidate(
             slug="move-stalled",
             object=name,
@@ -158,8 +172,19 @@ def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
             },
             topic=row.topic,
             partition=row.partition,
-            for_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
+            for_ms=round((limits.move_undone_s if going_back else limits.move_stalled_s) * 1000),
+            depends_on=frozenset({row.leader, *(replica.broker_id for replica in stalled)}),
         )
+
+
+def _filling_brokers(context: FindingContext) -> set[int]:
+    """Brokers of which some new replica has made progress of late."""
+    return {
+        broker_id
+        for row in context.partitions
+        for broker_id in row.adding_replicas
+        if context.at_ms - context.moved_ms.get((row.topic, row.partition, broker_id), -TURN_MS) < TURN_MS
+    }
 
 
 def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
@@ -179,7 +204,10 @@ def thin_leaders(context: FindingContext) -> Iterable[Candidate]:
         if own is None:
             continue
         best = max(depth, key=lambda broker_id: (depth[broker_id], -broker_id))
-        if depth[best] < THIN_RECORDS_MIN or own * 2 >= depth[best]:
+        if own >= depth[best]:
+            continue  # the leader holds most, as nearly always: its topic's thresholds are not asked for
+        limits = context.thresholds_of(row.topic)
+        if depth[best] < limits.thin_records or own >= depth[best] * limits.thin_share:
             continue
         yield Candidate(
             slug="thin-leader",
@@ -218,7 +246,7 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
-            for_ms=DIVERGENCE_FOR_MS,
+            for_ms=round(context.thresholds_of(replica.topic).divergence_s * 1000),
         )
     for row in context.tiered:
         pending, local = row.earliest_pending_upload_offset, row.local_log_start_offset
@@ -235,5 +263,5 @@ def divergence(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             broker_id=row.leader,
-            for_ms=DIVERGENCE_FOR_MS,
+            for_ms=round(context.thresholds_of(row.topic).divergence_s * 1000),
         )

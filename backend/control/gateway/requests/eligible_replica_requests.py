@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
 from backend.tiering.ids import TopicPartition
@@ -45,14 +46,14 @@ class EligiblePage:
         return {"seen_ms": at_ms, "complete": complete, "cause": self.cause, "rows": rows[:ROWS_MAX]}
 
 
-async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligiblePage:
+async def fetch_eligible(gateway: Gateway, topics: Iterable[str], *, lane: Lane = Lane.SAMPLE) -> EligiblePage:
     """Of the first PARTITIONS_MAX partitions of these topics. Raises GatewayError."""
     request = m.DescribeTopicPartitionsRequest(
         topics=[m.DescribeTopicPartitionsRequest.Topics(name=name) for name in sorted(set(topics))[:PARTITIONS_MAX]],
         response_partition_limit=PARTITIONS_MAX,
         cursor=None,
     )
-    response = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
+    response = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse, lane=lane)
     by_partition = {
         TopicPartition(topic.name or "", partition.partition_index): EligibleReplicas(
             tuple(partition.eligible_leader_replicas or ()), tuple(partition.last_known_elr or ())

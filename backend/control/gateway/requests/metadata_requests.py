@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from backend.control.gateway.broker_connection import BrokerAddress, LastResponse
 from backend.control.gateway.connection_pool import Lane
-from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_code, error_for
 from backend.tiering.ids import TopicPartition
@@ -71,6 +71,7 @@ async def fetch_cluster(
     *,
     lane: Lane = Lane.SAMPLE,
     last: LastResponse[m.MetadataResponse, ClusterMetadata] | None = None,
+    timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> ClusterMetadata:
     """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable.
 
@@ -79,7 +80,9 @@ async def fetch_cluster(
     last = last if last is not None else LastResponse()
     # v10: topic ids, which tell a topic from a later one of the same name.
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    response = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane, last=last)
+    response = await gateway.ask_any(
+        request, m.MetadataResponse, at_least=10, lane=lane, last=last, timeout_s=timeout_s
+    )
     view = last.made(response, _cluster_view)
     await gateway.learn_brokers({broker.broker_id: broker.address for broker in view.brokers})
     return view

@@ -22,6 +22,10 @@ from backend.tiering.ids import TopicPartition
 
 CONSUMER: Final = -1
 THIS_REPLICA: Final = -2
+READ_UNCOMMITTED: Final = 0
+# The latest offset is the last stable one then: below the first record of an open transaction.
+READ_COMMITTED: Final = 1
+ISOLATION_VERSION: Final = 2
 # 2,000 partitions x 14 bytes + names: about 60 kB a request; decoding its answer takes a few milliseconds.
 PARTITIONS_PER_REQUEST: Final = 2_000
 TIMEOUT_S: Final = 10.0
@@ -58,10 +62,14 @@ class OffsetListing:
     `ask` returns the same object until a response changes.
     """
 
-    def __init__(self, node_id: int, timestamp: int, replica_id: int = THIS_REPLICA) -> None:
+    def __init__(
+        self, node_id: int, timestamp: int, replica_id: int = THIS_REPLICA, isolation_level: int = READ_UNCOMMITTED
+    ) -> None:
         self._node_id = node_id
         self._timestamp = timestamp
         self._replica_id = replica_id
+        self._isolation_level = isolation_level
+        self._version_min = max(offset_timestamps.FIRST_VERSION[timestamp], ISOLATION_VERSION if isolation_level else 0)
         self._chunks: list[_Chunk] = []
         self._partitions: Sequence[TopicPartition] = ()
         self._merged: ListedOffsets = {}
@@ -75,7 +83,8 @@ class OffsetListing:
             begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
             parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
             self._chunks = [
-                _Chunk(_request(self._timestamp, part, self._replica_id), listed=self._merged) for part in parts
+                _Chunk(_request(self._timestamp, part, self._replica_id, self._isolation_level), listed=self._merged)
+                for part in parts
             ]
         self._partitions = partitions
         for chunk in self._chunks:
@@ -84,7 +93,7 @@ class OffsetListing:
                 chunk.request,
                 m.ListOffsetsResponse,
                 timeout_s=TIMEOUT_S,
-                at_least=offset_timestamps.FIRST_VERSION[self._timestamp],
+                at_least=self._version_min,
                 lane=lane,
                 last=chunk.last,
             )
@@ -120,14 +129,16 @@ def _listed_offsets(response: m.ListOffsetsResponse, previous: ListedOffsets) ->
     return result
 
 
-def _request(timestamp: int, partitions: Iterable[TopicPartition], replica_id: int) -> m.ListOffsetsRequest:
+def _request(
+    timestamp: int, partitions: Iterable[TopicPartition], replica_id: int, isolation_level: int
+) -> m.ListOffsetsRequest:
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in dict.fromkeys(partitions):
         by_topic[tp.topic].append(tp.partition)
     topic_type = m.ListOffsetsRequest.Topics
     return m.ListOffsetsRequest(
         replica_id=replica_id,
-        isolation_level=0,
+        isolation_level=isolation_level,
         timeout_ms=round(TIMEOUT_S * 1000),
         topics=[
             topic_type(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import UnsupportedByBroker
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
@@ -45,14 +46,14 @@ class QuorumInfo:
         return max(0, max(ends, default=self.high_watermark) - max(0, replica.log_end_offset))
 
 
-async def fetch_quorum(gateway: Gateway) -> QuorumInfo | None:
+async def fetch_quorum(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> QuorumInfo | None:
     """The quorum; None when the cluster does not describe it or has no leader. Raises GatewayError."""
     topic = m.DescribeQuorumRequest.Topics
     request = m.DescribeQuorumRequest(
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
     )
     try:
-        response = await gateway.ask_any(request, m.DescribeQuorumResponse)
+        response = await gateway.ask_any(request, m.DescribeQuorumResponse, lane=lane)
     except UnsupportedByBroker:
         return None
     for described in response.topics:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -21,8 +22,10 @@ from backend.control.http.call import Call
 from backend.control.http.problems import Problem
 from backend.control.operations.audit_entries import AuditEntry, AuditResult, append_entry
 from backend.control.wall_clock import now_ms
+from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
 from backend.store.queries import findings as queries
 from backend.store.queries.findings import Finding
+from backend.store.queries.maintenance import windows_at
 from backend.store.writes.cluster_rows import data_changed
 from backend.store.writes.finding_rows import acknowledge_finding, mute_findings
 
@@ -40,27 +43,33 @@ class FindingHandlers:
         """Findings, the one opened last first."""
         query: FindingsQuery = call.query
         cluster_id, at_ms = self._cluster_id, now_ms()
-        rows = await self._database.read(
-            lambda c: queries.findings(
-                c,
-                cluster_id,
-                state=query.state,
-                severity=query.severity,
-                slug=query.slug,
-                topic=query.topic,
-                not_muted_at_ms=None if query.muted else at_ms,
-                before_id=query.before_id,
-                limit=query.limit + 1,  # one more shows whether there is a next page
+        rows, windows = await self._database.read(
+            lambda c: (
+                queries.findings(
+                    c,
+                    cluster_id,
+                    state=query.state,
+                    severity=query.severity,
+                    slug=query.slug,
+                    topic=query.topic,
+                    not_muted_at_ms=None if query.muted else at_ms,
+                    before_id=query.before_id,
+                    limit=query.limit + 1,  # one more shows whether there is a next page
+                ),
+                windows_at(c, cluster_id, at_ms),
             )
         )
-        items = rows[: query.limit]
+        items = [_in_maintenance(finding, windows, at_ms) for finding in rows[: query.limit]]
         return FindingsAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
 
     async def get(self, call: Call) -> FindingAnswer:
         """One finding as it is now."""
         path: FindingPath = call.path
-        cluster_id = self._cluster_id
-        return _response(path, await self._database.read(lambda c: queries.finding(c, cluster_id, path.finding_id)))
+        cluster_id, at_ms = self._cluster_id, now_ms()
+        finding, windows = await self._database.read(
+            lambda c: (queries.finding(c, cluster_id, path.finding_id), windows_at(c, cluster_id, at_ms))
+        )
+        return _response(path, None if finding is None else _in_maintenance(finding, windows, at_ms))
 
     async def acknowledge(self, call: Call) -> FindingAnswer:
         """Notes who looks after an open finding; a second one does not take the first one's place."""
@@ -93,7 +102,7 @@ class FindingHandlers:
     ) -> FindingAnswer:
         """Does the change, or not and with the sentence that it gives; both are audited in the same transaction."""
         path: FindingPath = call.path
-        cluster_id = self._cluster_id
+        cluster_id, at_ms = self._cluster_id, now_ms()
 
         def job(connection: Connection) -> tuple[Finding | None, str | None]:
             before = queries.finding(connection, cluster_id, path.finding_id)
@@ -101,6 +110,7 @@ class FindingHandlers:
                 return None, None
             refusal = change(connection, before)
             after = queries.finding(connection, cluster_id, path.finding_id)
+            windows = windows_at(connection, cluster_id, at_ms)
             entry = AuditEntry(
                 call.actor,
                 action,
@@ -112,12 +122,20 @@ class FindingHandlers:
             )
             append_entry(connection, cluster_id, entry)
             data_changed(connection, cluster_id, "backend")
-            return after, refusal
+            return None if after is None else _in_maintenance(after, windows, at_ms), refusal
 
         finding, refusal = await self._database.write(job)
         if refusal is not None:
             raise Problem(409, "conflict", refusal)
         return _response(path, finding)
+
+
+def _in_maintenance(finding: Finding, windows: Sequence[MaintenanceWindow], at_ms: int) -> Finding:
+    """An open finding with the end of its maintenance."""
+    if not windows or finding.closed_ms is not None:
+        return finding
+    until_ms = maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, at_ms)
+    return replace(finding, maintenance_until_ms=until_ms)
 
 
 def _diff(before: Finding, after: Finding) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
 from backend.control.control_database import Database
 from backend.control.control_settings import ControlSettings
-from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.findings.remote_reads import remote_reads
 from backend.control.http.api_models import (
     AuditAnswer,
     AuditQuery,
@@ -28,6 +28,7 @@ from backend.control.observer.cluster_observer import ClusterObserver
 from backend.control.observer.watches.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.wall_clock import now_ms
+from backend.store.blind_spots import blind_spots
 from backend.store.queries import audit, config, health, overview, partitions
 from backend.tiering.durability import NO_LEADER, copies_of, durability
 from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
@@ -67,6 +68,13 @@ class ReadHandlers:
             away_since_ms=state.away_since_ms,
             away_reason=state.away_reason,
             now_ms=at_ms,
+            checked_ms=state.last_round_ms,
+            blind_spots=blind_spots(
+                processes,
+                offsets_age_ms=None if state.last_round_ms is None else max(0, at_ms - state.last_round_ms),
+                interval_ms=self._observer.interval_ms,
+                now_ms=at_ms,
+            ),
             data_version=data_version,
             cluster=next((row for row in clusters if row.cluster_id == cluster_id), None),
             totals=history[-1] if history else None,
@@ -105,13 +113,18 @@ class ReadHandlers:
         readers, round_ = self._observer.readers, self._observer.round
         partitions_ = () if round_ is None else round_.partitions
         return ReadersAnswer(
-            items=remote_reads(readers.offsets, partitions_), asked_ms=readers.asked_ms, error=readers.error
+            items=remote_reads(readers.offsets, partitions_, readers.asked_ms or 0),
+            asked_ms=readers.asked_ms,
+            error=readers.error,
+            groups_with_members=readers.groups.with_members,
+            groups_without_members=readers.groups.without_members,
+            left_out=readers.left_out,
         )
 
     async def alert_rules(self, call: Call) -> HandlerResult:
         """The rules file for Prometheus."""
         del call
-        return HandlerResult(rules_file().encode(), media_type=MEDIA_TYPE)
+        return HandlerResult(rules_file(self._settings.public_url).encode(), media_type=MEDIA_TYPE)
 
     async def list_partitions(self, call: Call) -> PartitionsAnswer:
         """Partitions by name, with the offsets of their leaders."""

@@ -32,9 +32,14 @@ class SystemHandlers:
         readiness = self._readiness
         checks = await readiness.checks()
         ready = all(problem is None for problem in checks.values())
-        return HandlerResult(
-            ReadyAnswer(ready=ready, starting=readiness.starting, checks=checks), 200 if ready else 503
+        result = ReadyAnswer(
+            ready=ready,
+            starting=readiness.starting,
+            checks=checks,
+            missing_rights=readiness.missing_rights,
+            database_responded_ms=readiness.database_responded_ms,
         )
+        return HandlerResult(result, 200 if ready else 503)
 
     async def metrics(self, call: Call) -> HandlerResult:
         """Prometheus text of the product and of all brokers in this process."""

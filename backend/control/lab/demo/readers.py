@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
-from backend.control.lab.demo.topics import CUSTOMER_PROFILES, INVOICES, ORDERS, RECORD_BYTES, DemoTopic
+from backend.control.lab.demo.topics import CUSTOMER_PROFILES, INVOICES, ORDERS, PAYMENTS, RECORD_BYTES, DemoTopic
 
 COMMIT_S: Final = 5.0
 # Ready records wait in a queue of librdkafka; a slow reader needs little of it.
@@ -34,7 +34,7 @@ class DemoGroup:
 
 GROUPS: Final = (
     # The end of every topic, at any rate that the demo writes.
-    DemoGroup("demo-shop", (ORDERS, CUSTOMER_PROFILES, INVOICES), "latest", 1_000_000),
+    DemoGroup("demo-shop", (ORDERS, CUSTOMER_PROFILES, INVOICES, PAYMENTS), "latest", 1_000_000),
     # From the oldest record on and slower than records are written: what it reads next is in the remote tier only.
     DemoGroup("demo-analytics", (ORDERS,), "earliest", 60_000),
     # As a sink connector or a stream processor that keeps its own assignment.

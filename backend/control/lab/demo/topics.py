@@ -1,4 +1,4 @@
-"""The demo's topics: a tiered one, a compacted one, and a tiered one whose copying is paused. Pure."""
+"""The demo's topics: a tiered one, a compacted one, one whose copying is paused, one whose copying waits. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class RecordKind(Enum):
     ORDER = "order"
     CUSTOMER = "customer"
     INVOICE = "invoice"
+    PAYMENT = "payment"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +93,21 @@ INVOICES: Final = DemoTopic(
     paused_config={"remote.log.copy.disable": "true", "local.retention.bytes": "-2", "local.retention.ms": "-2"},
     pause_after_s=60.0,
 )
-TOPICS: Final = (ORDERS, CUSTOMER_PROFILES, INVOICES)
+# As large as that of invoices. A transaction that its producer forgets holds copying now and then (`payments`).
+PAYMENTS: Final = DemoTopic(
+    name="demo.payments",
+    records=RecordKind.PAYMENT,
+    partitions=1,
+    config={
+        "remote.storage.enable": "true",
+        "segment.bytes": str(MIB),
+        "local.retention.bytes": str(3 * MIB),
+        "retention.bytes": str(12 * MIB),
+    },
+    history_bytes=4 * MIB,
+    bytes_per_s=15_000,
+)
+TOPICS: Final = (ORDERS, CUSTOMER_PROFILES, INVOICES, PAYMENTS)
 
 
 def record(kind: RecordKind, number: int, now_ms: int) -> tuple[bytes, bytes]:

@@ -16,8 +16,9 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewTopic
 
+from backend.control.lab.demo.payments import PaymentTransactions
 from backend.control.lab.demo.readers import GROUPS, DemoReader
-from backend.control.lab.demo.topics import TOPICS, DemoTopic, record
+from backend.control.lab.demo.topics import PAYMENTS, TOPICS, DemoTopic, record
 
 TICKS_PER_S: Final = 5
 # History is not written at once: brokers, pipeline and dashboard start at the same time, on two cores.
@@ -37,6 +38,7 @@ class DemoWorkload:
         self._replication_factor = replication_factor
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-workload", daemon=True)
+        self._transactions = PaymentTransactions(bootstrap_servers)
         self._failed = 0
         # It must outlive the futures that it gives: they are completed by its own thread.
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
@@ -45,8 +47,9 @@ class DemoWorkload:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; waits for it."""
+        """Ends the threads; waits for them."""
         self._stop.set()
+        self._transactions.stop()
         self._thread.join(timeout=10.0)
 
     def _run(self) -> None:
@@ -108,6 +111,8 @@ class DemoWorkload:
         producer = self._producer()
         groups = [group.limited_to(own) for group in GROUPS]
         readers = [DemoReader(self._bootstrap_servers, group) for group in groups if group.topics]
+        if any(topic.name == PAYMENTS.name for topic in own):
+            self._transactions.start()
         try:
             while not self._stop.wait(1.0 / TICKS_PER_S):
                 self._write(producer, own, history, numbers)

@@ -169,7 +169,8 @@ class FaultLab:
         self._task = None
         if self.run is not None:
             self.run = replace(self.run, state=state, message=message, ended_ms=now_ms())
-            _log.warning("Scenario %s of the lab is %s", self.run.slug, state)
+            reason = "" if message is None else f": {message}"
+            _log.warning("Scenario %s of the lab is %s%s", self.run.slug, state, reason)
 
     def _store(self, fault: InjectedStoreFault) -> None:
         if self._fault_target is not None:

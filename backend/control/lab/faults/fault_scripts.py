@@ -159,7 +159,7 @@ async def _unclean(context: ScriptContext, _broker: int | None) -> None:
     if refused:
         raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
     await _fill(topic, NEW_RECORDS)
-    end = await topic.offset(new, offset_timestamps.LATEST)
+    end = await _log_end(topic, new)
     context.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
     await fault_target.start(old)
 
@@ -167,8 +167,15 @@ async def _unclean(context: ScriptContext, _broker: int | None) -> None:
         return set((await topic.view()).isr) == {old, new} or None
 
     await until(f"broker {old} is in the ISR again", both, ELECTION_WAIT_S)
-    end = await topic.offset(old, offset_timestamps.LATEST)
+    end = await _log_end(topic, old)
     context.report(f"Broker {old} is back, has truncated what it alone had, and follows to {end}.")
+
+
+async def _log_end(topic: LabTopic, broker: int) -> int:
+    """The end of its log; a broker that has just come back may need a second question."""
+    return await until(
+        f"broker {broker} reports its log end", lambda: topic.offset(broker, offset_timestamps.LATEST), ELECTION_WAIT_S
+    )
 
 
 async def _fill(topic: LabTopic, records: int) -> None:

@@ -63,6 +63,7 @@ class PartitionFacts:
     epochs_complete: bool = True
     move: PartitionReassignment | None = None
     error: str | None = None
+    last_stable: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -130,10 +131,14 @@ class RemoteFacts:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSums:
-    """The ledger's sums by (topic id text, partition), and the copies and deletions that are open."""
+    """The ledger's sums by (topic id text, partition), and the copies and deletions that are open.
+
+    `complete`: the pipeline has read everything, so that a partition without sums has nothing in the remote tier.
+    """
 
     partitions: Mapping[tuple[str, int], RemoteFacts] = field(default_factory=dict)
     open_copies: int = 0
     oldest_open_copy_ms: int | None = None
     open_deletes: int = 0
     oldest_open_delete_ms: int | None = None
+    complete: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import Final
 
 from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.gateway_errors import GatewayError
@@ -45,6 +46,9 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.eligible_leaders import below_min_isr
 from backend.tiering.ids import TopicPartition
 
+# Brokers hand these questions on to the active controller, which answers in milliseconds, or not at all until another
+# one is elected: each broker that is asked then waits for as long as it is let.
+CONTROLLER_ANSWER_S: Final = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +65,7 @@ class ClusterSampler:
         self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
         self._samplers: dict[int, BrokerSampler] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
+        self._last_moves: dict[TopicPartition, PartitionReassignment] = {}
 
     async def round(self, now_ms: int) -> ClusterFacts:
         """Everything about the cluster now. Raises GatewayError when no broker answers."""
@@ -95,12 +100,13 @@ class ClusterSampler:
 
     async def _refresh(self, view: ClusterMetadata) -> None:
         try:
-            self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
-            self._controller_id = await fetch_controller_id(self._gateway)
-            if view.brokers:
-                self._features = await fetch_features(self._gateway, view.brokers[0].broker_id)
-        except (GatewayError, KafkaError) as error:
-            _log.debug("the cluster's brokers cannot be described: %s", describe_failure(error))
+            async with asyncio.timeout(CONTROLLER_ANSWER_S):
+                self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
+                self._controller_id = await fetch_controller_id(self._gateway)
+                if view.brokers:
+                    self._features = await fetch_features(self._gateway, view.brokers[0].broker_id)
+        except (GatewayError, KafkaError, TimeoutError) as error:
+            _log.debug("the cluster's brokers cannot be described: %r", error)
 
     def _topic(self, topic: TopicMetadata) -> TopicFacts:
         return TopicFacts(
@@ -113,11 +119,13 @@ class ClusterSampler:
         )
 
     async def _moves(self) -> dict[TopicPartition, PartitionReassignment]:
+        """The moves in progress; while they cannot be listed, those that were seen last."""
         try:
-            return await list_reassignments(self._gateway)
-        except (GatewayError, KafkaError) as error:
-            _log.debug("moves in progress cannot be listed: %s", describe_failure(error))
-            return {}
+            async with asyncio.timeout(CONTROLLER_ANSWER_S):
+                self._last_moves = await list_reassignments(self._gateway)
+        except (GatewayError, KafkaError, TimeoutError) as error:
+            _log.debug("moves in progress cannot be listed: %r", error)
+        return self._last_moves
 
     async def _eligible(self, view: ClusterMetadata, topics: Mapping[str, TopicFacts]) -> EligiblePage:
         """Of all partitions for which the cluster may keep them; those without a leader first, as answers have a limit.
@@ -183,6 +191,7 @@ def _partition(
         tuple(_replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas),
         leader.pending.get(tp) if leader else None,
         leader.high_watermarks.get(tp) if leader else None,
+        leader.last_stable.get(tp) if leader else None,
         chain,
         moves.get(tp),
     )
@@ -195,6 +204,7 @@ def _facts(
     replicas: tuple[ReplicaFacts, ...],
     pending: ListedOffset | None,
     high_watermark: ListedOffset | None,
+    last_stable: ListedOffset | None,
     chain: EpochChain | None,
     move: PartitionReassignment | None,
 ) -> PartitionFacts:
@@ -209,6 +219,7 @@ def _facts(
         epochs_complete=chain is None or chain.complete,
         move=move,
         error=_error(view),
+        last_stable=_offset(last_stable),
     )
 
 

@@ -39,7 +39,15 @@ NUMBERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "fetch_errors": ("remotefetcherrors", ("total", "count", "counttotal")),
     "fetched_bytes": ("remotefetchbytes", ("total", "count", "counttotal")),
     "passed_over": ("recordspassedover", ("total",)),
+    "fetch_requests": ("remotefetchrequests", ("total", "count", "counttotal")),
+    # Of that class Kafka has this meter alone.
+    "expired_fetches": ("delayedremotefetchmetrics", ("total", "count", "counttotal")),
+    "copy_lag_bytes": ("remotecopylagbytes", ()),
 }
+# Numbers that rules also want by topic.
+BY_TOPIC: Final = frozenset({"copy_lag_bytes", "fetch_errors", "fetch_requests", "fetched_bytes", "passed_over"})
+# Topics whose numbers are kept of a broker: 10,000 of 400 bytes are 4 MB.
+TOPICS_MAX: Final = 10_000
 
 
 # Families of the embedded engine that have them; its brokers are asked for no others.
@@ -50,7 +58,12 @@ OWN_FAMILIES: Final = (
     "kafka_server_brokertopicmetrics_remotefetcherrors_total",
     "kafka_server_brokertopicmetrics_remotefetchbytes_total",
     "ebbline_records_passed_over_total",
+    "kafka_server_brokertopicmetrics_remotefetchrequests_total",
+    "kafka_server_delayedremotefetchmetrics_expires_total",
+    "kafka_server_brokertopicmetrics_remotecopylagbytes",
 )
+TopicNumbers = Mapping[str, Mapping[str, float]]
+"""A broker's numbers by topic, those of :data:`BY_TOPIC` that it tells."""
 
 
 class BrokerMetricSource(Protocol):
@@ -90,13 +103,27 @@ def _fields(template: str) -> list[str]:
     return re.findall(r"\{\w+\}", template)
 
 
+@dataclass(frozen=True, slots=True)
+class PageNumbers:
+    """The numbers of one page."""
+
+    values: dict[str, float | None]
+    topics: dict[str, dict[str, float]]
+
+
 def parse(text: str) -> dict[str, float | None]:
+    """The numbers of a page of Prometheus text as a whole, of all topics; see :func:`parse_page`."""
+    return parse_page(text).values
+
+
+def parse_page(text: str) -> PageNumbers:
     """The numbers of a page of Prometheus text; what is not there is None.
 
     A broker's total and its parts by topic have the same name: the total wins, else the parts are summed.
     """
     totals: dict[str, float] = {}
     parts: dict[str, float] = {}
+    topics: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         if line.startswith("#") or ("emote" not in line and "passed_over" not in line):
             continue
@@ -108,9 +135,13 @@ def parse(text: str) -> dict[str, float | None]:
         value = _float(sample[3])
         if name is None or value is None:
             continue
-        kept = parts if labels.get("topic") else totals
+        topic = labels.get("topic")
+        kept = parts if topic else totals
         kept[name] = kept.get(name, 0.0) + value
-    return {name: totals.get(name, parts.get(name)) for name in NUMBERS}
+        if topic and name in BY_TOPIC and (topic in topics or len(topics) < TOPICS_MAX):
+            of_topic = topics.setdefault(topic, {})
+            of_topic[name] = of_topic.get(name, 0.0) + value
+    return PageNumbers({name: totals.get(name, parts.get(name)) for name in NUMBERS}, topics)
 
 
 def _number(metric: str, labels: Mapping[str, str]) -> str | None:
@@ -135,6 +166,7 @@ class BrokerPages:
     def __init__(self, template: str | None) -> None:
         self._template = template
         self.numbers: Mapping[int, BrokerNumbers] = {}
+        self.topics: Mapping[int, TopicNumbers] = {}
 
     async def refresh(self, hosts: Mapping[int, str], at_ms: int) -> None:
         """Asks every broker at once, host by broker id. Never raises for one that does not answer."""
@@ -143,9 +175,12 @@ class BrokerPages:
             return
         async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
             by_broker = await asyncio.gather(*(self._ask(client, i, host, at_ms) for i, host in sorted(hosts.items())))
-        self.numbers = {numbers.broker_id: numbers for numbers in by_broker}
+        self.numbers = {numbers.broker_id: numbers for numbers, _ in by_broker}
+        self.topics = {numbers.broker_id: topics for numbers, topics in by_broker}
 
-    async def _ask(self, client: httpx.AsyncClient, broker_id: int, host: str, at_ms: int) -> BrokerNumbers:
+    async def _ask(
+        self, client: httpx.AsyncClient, broker_id: int, host: str, at_ms: int
+    ) -> tuple[BrokerNumbers, TopicNumbers]:
         assert self._template is not None
         url = self._template.format(host=f"[{host}]" if ":" in host else host, id=broker_id)
         try:
@@ -153,10 +188,12 @@ class BrokerPages:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
             cause = str(error) or type(error).__name__
             _log.debug("broker %d shows no metrics at %s: %s", broker_id, url, cause)
-            return BrokerNumbers(broker_id, error=f"Broker {broker_id} shows no metrics at {url} ({cause[:200]}).")
-        values = await asyncio.to_thread(parse, text)
-        missing = None if any(v is not None for v in values.values()) else f"The page {url} has none of the numbers."
-        return BrokerNumbers(broker_id, at_ms, values, missing)
+            error_text = f"Broker {broker_id} shows no metrics at {url} ({cause[:200]})."
+            return BrokerNumbers(broker_id, error=error_text), {}
+        page = await asyncio.to_thread(parse_page, text)
+        is_empty = all(value is None for value in page.values.values())
+        missing = None if not is_empty else f"The page {url} has none of the numbers."
+        return BrokerNumbers(broker_id, at_ms, page.values, missing), page.topics
 
 
 async def _page(client: httpx.AsyncClient, url: str) -> str:

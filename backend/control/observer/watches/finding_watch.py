@@ -7,80 +7,58 @@ neither rounds nor memory pile up.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import Notice, NoticeEvent, notices, open_counts
+from backend.control.alerts.notices import OpenAlerts, open_alerts, open_counts, withheld_keys
 from backend.control.control_database import Database, DatabaseAway
-from backend.control.findings.disk_rates import DiskHistory, rates, remember
-from backend.control.findings.evaluate import Changes, evaluate
+from backend.control.findings.catalogue import LIVENESS_RULES, OWN_SLUGS, RULES, FindingLane, lane_of
+from backend.control.findings.evaluate import Changes, candidates, compare, retained
 from backend.control.findings.finding_context import (
-    CRITICAL,
     Candidate,
     FindingContext,
     FindingKey,
-    GroupOffset,
-    ThrottleSetting,
 )
-from backend.control.gateway.requests.config_requests import ConfigEntry
-from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
-from backend.control.gateway.requests.feature_requests import FeatureLevel
-from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
-from backend.control.observer.sampling.settings_sample import SettingsSample
-from backend.control.observer.sampling_round import FLAG, SamplingRound
+from backend.control.findings.open_in_memory import AWAY, OpenInMemory, database_away
+from backend.control.findings.thresholds import RuleSettings
+from backend.control.findings.unseen_findings import unseen
+from backend.control.gateway.requests.rights_requests import MissingRight
+from backend.control.observer.watches.finding_contexts import FindingContexts, ObservedLiveness, ObservedRound
+from backend.store import tables as t
 from backend.store.connection.database import reading, writing
 from backend.store.connection.database_faults import first_line
 from backend.store.queries import findings as queries
-from backend.store.queries import health, overview, partitions
-from backend.store.queries.config import TopicRow
-from backend.store.queries.lineage import FinishedSegment, finished_segments
-from backend.store.queries.overview import BrokerRow
-from backend.store.queries.partitions import SegmentRow
+from backend.store.queries import maintenance
+from backend.store.queries.findings import Finding
 from backend.store.writes import cluster_rows, finding_rows
-from backend.tiering.ids import TopicPartition
-from backend.tiering.segment_state import SegmentState
 
-# 20,000 segments are read and compared in about 0.2 s: 1.5 % of a core.
-LINEAGE_INTERVAL_MS: Final = 15_000
-COPY_EVENTS_MS: Final = 600_000
-# So long a crash of all brokers stays a finding after its elections.
-RECOVERIES_MS: Final = 3_600_000
 # Closed findings stay a year: 100 a day of 1 kB are 36 MB.
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
+PROBE_INTERVAL_MS: Final = 5_000
 RETRY_S: Final = 2.0
+# Longer than any hold.
+HOLD_MS_MAX: Final = 86_400_000
 # 10,000 partitions with 3 replicas take 0.2 s of a core: then they are judged every 4 s, not every 2.
 SHARE_MAX: Final = 0.05
 PAUSE_S_MAX: Final = 10.0
-THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-HIDDEN: Final = "set (Kafka does not tell to what)"
-THROTTLE_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-OVERLAP: Final = "remote.log.metadata.overlap"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedRound:
-    """One round as the observer hands it over; `brokers` and `topics` are rows of the tables."""
+class _Verdicts:
+    """The candidates of one lane, and the moment of the facts that they rest on."""
 
-    round: SamplingRound
-    brokers: Sequence[Mapping[str, Any]]
-    topics: Sequence[Mapping[str, Any]]
-    settings: SettingsSample
-    group_offsets: Sequence[GroupOffset] = ()
-    reader_queues: Mapping[int, float] = field(default_factory=dict)
-    feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    quorum_replicas: Sequence[QuorumReplicaState] = ()
-    eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
-    offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    at_ms: int
+    candidates: Mapping[FindingKey, Candidate]
 
 
 class FindingWatch:
@@ -92,96 +70,194 @@ class FindingWatch:
         cluster_id: str,
         *,
         attached: bool = False,
-        notify: Callable[[Sequence[Notice]], None] = lambda _: None,
+        notify: Callable[[OpenAlerts], None] = lambda _: None,
+        rule_settings: Callable[[], RuleSettings] = RuleSettings,
+        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
-        """`notify` is given what opens, changes and closes, once it is stored."""
+        """`notify` is given what is open after each round, once it is stored. `monotonic_ms` measures holds."""
         self._notify = notify
+        self._monotonic_ms = monotonic_ms
         self._database = database
         self._cluster_id = cluster_id
-        self._attached = attached
-        self._newest: ObservedRound | None = None
+        self._contexts = FindingContexts(database, cluster_id, attached=attached, rule_settings=rule_settings)
+        self._newest: tuple[ObservedRound, int] | None = None
+        self._newest_liveness: ObservedLiveness | None = None
         self._arrived = asyncio.Event()
-        self._waiting: Mapping[FindingKey, int] = {}
-        self._disks: DiskHistory = {}
-        self._lineage_ms = 0
-        self._finished: list[FinishedSegment] | None = None
-        self._pruned_ms = 0
-        self._notified_opening = 0
+        self._round_due_s = 0.0
+        self._verdicts: dict[FindingLane, _Verdicts] = {}
+        self._changes = Changes()
+        self._missing_rights: Sequence[MissingRight] = ()
+        self._pruned_ms = self._wrote_ms = 0
+        self._alerts = OpenAlerts()
+        self._open = OpenInMemory()
+        self._waits_since_ms: int | None = None
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
 
     def submit(self, seen: ObservedRound) -> None:
         """The newest round; never waits."""
-        self._newest = seen
+        now_ms = self._monotonic_ms()
+        self._newest = seen, now_ms
+        if self._waits_since_ms is None:
+            self._waits_since_ms = now_ms
         self._arrived.set()
 
+    def submit_liveness(self, seen: ObservedLiveness) -> None:
+        """The newest liveness; never waits."""
+        self._newest_liveness = seen
+        self._arrived.set()
+
+    @property
+    def behind_ms(self) -> int:
+        """Time since the oldest round that is not judged and stored; 0: all are."""
+        return 0 if self._waits_since_ms is None else self._monotonic_ms() - self._waits_since_ms
+
     async def run(self) -> None:
-        """Judges rounds until it is cancelled."""
+        """Judges rounds, and between them who is alive, until it is cancelled."""
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            seen, self._newest = self._newest, None
-            if seen is None:
+            await self._work()
+            began_s, clock_ms = time.monotonic(), self._monotonic_ms()
+            liveness, self._newest_liveness = self._newest_liveness, None
+            newest = None
+            if began_s >= self._round_due_s:
+                newest, self._newest = self._newest, None
+            if newest is None and liveness is None:
                 continue
-            began_s = time.monotonic()
+            times_ms = [newest[0].round.at_ms] if newest is not None else []
+            times_ms += [liveness.liveness.at_ms] if liveness is not None else []
+            at_ms = max(times_ms)
             try:
-                self._notify(await self._database.observe(partial(self._judge, seen)))
-                self.rounds += 1
-                took_s = time.monotonic() - began_s
-                await asyncio.sleep(min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s))
+                self._alerts = await self._database.observe(
+                    partial(self._judge, None if newest is None else newest[0], liveness, at_ms, clock_ms)
+                )
+                self._notify(self._alerts)
+                if newest is not None:
+                    self._waits_since_ms = None if self._newest is None else self._newest[1]
+                    self.rounds += 1
+                    took_s = time.monotonic() - began_s
+                    self._round_due_s = time.monotonic() + min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s)
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
-                self._notify_of_loss(seen.round.at_ms)
+                self._alerts = self._judge_in_memory(liveness, str(error), at_ms, clock_ms)
+                self._notify(self._alerts)
                 await asyncio.sleep(RETRY_S)
             except SQLAlchemyError as error:
                 _log.error("The findings of a round were refused by the database: %s", first_line(error))
                 await asyncio.sleep(RETRY_S)
 
-    def _notify_of_loss(self, at_ms: int) -> None:
-        """A database that was lost cannot store its loss: notices go out, once for each opening."""
-        if self._database.lost is None or self._notified_opening == self._database.openings:
-            return
-        self._notified_opening = self._database.openings
-        sentence, action = self._database.lost, "Put the file back; else it is restored by itself."
-        self._notify(
-            [
-                Notice(
-                    NoticeEvent.OPENED,
-                    at_ms,
-                    "database-lost",
-                    "database",
-                    CRITICAL,
-                    sentence,
-                    action,
-                    {},
-                    None,
-                    None,
-                    None,
-                )
-            ]
-        )
+    async def _work(self) -> None:
+        """Returns when something new has arrived, or when a round that waits for its turn is due."""
+        pause_s = None if self._newest is None else max(0.0, self._round_due_s - time.monotonic())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._arrived.wait()
+        self._arrived.clear()
 
-    def _judge(self, seen: ObservedRound) -> list[Notice]:
+    def _judge(
+        self, seen: ObservedRound | None, liveness: ObservedLiveness | None, at_ms: int, clock_ms: int
+    ) -> OpenAlerts:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
-        at_ms = seen.round.at_ms
         with reading(self._database.engine) as connection:
             open_findings = queries.all_open(connection, self._cluster_id)
-            context = self._context(connection, seen)
+            if seen is not None:
+                context = self._contexts.of_round(connection, seen, clock_ms)
+                self._set_verdicts(FindingLane.ROUND, candidates(context, RULES), context, open_findings)
+            if liveness is not None:
+                self._judge_liveness(self._contexts.of_liveness(connection, liveness), open_findings)
             muted = queries.muted_until(connection, self._cluster_id, at_ms)
-        changes = evaluate(context, open_findings, self._waiting)
-        if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
+            windows = maintenance.windows_at(connection, self._cluster_id, at_ms)
+        memory = OpenInMemory(open_findings, muted, windows, self._open.unstored_ms)
+        current = self._current(open_findings)
+        passed = self._open.passed(current)
+        changes = self._compare(current, memory, at_ms, clock_ms)
+        # A database that is read-only or locked still reads: whether it takes writes is seen by writing.
+        due = clock_ms - self._wrote_ms >= PROBE_INTERVAL_MS or AWAY in self._changes.waiting
+        due |= at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS
+        if due or passed or changes.opened or changes.kept or changes.closed:
+            self._wrote_ms = clock_ms
             with writing(self._database.engine) as connection:
                 self._write(connection, changes, muted, at_ms)
-        self._waiting = changes.waiting
+                finding_rows.open_findings(connection, [self._passed_row(f, at_ms) for f in passed])
+        self._open = memory.with_changes(changes, at_ms).stored()
+        self._changes = changes.holds
         for candidate in changes.opened:
-            _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
+            if candidate.cause is None:
+                _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
         for finding in changes.closed:
-            _log.info("Finding %s closed: %s", finding.slug, finding.sentence)
-        self.open_counts = open_counts(open_findings, changes, muted, at_ms)
-        return notices(changes, muted, at_ms)
+            if finding.cause is None:
+                _log.info("Finding %s closed: %s", finding.slug, finding.sentence)
+        alerts = open_alerts(open_findings, changes, muted, windows, at_ms)
+        self.open_counts = open_counts(alerts)
+        return alerts
+
+    def _judge_in_memory(self, liveness: ObservedLiveness | None, reason: str, at_ms: int, clock_ms: int) -> OpenAlerts:
+        """While the database is away: who is alive is judged on, against what was open last; nothing is stored."""
+        before = self._open
+        if liveness is not None:
+            self._judge_liveness(self._contexts.of_liveness(None, liveness), before.findings)
+        away = database_away(reason, self._database.lost)
+        current = {**self._current(before.findings), away.key: away}
+        changes = self._compare(current, before, at_ms, clock_ms)
+        self._open = before.with_changes(changes, at_ms)
+        self._changes = changes.holds
+        alerts = open_alerts(before.findings, changes, before.muted_until_ms, before.windows, at_ms)
+        self.open_counts = open_counts(alerts)
+        return alerts
+
+    def _compare(
+        self, current: Mapping[FindingKey, Candidate], memory: OpenInMemory, at_ms: int, clock_ms: int
+    ) -> Changes:
+        withheld = withheld_keys(current.values(), memory.muted_until_ms, memory.windows, at_ms)
+        # Findings that no table has yet held before, or while the database was away.
+        waiting = {**self._changes.waiting, **dict.fromkeys(memory.unstored_ms, clock_ms - HOLD_MS_MAX)}
+        outlasting, unlisted = self._changes.outlasting, self._changes.unlisted
+        return compare(current, memory.findings, waiting, at_ms, clock_ms, outlasting, withheld, unlisted)
+
+    def _set_verdicts(
+        self,
+        lane: FindingLane,
+        now: Mapping[FindingKey, Candidate],
+        context: FindingContext,
+        open_findings: Sequence[Finding],
+    ) -> None:
+        visible = {row.topic for row in context.partitions}
+        kept = unseen(open_findings, lane, visible, self._missing_rights, context.at_ms)
+        self._verdicts[lane] = _Verdicts(context.at_ms, kept | dict(now))
+
+    def _judge_liveness(self, context: FindingContext, open_findings: Sequence[Finding]) -> None:
+        """While no broker answers, what was last seen of them stays as it was then."""
+        self._missing_rights = context.missing_rights
+        now = candidates(context, LIVENESS_RULES)
+        last = self._verdicts.get(FindingLane.LIVENESS)
+        if context.away is not None:
+            kept = {} if last is None else {k: c for k, c in last.candidates.items() if k[0] not in OWN_SLUGS}
+            now = {key: replace(c, seen_ms=c.seen_ms or context.away.since_ms) for key, c in kept.items()} | dict(now)
+            self._verdicts[FindingLane.LIVENESS] = _Verdicts(context.at_ms, now)
+        elif not context.topics and last is None:
+            return  # the first settings are not there yet: nothing can be said of what was open before
+        else:
+            self._set_verdicts(FindingLane.LIVENESS, now, context, open_findings)
+
+    def _current(self, open_findings: Sequence[Finding]) -> dict[FindingKey, Candidate]:
+        """The newest candidates of each lane; of one that has nothing to say yet, what is open."""
+        current = {
+            (finding.slug, finding.object): retained(finding)
+            for finding in open_findings
+            if lane_of(finding.slug) not in self._verdicts
+        }
+        newest_ms = max((verdicts.at_ms for verdicts in self._verdicts.values()), default=0)
+        for verdicts in self._verdicts.values():
+            for key, candidate in verdicts.candidates.items():
+                stale = verdicts.at_ms < newest_ms and candidate.seen_ms is None
+                current[key] = replace(candidate, seen_ms=verdicts.at_ms) if stale else candidate
+        return current
 
     def _write(self, connection: Connection, changes: Changes, muted: Mapping[FindingKey, int], at_ms: int) -> None:
-        finding_rows.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
+        unstored_ms = self._open.unstored_ms
+        finding_rows.open_findings(
+            connection,
+            [self._row(c, unstored_ms.get(c.key, at_ms), muted.get(c.key)) for c in changes.opened],
+        )
         finding_rows.refresh_findings(
             connection,
             [
@@ -191,17 +267,24 @@ class FindingWatch:
                     "sentence": candidate.sentence,
                     "action": candidate.action,
                     "evidence": candidate.evidence,
-                    "seen_ms": at_ms,
+                    "seen_ms": at_ms if candidate.seen_ms is None else candidate.seen_ms,
+                    **_cause(candidate),
                 }
                 for finding, candidate in changes.kept
             ],
         )
         finding_rows.close_findings(connection, [finding.id for finding in changes.closed], at_ms)
+        cluster_rows.touch(connection)
         if at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             finding_rows.prune_findings(connection, self._cluster_id, at_ms - KEEP_CLOSED_MS)
             self._pruned_ms = at_ms
         if changes.worth_a_look:
             cluster_rows.data_changed(connection, self._cluster_id, "observer")
+
+    def _passed_row(self, finding: Finding, at_ms: int) -> dict[str, Any]:
+        """A finding that was over before the database was back."""
+        row = {name: getattr(finding, name) for name in Finding.__slots__ if name in t.finding.c and name != "id"}
+        return row | {"cluster_id": self._cluster_id, "closed_ms": at_ms}
 
     def _row(self, candidate: Candidate, at_ms: int, muted_until_ms: int | None) -> dict[str, Any]:
         return {
@@ -218,84 +301,10 @@ class FindingWatch:
             "opened_ms": at_ms,
             "seen_ms": at_ms,
             "muted_until_ms": muted_until_ms,
+            **_cause(candidate),
         }
 
-    def _context(self, connection: Connection, seen: ObservedRound) -> FindingContext:
-        at_ms, cluster_id = seen.round.at_ms, self._cluster_id
-        brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
-        self._disks = remember(self._disks, brokers, at_ms)
-        open_segments = partitions.open_segments(connection, cluster_id)
-        if at_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
-            self._finished = finished_segments(connection, cluster_id)
-            self._lineage_ms = at_ms
-        copying = {(s.topic, s.partition) for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED}
-        return FindingContext(
-            at_ms=at_ms,
-            brokers=brokers,
-            topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
-            partitions=seen.round.partitions,
-            replicas=seen.round.replicas,
-            ledger_ms=_ledger_ms(connection, cluster_id, at_ms, open_segments),
-            open_segments=open_segments,
-            p99_ms=overview.copy_p99_ms(connection, cluster_id, copying),
-            copy_events=queries.copy_events(connection, cluster_id, at_ms - COPY_EVENTS_MS),
-            recoveries=queries.unclean_recoveries(connection, cluster_id, at_ms - RECOVERIES_MS),
-            finished=self._finished,
-            throttles=throttles(seen.settings, seen.topics),
-            moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},
-            flags=seen.settings.flags(FLAG),
-            disk_rates=rates(self._disks),
-            group_offsets=seen.group_offsets,
-            reader_queues=seen.reader_queues,
-            restored=tuple(self._database.restored),
-            feature_levels=seen.feature_levels,
-            passed_over=seen.passed_over,
-            quorum_replicas=seen.quorum_replicas,
-            eligible=seen.eligible,
-            offline_logs=seen.offline_logs,
-            kafka_rules=self._attached or _kafka_overlap(seen.settings),
-        )
 
-
-def _own(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "cluster_id"}
-
-
-def _ledger_ms(connection: Connection, cluster_id: str, at_ms: int, open_segments: Sequence[SegmentRow]) -> int | None:
-    """Up to when the ledger is known: now while the pipeline works, else when it last gave a sign of life."""
-    pipeline = health.processes(connection, cluster_id, at_ms).get("pipeline")
-    if pipeline is not None:
-        return at_ms if pipeline.alive else min(at_ms, pipeline.updated_ms)
-    return max((segment.last_event_ms for segment in open_segments), default=None)
-
-
-def throttles(settings: SettingsSample, topics: Sequence[Mapping[str, Any]]) -> list[ThrottleSetting]:
-    """Every replication throttle that is set."""
-    result = []
-    for topic in topics:
-        for name in THROTTLED_REPLICAS:
-            value = (topic["config"] or {}).get(name)
-            if value:
-                result.append(ThrottleSetting(name, value, topic=topic["topic"]))
-    for broker_id, entries in sorted(settings.brokers.items()):
-        for name in THROTTLE_RATES:
-            entry = entries.get(name)
-            if entry is not None and _is_set(entry) and entry.source.name == "DYNAMIC_BROKER_CONFIG":
-                result.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=broker_id))
-    for name in THROTTLE_RATES:
-        entry = (settings.cluster_default or {}).get(name)
-        if entry is not None and _is_set(entry):
-            result.append(ThrottleSetting(name, entry.value or HIDDEN, broker_id=-1))
-    return result
-
-
-def _is_set(entry: ConfigEntry) -> bool:
-    """Kafka treats the rates as secrets: it reports that they are set, not their value."""
-    return bool(entry.value) or entry.sensitive
-
-
-def _kafka_overlap(settings: SettingsSample) -> bool:
-    """Whether the embedded engine is configured to keep one segment per epoch and first offset, as Kafka 4.3.1 does."""
-    return any(
-        entry.value == "kafka" for entries in settings.brokers.values() if (entry := entries.get(OVERLAP)) is not None
-    )
+def _cause(candidate: Candidate) -> dict[str, str | None]:
+    slug, object_ = candidate.cause or (None, None)
+    return {"cause_slug": slug, "cause_object": object_}

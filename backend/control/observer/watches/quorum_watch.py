@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel, fetch_features
@@ -23,6 +25,9 @@ SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
 SNAPSHOT_LOOK_MS: Final = 15_000
 # Kafka's limits of a quorum are far below; observers are all other nodes. 180 bytes each: 90 kB in a heartbeat.
 REPLICAS_MAX: Final = 500
+# The active controller answers in milliseconds; brokers hand the question on, and wait up to 60 s for one.
+ANSWER_S: Final = 3.0
+NO_ANSWER: Final = f"No active controller answered in {ANSWER_S:.0f} s."
 NOT_DESCRIBED: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
 NONE_WRITTEN: Final = "The leader has written no snapshot yet."
@@ -68,6 +73,16 @@ def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms
     return {"generated_ms": now_ms - int(age_ms), "bytes": int(result.get(SIZE_GAUGE, 0)), "cause": None}
 
 
+@dataclass(frozen=True, slots=True)
+class QuorumObservation:
+    """The quorum as last described, at `described_ms`; `silent_since_ms`: no attempt since then got a description."""
+
+    replicas: tuple[QuorumReplicaState, ...] = ()
+    leader_id: int = -1
+    described_ms: int | None = None
+    silent_since_ms: int | None = None
+
+
 class QuorumWatch:
     """Belongs to one event loop. `meters` None: an attached cluster, which gives no metrics."""
 
@@ -77,21 +92,25 @@ class QuorumWatch:
         self._snapshot: dict[str, Any] = {}
         self._snapshot_ms = 0
         self.feature_levels: Mapping[str, FeatureLevel] = {}
-        self.replicas: tuple[QuorumReplicaState, ...] = ()
+        self.quorum = QuorumObservation()
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
     async def refresh(self, now_ms: int) -> None:
         """Asks once; a failure becomes the cause."""
         try:
-            quorum = await fetch_quorum(self._gateway)
+            async with asyncio.timeout(ANSWER_S):
+                quorum = await fetch_quorum(self._gateway, lane=Lane.LIVENESS)
         except (GatewayError, KafkaError) as error:
-            self.facts = {**(self.facts or {}), "cause": describe_failure(error)}
+            self._set_silent(now_ms, describe_failure(error))
+            return
+        except TimeoutError:
+            self._set_silent(now_ms, NO_ANSWER)
             return
         if quorum is None:
-            self.facts = {**(self.facts or {}), "cause": NOT_DESCRIBED}
+            self._set_silent(now_ms, NOT_DESCRIBED)
             return
-        self.replicas = quorum.replicas
+        self.quorum = QuorumObservation(quorum.replicas, quorum.leader_id, now_ms)
         try:
             self.feature_levels = await fetch_features(self._gateway)
         except (GatewayError, KafkaError) as error:
@@ -102,6 +121,12 @@ class QuorumWatch:
             for name, feature in self.feature_levels.items()
         }
         self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
+
+    def _set_silent(self, now_ms: int, cause: str) -> None:
+        """A cluster that never described its quorum is not silent: it may be too old for it."""
+        self.facts = {**(self.facts or {}), "cause": cause}
+        if self.quorum.described_ms is not None and self.quorum.silent_since_ms is None:
+            self.quorum = replace(self.quorum, silent_since_ms=now_ms)
 
     async def _read_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
         if self._meters is None:

@@ -10,30 +10,34 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from prometheus_client.exposition import generate_latest
 
-from backend.control.findings.finding_context import GroupOffset
-from backend.control.findings.rules.reader_rules import remote_reads
+from backend.control.findings.finding_context import GroupOffset, count
+from backend.control.findings.remote_read_growth import BrokerReadings, ReadCounters, ReadGrowth, remember_readings
+from backend.control.findings.remote_reads import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
-from backend.control.gateway.requests.group_requests import Committed, committed_offsets
+from backend.control.gateway.requests.group_requests import GROUPS_MAX, Committed, CommittedOffsets, committed_offsets
 from backend.control.observer.watches.broker_numbers import (
     INTERVAL_S,
     OWN_FAMILIES,
     BrokerMetricSource,
     BrokerNumbers,
     BrokerPages,
-    parse,
+    TopicNumbers,
+    parse_page,
 )
+from backend.control.observer.watches.meter_coverage import MeterCoverage, remember_coverage
 from backend.control.wall_clock import now_ms
 from backend.protocol.errors import KafkaError
 from backend.store.storable import storable_key
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
-# 1,000 groups of 100 partitions; more is neither kept nor shown.
+# 1,000 groups of 100 partitions; of more it is said how many are left out (`left_out`).
 OFFSETS_MAX: Final = 100_000
 # Groups with the most to read; 120 bytes each: 24 kB in a heartbeat.
 READS_MAX: Final = 200
@@ -55,9 +59,14 @@ class ReaderWatch:
         # An attached cluster has no brokers in this process.
         self._local = local if template is None else None
         self.numbers: Mapping[int, BrokerNumbers] = {}
+        self.topic_numbers: Mapping[int, TopicNumbers] = {}
+        self.readings: BrokerReadings = {}
+        self._coverage: MeterCoverage | None = None
         self.offsets: Sequence[GroupOffset] = ()
+        self.groups = GroupCounts(0, 0)
         self.asked_ms: int | None = None
         self.error: str | None = None
+        self.left_out: str | None = None
         self._reads: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
 
     @property
@@ -67,21 +76,52 @@ class ReaderWatch:
         return {broker_id: queue for broker_id, queue in result if queue is not None}
 
     @property
-    def passed_over(self) -> dict[int, int]:
-        """Records of internal topics that brokers could not read since their start; those of ours that tell any."""
-        result = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
-        return {broker_id: round(count) for broker_id, count in result if count}
+    def read_growth(self) -> list[ReadGrowth]:
+        """Reads of the remote tier by the brokers' meters of the last minute, oldest first."""
+        rows = [row for reading in self.readings.values() for row in reading.growth]
+        return sorted(rows, key=lambda row: row.at_ms)
+
+    @property
+    def copy_lags(self) -> dict[tuple[int, str], float]:
+        """Bytes in sealed segments that a broker has not copied, by broker and topic; those that tell it."""
+        return {
+            (broker_id, topic): lag
+            for broker_id, topics in self.topic_numbers.items()
+            for topic, values in topics.items()
+            if (lag := values.get("copy_lag_bytes")) is not None
+        }
+
+    @property
+    def passed_over(self) -> dict[tuple[str, str], int]:
+        """Records of internal topics that brokers could not read since their start, by topic and reader."""
+        return {
+            (topic, f"broker {broker_id}"): round(count)
+            for broker_id, topics in self.topic_numbers.items()
+            for topic, values in topics.items()
+            if (count := values.get("passed_over"))
+        }
 
     def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
 
-        ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
+        ``left_out``: the groups and offsets that are not looked at, in words; None: all are. ``fetched_bytes``: what
+        the brokers have fetched from the remote tier since their start; None: none tells it. ``meters``: brokers whose
+        metrics are not read; None: nothing is tiered, or they were not read yet.
         """
         if self.asked_ms != self._reads["seen_ms"] and partitions:
             self._reads = reads_summary(self.offsets, partitions, self.asked_ms)
         fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
         measured = [value for value in fetched if value is not None]
-        return {**self._reads, "fetched_bytes": round(sum(measured)) if measured else None, "cause": self.error}
+        meters = None
+        if self._coverage is not None and any(row.tiered for row in partitions):
+            meters = self._coverage.facts(now_ms())
+        return {
+            **self._reads,
+            "fetched_bytes": round(sum(measured)) if measured else None,
+            "cause": self.error,
+            "left_out": self.left_out,
+            "meters": meters,
+        }
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -94,9 +134,17 @@ class ReaderWatch:
     async def _sample(self, hosts: Mapping[int, str]) -> None:
         at_ms = now_ms()
         await self._pages.refresh(hosts, at_ms)
-        self.numbers = dict(self._pages.numbers)
+        numbers, topics = dict(self._pages.numbers), dict(self._pages.topics)
         if self._local is not None:
-            self.numbers |= await asyncio.to_thread(_own_numbers, self._local, at_ms)
+            for broker_id, (own, own_topics) in (await asyncio.to_thread(_own_numbers, self._local, at_ms)).items():
+                numbers[broker_id], topics[broker_id] = own, own_topics
+        self.readings = remember_readings(
+            self.readings,
+            {i: ReadCounters(n.values, topics.get(i, {})) for i, n in numbers.items() if n.at_ms is not None},
+            at_ms,
+        )
+        self.numbers, self.topic_numbers = numbers, topics
+        self._coverage = remember_coverage(self._coverage or MeterCoverage(), hosts, numbers, at_ms)
         try:
             newest = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:
@@ -104,39 +152,72 @@ class ReaderWatch:
             self.error = f"The groups' offsets cannot be asked. {describe_failure(error)}"
             _log.debug("%s", self.error)
             return
-        self.offsets, self.asked_ms, self.error = _moved(newest, self.offsets), at_ms, None
+        self.offsets, self.asked_ms, self.error = group_offsets(newest.groups, self.offsets, at_ms), at_ms, None
+        self.groups = GroupCounts.of(newest.groups)
+        before, self.left_out = self.left_out, left_out(newest)
+        if self.left_out is not None and before is None:
+            _log.warning("%s", self.left_out)
 
 
 def reads_summary(
     offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], seen_ms: int | None
 ) -> dict[str, Any]:
-    """``count`` of what is read from the remote tier, and as ``rows`` the TOLD_MAX with the most left."""
-    result = sorted(remote_reads(offsets, partitions), key=lambda read: -read.offsets_left)
-    names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved")
+    """``count`` of what is read from the remote tier, and as ``rows`` the READS_MAX with the most left."""
+    result = sorted(remote_reads(offsets, partitions, seen_ms or 0), key=lambda read: -read.offsets_left)
+    names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved", "members")
     rows = [{name: getattr(read, name) for name in names} for read in result[:READS_MAX]]
     return {"seen_ms": seen_ms, "count": len(result), "rows": rows}
 
 
-def _own_numbers(local: Callable[[], Iterable[BrokerMetricSource]], at_ms: int) -> dict[int, BrokerNumbers]:
+def _own_numbers(
+    local: Callable[[], Iterable[BrokerMetricSource]], at_ms: int
+) -> dict[int, tuple[BrokerNumbers, TopicNumbers]]:
     """Of brokers whose registries can be read here; on a thread, as they may be asked over the network."""
-    result: dict[int, BrokerNumbers] = {}
+    result: dict[int, tuple[BrokerNumbers, TopicNumbers]] = {}
     for source in local():
         text = generate_latest(source.only(OWN_FAMILIES)).decode()
         broker = _BROKER.search(text)
         if broker is not None:
-            result[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, parse(text), None)
+            page = parse_page(text)
+            result[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, page.values, None), page.topics
     return result
 
 
-def _moved(committed: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[GroupOffset, ...]:
-    offsets_before: dict[tuple[str, TopicPartition], int] = {
-        (row.group, TopicPartition(row.topic, row.partition)): row.committed for row in before
-    }
-    rows = [
-        GroupOffset(group, tp.topic, tp.partition, offset, offsets_before.get((group, tp), offset) != offset)
-        for group_offsets in committed
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """Groups that were read: those with members, and those without that have committed offsets."""
+
+    with_members: int
+    without_members: int
+
+    @staticmethod
+    def of(committed: Iterable[Committed]) -> GroupCounts:
+        """Counts the groups of one reading."""
+        members = [offsets.members for offsets in committed if offsets.members or offsets.offsets]
+        return GroupCounts(sum(members), len(members) - sum(members))
+
+
+def left_out(committed: CommittedOffsets) -> str | None:
+    """The sentence that not all groups are looked at; None: all are."""
+    parts = []
+    if committed.left_out:
+        parts.append(f"{count(committed.left_out, 'group')}, as a broker is asked for {GROUPS_MAX} at most")
+    offsets = sum(len(group.offsets) for group in committed.groups) - OFFSETS_MAX
+    if offsets > 0:
+        parts.append(f"{count(offsets, 'committed offset')}, as {OFFSETS_MAX} are kept at most")
+    return f"Not looked at: {'; '.join(parts)}. Those without members are left out first." if parts else None
+
+
+def group_offsets(committed: Iterable[Committed], before: Iterable[GroupOffset], at_ms: int) -> tuple[GroupOffset, ...]:
+    """The newest offsets, each with when it was last seen to move; groups with members first."""
+    last = {(row.group, TopicPartition(row.topic, row.partition)): row for row in before}
+    rows = []
+    for offsets in sorted(committed, key=lambda offsets: not offsets.members):
         # A client may name a group with 32,767 bytes of anything.
-        for group in (storable_key(group_offsets.group),)
-        for tp, offset in group_offsets.offsets
-    ]
+        group = storable_key(offsets.group)
+        for tp, offset in offsets.offsets:
+            earlier = last.get((group, tp))
+            moved = earlier is not None and earlier.committed != offset
+            moved_ms = at_ms if moved else None if earlier is None else earlier.moved_ms
+            rows.append(GroupOffset(group, tp.topic, tp.partition, offset, moved, offsets.members, moved_ms))
     return tuple(rows[:OFFSETS_MAX])

@@ -21,7 +21,7 @@ from backend.engine.remote.bounded_pool import BoundedPool, PoolFull
 from backend.engine.remote.manager import remote_read, remote_timestamp_search
 from backend.engine.remote.manager.copy_task import CopyTask
 from backend.engine.remote.manager.expiration_task import ExpirationTask
-from backend.engine.remote.manager.failure_log import FailureLog
+from backend.engine.remote.manager.failure_log import FailureLimit, FailureLog
 from backend.engine.remote.manager.partition_remover import PartitionRemover
 from backend.engine.remote.manager.remote_aux_state import AuxState, read_aux_state
 from backend.engine.remote.manager.remote_read import RemoteRead
@@ -39,6 +39,8 @@ from backend.tiering.ids import TopicIdPartition
 METADATA_WAIT_MS: Final = 100
 # Time that deleting a topic's remote data waits for metadata: a restarted leader may just be reading it.
 DELETE_WAIT_MS: Final = 30_000
+# A partition whose reads fail reports it this often: of 1,000 partitions 100 events a second, 30 kB.
+READ_EVENT_INTERVAL_MS: Final = 10_000
 # Copies in flight may finish before a broker stops; what they leave otherwise is copied again.
 CLOSE_WAIT_MS: Final = 3000
 
@@ -62,6 +64,7 @@ class RemoteLogManager:
         """
         self._tier = tier
         self._failures = FailureLog(tier.ports.clock)
+        self._failed_reads = FailureLimit(tier.ports.clock, READ_EVENT_INTERVAL_MS)
         self._deletes_inline = deleted is None
         self._deleted_by_topic = deleted
         self._ending_deleted: tasks.Task[None] | None = None
@@ -315,6 +318,17 @@ class RemoteLogManager:
         def failed(error: Exception) -> None:
             meters.mark(partition.topic, "remotefetcherrors")
             self._failures.warn(f"Remote read of {partition}", f"at offset {fetch_offset}", error)
+            left_out = self._failed_reads.left_out(str(partition))
+            if left_out is not None:
+                self._tier.events.emit(
+                    "remote_read",
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    offset=fetch_offset,
+                    failures=left_out + 1,
+                    error=str(error),
+                )
 
         async def work() -> RemoteRead:
             started_ms = clock.monotonic_ms()

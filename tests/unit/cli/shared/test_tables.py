@@ -29,6 +29,8 @@ PARTITION: dict[str, Any] = {
     "local_log_bytes": 2_000_000,
     "remote_log_bytes": 5,
     "ledger_bytes": None,
+    "pending_from": 800,
+    "pending_source": "exact",
 }
 
 
@@ -96,6 +98,19 @@ def test_a_partition_shows_its_offsets_and_who_is_missing() -> None:
     }
 
 
+def test_a_pending_offset_that_no_leader_tells_is_marked() -> None:
+    row = PARTITION | {"earliest_pending_upload_offset": None, "pending_source": "inferred"}
+    assert "800 (inferred)" in texts(tables.partitions([row]))[1]
+    unknown = PARTITION | {"pending_from": None, "pending_source": None}
+    assert "?" in texts(tables.partitions([unknown]))[1]
+
+
+def test_an_open_transaction_is_told_beside_the_high_watermark() -> None:
+    assert value_text.committed_end(1000, 1000) == "High watermark 1\u202f000, last stable 1\u202f000."
+    assert value_text.committed_end(1000, None) == "High watermark 1\u202f000, last stable ?."
+    assert "last stable 7: a transaction is open from there on" in value_text.committed_end(1000, 7)
+
+
 def test_a_pending_offset_of_minus_one_says_what_it_means() -> None:
     row = PARTITION | {"earliest_pending_upload_offset": -1, "pending_reason": "all_copied", "leader": -1}
     cells = texts(tables.partitions([row]))[1]
@@ -115,6 +130,7 @@ def finding(**more: Any) -> dict[str, Any]:
         "closed_ms": None,
         "acknowledged_by": None,
         "muted_until_ms": None,
+        "maintenance_until_ms": None,
     }
     return row | more
 
@@ -133,6 +149,8 @@ def test_a_finding_tells_why_and_what_was_done_about_it() -> None:
     assert cells == ["7", "warning", "1 m", "copy-hung", "Copy hung: orders-3. Open for 9 m.", "Look."]
     assert texts(tables.findings([finding(acknowledged_by="Ada")], NOW_MS))[1][-1] == "Ada"
     assert texts(tables.findings([finding(muted_until_ms=NOW_MS + 1)], NOW_MS))[1][-1] == "muted"
+    covered = texts(tables.findings([finding(maintenance_until_ms=NOW_MS + 60_000)], NOW_MS))[1][-1]
+    assert covered == "in maintenance until 2027-01-15 08:01:00 UTC"
     assert texts(tables.findings([finding(closed_ms=NOW_MS)], NOW_MS))[1][2] == "closed 2027-01-15 08:00:00"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from backend.control.findings.finding_context import Candidate, FindingContext
 from backend.store.queries.config import TopicRow
+from backend.store.queries.copy_attempts import FailedAttempt, FinishedCopy
 from backend.store.queries.findings import Finding, StoredCopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
@@ -123,12 +124,23 @@ def segment(*, age_ms: int = 0, **more: Any) -> SegmentRow:
 
 
 def finished(segment_id: str, start: int, end: int, epochs: list[list[int]], **more: Any) -> FinishedSegment:
-    row: dict[str, Any] = {"segment_size_bytes": 100, "copy_finished_ms": NOW_MS}
+    row: dict[str, Any] = {"segment_size_bytes": 100, "copy_finished_ms": NOW_MS - MINUTE_MS}
     return FinishedSegment("orders", 0, segment_id, start, end, epochs, **row | more)
 
 
 def copy_event(outcome: str, *, age_ms: int = 0, broker_id: int = 1, error: str | None = None) -> StoredCopyEvent:
     return StoredCopyEvent("orders", 0, broker_id, NOW_MS - age_ms, outcome, error)
+
+
+def attempt(age_ms: int = 0, *, broker_id: int = 1, index: int = 0, **more: Any) -> FailedAttempt:
+    """A copy of [800, 900) that failed, by the ledger."""
+    row: dict[str, Any] = {"topic": "orders", "topic_id": "id-orders", "end_offset": 899}
+    return FailedAttempt(**row | {"partition": index, "broker_id": broker_id, "at_ms": NOW_MS - age_ms} | more)
+
+
+def finished_copy(age_ms: int = 0, *, broker_id: int = 1, index: int = 0, **more: Any) -> FinishedCopy:
+    row: dict[str, Any] = {"topic": "orders", "topic_id": "id-orders"}
+    return FinishedCopy(**row | {"partition": index, "broker_id": broker_id, "at_ms": NOW_MS - age_ms} | more)
 
 
 def context(**more: Any) -> FindingContext:
@@ -156,6 +168,8 @@ def stored(candidate: Candidate, finding_id: int = 1, **more: Any) -> Finding:
         "acknowledged_ms": None,
         "acknowledged_by": None,
         "muted_until_ms": None,
+        "cause_slug": None if candidate.cause is None else candidate.cause[0],
+        "cause_object": None if candidate.cause is None else candidate.cause[1],
     }
     names = ("slug", "object", "topic", "partition", "broker_id", "severity", "sentence", "action")
     return Finding(**{name: getattr(candidate, name) for name in names} | row | more)

@@ -61,6 +61,23 @@ def changed(random: Random, facts: PartitionFacts) -> PartitionFacts:
             return replace(facts, pending=random.choice((-1, 0, 5)), error=random.choice((None, "It is lost.")))
 
 
+def test_a_leader_that_lacks_acknowledged_records_is_remembered_from_round_to_round() -> None:
+    before = start(0)
+    lagging = {**before.replicas, 3: replace(before.replicas[3], log_end=4)}
+    led_by_3 = replace(before.view, leader=3, leader_epoch=2, isr=(3,))
+    after = replace(before, view=led_by_3, high_watermark=4, replicas=lagging)
+    context = RoundContext()
+    for number, partition in enumerate((before, after, after)):
+        brokers = {
+            b: BrokerFacts(BrokerMetadata(b, BrokerAddress("localhost", b), None), reachable=True) for b in BROKERS
+        }
+        round_ = conclude_round(ClusterFacts(number * ROUND_MS, "c", 1, {}, brokers, (), (partition,)), context)
+        context = round_.next_context(context)
+    (election,) = round_.elections.elections.values()
+    assert (election.leader, election.former_leader, election.lost, election.at_ms) == (3, 1, 6, ROUND_MS)
+    assert election.unsaved == (1, 2)
+
+
 def life(seed: int) -> list[ClusterFacts]:
     random = Random(seed)
     partitions = [start(number) for number in range(4)]
@@ -147,3 +164,24 @@ def test_a_memo_makes_anew_what_is_made_of_other_things_and_forgets_what_nobody_
     memo.begin_round()
     assert (memo.value("x", add, 1, 5), memo.value("y", add, 3, 4)) == (6, 7)
     assert made == [(1, 2), (3, 4), (1, 5), (3, 4)]
+
+
+def test_a_tiered_partition_that_the_ledger_does_not_know_has_nothing_remote_once_everything_was_read() -> None:
+    facts = ClusterFacts(1, "c", 1, {}, {}, (), (start(0),))
+
+    def remote(ledger_sums: LedgerSums) -> set[int | None]:
+        return {row.remote_log_bytes for row in conclude_round(facts, RoundContext(ledger=ledger_sums)).partitions}
+
+    assert remote(LedgerSums()) == {None}, "nobody counts, or not yet"
+    assert remote(LedgerSums(complete=True)) == {0}
+
+
+def test_the_last_stable_offset_is_kept_with_the_others_while_the_leader_is_silent() -> None:
+    partition = replace(start(0), last_stable=7)
+    facts = ClusterFacts(1, "c", 1, {}, {}, (), (partition,))
+    first = conclude_round(facts, RoundContext())
+    assert first.partitions[0].last_stable_offset == 7
+    silent = replace(partition, replicas={1: ReplicaFacts(1, error="away")}, last_stable=None, high_watermark=None)
+    later = replace(facts, at_ms=2, partitions=(silent,))
+    second = conclude_round(later, first.next_context(RoundContext()))
+    assert second.partitions[0].last_stable_offset == 7

@@ -70,6 +70,19 @@ def test_the_figure_has_the_worst_incidents_on_top_and_escapes_their_words() -> 
     assert figure.data[-1].marker.line.color == (LIGHT.warning,)
 
 
+def test_no_kind_of_incident_is_left_out_and_open_ones_come_first() -> None:
+    past = [finding(f"past-{number}", SINCE_MS, closed_ms=NOW_MS - 1_000, severity="critical") for number in range(6)]
+    bars = activity_timeline.bars([*past, finding("slow", SINCE_MS, severity="notice")], SINCE_MS, NOW_MS)
+    figure = activity_timeline.figure(bars, [], SINCE_MS, NOW_MS, LIGHT, None)
+    assert figure.layout.yaxis.ticktext[0] == "Slow"
+    assert figure.layout.yaxis.ticktext[5] == "2 further kinds"
+    assert len(figure.data[0].customdata) == 7
+    assert set(figure.data[0].y) == set(range(6))
+    # A row for one further kind has its name.
+    figure = activity_timeline.figure(bars[1:], [], SINCE_MS, NOW_MS, LIGHT, None)
+    assert figure.layout.yaxis.ticktext[5] == "Past 5"
+
+
 def test_the_audit_is_found_by_person_object_plan_and_result() -> None:
     rows = [entry(), entry(actor="vera", result="refused", operation_id=None)]
     assert audit_table.select(rows, "", None) == rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.components.cluster import health_text
@@ -36,7 +38,7 @@ def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown(
         "critical",
         "Backend down since 07:59:00.",
     )
-    assert "Figures are 1 m 1 s old. Nothing can be changed now." in blindness.sentence
+    assert "Nothing can be changed now. Figures are 1 m 1 s old." in blindness.sentence
     labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
     assert labels == ["Not live since 07:58:59", "?/2 brokers · metadata +1 s"]
 
@@ -73,10 +75,13 @@ def test_a_waiting_pipeline_says_so_with_its_reason() -> None:
     seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers."))
     [blindness] = health_text.blindness(seen, BROKERS, None)
     assert (blindness.status, blindness.title, blindness.note) == (
-        "warning",
+        "notice",
         "The pipeline waits.",
         "No broker answers.",
     )
+    long_ago = {"waiting_since_ms": NOW_MS - 31_000}
+    seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers.", detail=long_ago))
+    assert [blindness.status for blindness in health_text.blindness(seen, BROKERS, None)] == ["warning"]
 
 
 def test_some_silent_brokers_are_counted() -> None:
@@ -104,6 +109,21 @@ def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
     [blindness] = health_text.blindness(seen, BROKERS, None)
     assert blindness.title == "The database cannot be read."
     assert blindness.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
+
+
+def test_the_backend_tells_since_when_the_database_is_away_also_when_no_page_was_open() -> None:
+    noticed = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
+    [blindness] = health_text.blindness(replace(noticed, responded_ms=NOW_MS + 300_000), BROKERS, None)
+    assert blindness.title == "Database away since 08:05:00."
+    assert blindness.sentence.startswith("What is shown was read 10 m")
+    [blindness] = health_text.blindness(replace(noticed, responded_ms=NOW_MS + 606_000), BROKERS, None)
+    assert blindness.title == "The database cannot be read from here."
+    assert blindness.sentence.startswith("It responds to the backend. ")
+
+
+def test_a_page_that_stands_still_says_of_when_it_is() -> None:
+    pill = health_text.paused_pill(view(), None)
+    assert (pill.label, pill.status) == ("As of 08:00:00, not live", "warning")
 
 
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:

@@ -62,7 +62,9 @@ def test_the_oldest_open_copy_counts_copies_only() -> None:
     assert tiles(open_segments=[deletion])["Oldest open copy"].value == "none"
     tile = tiles(open_segments=[deletion, segment(age_ms=20_000)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
     assert (tile.value, tile.sub, tile.status) == ("20 s", "within its usual time", None)
-    hung = tiles(open_segments=[segment(age_ms=HOUR_MS)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
+    failed = segment(age_ms=9 * HOUR_MS, superseded=True)
+    assert tiles(open_segments=[failed])["Oldest open copy"].value == "none"
+    hung = tiles(open_segments=[failed, segment(age_ms=HOUR_MS)], p99_ms={("orders", 0): 30_000})["Oldest open copy"]
     assert (hung.value, hung.sub, hung.status) == ("1 h", "120× its p99", "critical")
 
 

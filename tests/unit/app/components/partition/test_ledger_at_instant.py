@@ -94,6 +94,11 @@ def test_times_and_ranges_of_the_past_are_those_of_the_events() -> None:
     assert row.delete_finished_ms is None
 
 
+def test_a_copy_of_the_past_is_over_when_a_later_one_had_begun() -> None:
+    result = past([event(1, 10, STARTED, "a"), event(2, 20, STARTED, "b")], 99)
+    assert {row.segment_id: row.superseded for row in result.segments} == {"a": True, "b": False}
+
+
 def test_before_the_first_event_there_is_nothing() -> None:
     result = past(LIFE, 9)
     assert (result.segments, result.applied, result.first_ms) == ([], 0, 10)

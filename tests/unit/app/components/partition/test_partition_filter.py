@@ -53,7 +53,7 @@ def test_every_typed_word_must_be_in_the_name() -> None:
 def test_largest_pending_comes_first_and_unknown_last() -> None:
     small = partition_row(partition=0, earliest_pending_upload_offset=900)
     large = partition_row(partition=1, earliest_pending_upload_offset=600)
-    unknown = partition_row(partition=2, earliest_pending_upload_offset=None)
+    unknown = partition_row(partition=2, earliest_pending_upload_offset=None, latest_tiered_offset=None)
     none = partition_row(partition=3, earliest_pending_upload_offset=-1, pending_reason="all_copied")
     ranked = select([none, unknown, small, large], Filter())
     assert [row.partition for row in ranked] == [1, 0, 3, 2]

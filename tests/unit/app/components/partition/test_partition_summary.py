@@ -226,7 +226,15 @@ def test_offsets_table_asks_only_the_leader_for_what_only_it_can_tell() -> None:
     shown = plain(replica_phases.offsets_html(partition_row(), replicas, ""))
     assert "Latest tiered, incl. 699 none -5" in shown
     assert "Earliest pending upload 700 -6" in shown
+    assert "Last stable ? -1, committed" in shown
     assert "Log end 1\u202f000 ? -1 as replica" in shown.replace("1 000", "1\u202f000")
+
+
+def test_an_inferred_pending_offset_and_an_open_transaction_are_told_as_such() -> None:
+    row = partition_row(earliest_pending_upload_offset=None, last_stable_offset=650)
+    shown = plain(replica_phases.offsets_html(row, [replica_row()], ""))
+    assert "Earliest pending upload 700 · inferred -5 + 1" in shown
+    assert "Last stable 650 -1, committed" in shown
 
 
 # --- ledger and events ---

@@ -32,9 +32,15 @@ def test_what_the_leader_does_not_tell_is_unknown_with_its_cause(reason: Pending
 
 
 def test_an_unanswered_partition_gives_its_error_as_the_cause() -> None:
-    row = partition(earliest_pending_upload_offset=None, error="broker 1 timed out")
+    row = partition(earliest_pending_upload_offset=None, latest_tiered_offset=None, error="broker 1 timed out")
     assert pending_limits.pending_bytes(row) is None
     assert pending_limits.pending_unknown_cause(row) == "broker 1 timed out"
+
+
+def test_a_broker_that_does_not_know_the_pending_offset_has_it_inferred() -> None:
+    row = partition(earliest_pending_upload_offset=None)
+    assert (pending_limits.pending_start(row), pending_limits.inferred_note(row)) == (800, " · inferred")
+    assert pending_limits.inferred_note(partition()) == ""
 
 
 @pytest.mark.parametrize(

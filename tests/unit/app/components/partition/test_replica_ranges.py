@@ -146,6 +146,13 @@ def test_minus_one_is_never_marked() -> None:
     assert all(m.offset >= 0 for m in markers(partition_row(earliest_pending_upload_offset=-1)))
 
 
+def test_an_open_transaction_is_marked_where_it_begins() -> None:
+    row = partition_row(last_stable_offset=650, high_watermark=900)
+    assert ("Last stable", 650) in [(marker.name, marker.offset) for marker in markers(row)]
+    stable = partition_row(last_stable_offset=900, high_watermark=900)
+    assert "Last stable" not in [marker.name for marker in markers(stable)]
+
+
 def test_watermark_and_log_end_share_a_label_when_they_are_close() -> None:
     close = [m.name for m in markers(partition_row(high_watermark=999))]
     apart = [m.name for m in markers(partition_row(high_watermark=900))]

@@ -42,4 +42,23 @@ def test_nobody_has_looked_is_not_nobody_reads() -> None:
     refused: dict[str, Any] = {"readers": {"seen_ms": None, "rows": [], "count": 0, "cause": "Not authorized."}}
     assert "? Not authorized." in remote_readers.html(remote_readers.of(refused, "orders", 0))
     looked: dict[str, Any] = {"readers": {"seen_ms": NOW_MS, "rows": [], "count": 0, "cause": None}}
-    assert "No group with members is below" in remote_readers.html(remote_readers.of(looked, "orders", 0))
+    assert remote_readers.NONE_READS in remote_readers.html(remote_readers.of(looked, "orders", 0))
+
+
+def test_a_group_that_only_assigns_and_commits_is_marked() -> None:
+    flink = GroupOffset("flink-job", "orders", 0, 100, moved=True, members=False, moved_ms=NOW_MS)
+    idle = GroupOffset("gone", "orders", 0, 50, members=False)
+    readers = remote_readers.of({"readers": reads_summary([flink, idle], [partition()], NOW_MS)}, "orders", 0)
+    assert [(reader.group, reader.members) for reader in readers.rows] == [("flink-job", False)]
+    assert "flink-job · no members" in remote_readers.html(readers)
+    assert list(remote_readers.rows(readers)["members"]) == [False]
+    before = {"group": "g", "topic": "orders", "partition": 0, "committed_offset": 1, "offsets_left": 9,
+              "bytes_left": 9, "moved": True}  # fmt: skip
+    (row,) = remote_readers.of({"readers": {"seen_ms": 1, "rows": [before], "count": 1}}, "orders", 0).rows
+    assert row.members
+
+
+def test_groups_that_are_not_looked_at_are_said_with_and_without_others() -> None:
+    looked = {"readers": {"seen_ms": NOW_MS, "count": 0, "rows": [], "left_out": "Not looked at: 7 groups."}}
+    shown = remote_readers.html(remote_readers.of(looked, "orders", 0))
+    assert "? Not looked at: 7 groups." in shown

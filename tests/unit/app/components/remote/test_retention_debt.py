@@ -25,7 +25,19 @@ SEGMENT = {"segment.bytes": "1000"}
         ({"earliest_pending_upload_offset": 500}, {}, {NOT_COPIED: 3000}),
         ({"earliest_pending_upload_offset": 500}, {"segment.bytes": "9000"}, {ACTIVE: 3000}),
         ({}, {"remote.log.copy.disable": "true"}, {PAUSED: 3000}),
-        ({"earliest_pending_upload_offset": None}, {}, {UNKNOWN: 3000}),
+        ({"earliest_pending_upload_offset": None, "latest_tiered_offset": None}, {}, {UNKNOWN: 3000}),
+        # A transaction is open from 950 on.
+        (
+            {"last_stable_offset": 950},
+            {"local.retention.bytes": "50"},
+            {NEXT: 2000, NOT_COPIED: 2000, ACTIVE: 500, NOT_STABLE: 450},
+        ),
+        # It is open from 750 on, below segments that are sealed.
+        (
+            {"last_stable_offset": 750},
+            {"local.retention.bytes": "50"},
+            {NEXT: 2000, NOT_COPIED: 500, NOT_STABLE: 2450},
+        ),
         ({"local_log_bytes": 2000}, {}, {}),
     ],
 )

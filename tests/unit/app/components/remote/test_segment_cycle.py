@@ -51,6 +51,21 @@ def test_steps_are_median_and_p99_of_those_that_ended() -> None:
     assert step_durations["delete"] == segment_cycle.StepDuration(0, None, None)
 
 
+def test_what_failed_copies_left_is_neither_reclaimed_nor_a_deletion() -> None:
+    """A store refused 4,856 copies, and 130 segments expired: Kafka ends both with a deletion."""
+    gone = {"state": SegmentState.DELETE_SEGMENT_FINISHED, "delete_started_ms": NOW_MS - 100}
+    failed = segment_row(0, 100, **gone, copy_finished_ms=None, delete_finished_ms=NOW_MS)
+    expired = segment_row(100, 300, **gone, delete_finished_ms=NOW_MS - 60)
+    totals = segment_cycle.totals_of([expired, *[failed] * 4])
+    *_, last = segment_cycle.boxes(totals, hung=0, dangling=0, oldest_delete_ms=None, judging_ms=NOW_MS)
+    assert (last.figure, last.unit, last.note) == ("1", "segment", "2.0 kB reclaimed · 4 failed copies apart")
+    assert segment_cycle.steps([expired, *[failed] * 4])["delete"] == segment_cycle.StepDuration(1, 40, 40)
+    *_, only_expired = segment_cycle.boxes(
+        segment_cycle.totals_of([expired]), hung=0, dangling=0, oldest_delete_ms=None, judging_ms=NOW_MS
+    )
+    assert only_expired.note == "2.0 kB reclaimed"
+
+
 def test_a_step_told_by_two_clocks_is_never_negative() -> None:
     step_durations = segment_cycle.steps([segment_row(0, 1, copy_started_ms=50, copy_finished_ms=40)])
     assert step_durations["copy"].median_ms == 0
@@ -100,17 +115,20 @@ def test_open_copies_are_hung_dangling_or_usual() -> None:
         started(20 * MINUTE_MS, segment_id="hung"),
         started(30 * MINUTE_MS, segment_id="gone", copy_broker_id=9),
         started(40 * MINUTE_MS, segment_id="lost", topic="other"),
+        started(50 * MINUTE_MS, segment_id="failed", superseded=True),
     ]
     copies = open_copies.judge(rows, [partition_row()], {("orders", 7): MINUTE_MS}, NOW_MS)
     assert [(copy.segment.segment_id, copy.kind) for copy in copies] == [
+        ("failed", open_copies.DANGLING),
         ("lost", open_copies.DANGLING),
         ("gone", open_copies.DANGLING),
         ("hung", open_copies.HUNG),
         ("s0", open_copies.NORMAL),
     ]
-    assert [copy.why for copy in copies[:2]] == ["its partition is gone", "broker 1 leads now"]
-    assert copies[2].ratio == 20
-    assert copies[0].ratio is None
+    assert [copy.why for copy in copies[1:3]] == ["its partition is gone", "broker 1 leads now"]
+    assert copies[0].why == "it failed, or a later copy began"
+    assert copies[3].ratio == 20
+    assert copies[1].ratio is None
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])

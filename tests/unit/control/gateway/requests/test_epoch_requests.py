@@ -85,13 +85,13 @@ LEADER = ((0, 0), (1, 10), (2, 20))
 
 
 def test_a_follower_has_the_leaders_epochs_up_to_its_own_log_end() -> None:
-    chain = follower_chain(LEADER, [EpochPoint(0, 0), EpochPoint(12, 1)], 0, 18)
+    chain = follower_chain(LEADER, [EpochPoint(0, 0), EpochPoint(12, 1)], 0, 18, 30)
     assert chain.entries == ((0, 0), (1, 10))
     assert chain.disagrees is None
 
 
 def test_a_follower_that_names_another_epoch_disagrees_from_there_on() -> None:
-    chain = follower_chain(LEADER, [EpochPoint(0, 0), EpochPoint(22, 1)], 0, 25)
+    chain = follower_chain(LEADER, [EpochPoint(0, 0), EpochPoint(22, 1)], 0, 25, 30)
     assert chain.disagrees == EpochPoint(22, 1)
     assert chain.entries[-1][0] == 1
 
@@ -100,11 +100,24 @@ def test_a_follower_that_names_another_epoch_disagrees_from_there_on() -> None:
 def test_a_follower_has_no_epoch_where_it_has_no_record(log_end: int) -> None:
     """An idle partition whose leader was elected again: it announces an epoch that no record has."""
     elected = (*([(0, 0)] if log_end else []), (2, log_end))
-    chain = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end)
+    chain = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end, log_end + 5)
     assert chain.disagrees is None
     assert chain.entries == (((0, 0),) if log_end else ((2, 0),))
-    # One record more, of the earlier epoch, is one that the leader does not have.
-    assert follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1).disagrees == EpochPoint(log_end, 0)
+    # Where both have a record, of different epochs, they differ; where the leader has none, nothing is compared.
+    differing = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1, log_end + 1)
+    assert differing.disagrees == EpochPoint(log_end, 0)
+    assert follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1, log_end).disagrees is None
+
+
+def test_an_empty_partition_whose_leader_moved_is_no_contradiction() -> None:
+    """Seen on a healthy Apache Kafka 4.3.1: dozens of criticals after each rolling restart."""
+    assert follower_chain([(2, 0)], [EpochPoint(0, 1)], 0, 0, 0).disagrees is None
+    # Expired: it was full, its log starts where it ends.
+    assert follower_chain([(5, 4096)], [EpochPoint(4096, 3)], 4096, 4096, 4096).disagrees is None
+
+
+def test_a_leader_that_did_not_answer_is_compared_with_nobody() -> None:
+    assert follower_chain(LEADER, [EpochPoint(22, 1)], 0, 25, None).disagrees is None
 
 
 def test_an_offset_below_the_chain_has_no_epoch() -> None:

@@ -4,12 +4,15 @@ import json
 
 import pytest
 
+from backend.control.findings.rules.transaction_rules import TRANSACTION_FOR_MS
+from backend.control.lab.demo.payments import OPEN_S, TIMEOUT_MS
 from backend.control.lab.demo.readers import GROUPS
 from backend.control.lab.demo.topics import (
     CUSTOMER_PROFILES,
     INVOICES,
     MIB,
     ORDERS,
+    PAYMENTS,
     RECORD_BYTES,
     TOPICS,
     RecordKind,
@@ -33,7 +36,7 @@ def test_a_record_has_its_size_and_is_the_same_at_each_call(kind: RecordKind) ->
 
 
 def test_the_demo_tells_a_tiered_a_compacted_and_a_paused_topic() -> None:
-    assert [topic.name for topic in TOPICS] == ["demo.orders", "demo.customers", "demo.invoices"]
+    assert [topic.name for topic in TOPICS] == ["demo.orders", "demo.customers", "demo.invoices", "demo.payments"]
     assert ORDERS.partitions == 3
     assert ORDERS.config["remote.storage.enable"] == INVOICES.config["remote.storage.enable"] == "true"
     assert CUSTOMER_PROFILES.config["cleanup.policy"] == "compact"
@@ -49,6 +52,13 @@ def test_one_group_is_slower_than_its_topic_and_one_has_no_members() -> None:
     assert groups["demo-analytics"].begins == "earliest"
     assert [name for name, group in groups.items() if not group.member] == ["demo-audit"]
     assert groups["demo-shop"].bytes_per_s > sum(topic.bytes_per_s for topic in TOPICS)
+
+
+def test_copying_has_something_to_wait_for_while_the_forgotten_transaction_is_open() -> None:
+    assert PAYMENTS.config["remote.storage.enable"] == "true"
+    sealed_every_s = int(PAYMENTS.config["segment.bytes"]) / PAYMENTS.bytes_per_s
+    # Beside the transaction's own segment the next one must be sealed, and then stand for the finding's hold.
+    assert 2 * sealed_every_s + TRANSACTION_FOR_MS / 1000 < OPEN_S < TIMEOUT_MS / 1000
 
 
 def test_all_of_it_fits_on_a_small_disk() -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource, NewTopic
 
 from backend.control.lab.demo import workload
-from backend.control.lab.demo.topics import CUSTOMER_PROFILES, INVOICES, ORDERS, TOPICS
+from backend.control.lab.demo.topics import CUSTOMER_PROFILES, INVOICES, ORDERS, PAYMENTS, TOPICS
 from tests.waiting import wait_until
 
 DEMO_TOPICS = {topic.name: topic.config for topic in TOPICS}
@@ -117,7 +117,8 @@ def test_a_topic_that_the_user_made_is_neither_written_nor_read_nor_paused(monke
     theirs = {INVOICES.name: {"remote.storage.enable": "true"}, ORDERS.name: {}}
     with demo_beside(monkeypatch, theirs):
         wait_until("records are written", lambda: len(RecordingProducer.written) > 20)
-    assert set(RecordingProducer.written) == {CUSTOMER_PROFILES.name} == RecordingReader.read_topics
+    own = {CUSTOMER_PROFILES.name, PAYMENTS.name}
+    assert set(RecordingProducer.written) == own == RecordingReader.read_topics
     assert ClusterOfTopics.changed == []
 
 

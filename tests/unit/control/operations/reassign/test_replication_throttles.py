@@ -7,7 +7,7 @@ from typing import Any
 from backend.control.findings.finding_context import ThrottleSetting
 from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.observer.sampling.settings_sample import SettingsSample
-from backend.control.observer.watches.finding_watch import throttles
+from backend.control.observer.watches.sampled_settings import throttles
 from backend.protocol.config_enums import ConfigSource, ConfigType
 
 RATE = "leader.replication.throttled.rate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.engine.remote.manager.failure_log import SUBJECTS_MAX, FailureLog
+from backend.engine.remote.manager.failure_log import SUBJECTS_MAX, FailureLimit, FailureLog
 from tests.unit.engine.remote.indexes.test_remote_index_cache import HandClock
 
 
@@ -21,6 +21,17 @@ def test_a_subject_is_told_of_once_a_second_with_the_number_of_those_between(cap
         "Remote read of orders-0 at offset 7 failed: 503",
         "Remote read of orders-1 at offset 1 failed: 503",
     ]
+
+
+def test_one_failure_of_a_subject_passes_in_an_interval_and_counts_the_others() -> None:
+    clock = HandClock()
+    limit = FailureLimit(clock, 10_000)
+    passed = []
+    for step_ms in (0, 500, 500, 9_000, 10_000):
+        clock.now_ms += step_ms
+        passed.append(limit.left_out("orders-0"))
+    assert passed == [0, None, None, 2, 0]
+    assert limit.left_out("orders-1") == 0
 
 
 def test_no_more_subjects_are_remembered_than_the_limit(caplog: pytest.LogCaptureFixture) -> None:

@@ -224,6 +224,13 @@ def test_a_missing_object_fails_that_read_and_the_next_works_again(tmp_path: Pat
             await broker.manager.read(log, 4, 1000, min_one_message=True, read_committed=False)
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert broker.tier.meters.all_topics.remotefetcherrors == 1
+        [detail] = [detail for kind, detail in broker.sink.events if kind == "remote_read"]
+        assert (detail["offset"], detail["failures"]) == (4, 1)
+        assert "missing" in detail["error"]
+        for _ in range(3):
+            with pytest.raises(KafkaError):
+                await broker.manager.read(log, 4, 1000, min_one_message=True, read_committed=False)
+        assert [event[0] for event in broker.sink.events].count("remote_read") == 1, "consumers come back at once"
         kept.rename(lost)
         assert offsets(await fetch(broker, log, 4, 1000)) == [4, 5]
 

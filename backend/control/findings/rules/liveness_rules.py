@@ -1,0 +1,91 @@
+"""Rules about all that is seen: the cluster as a whole, and the pipeline that reads the remote log's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+from backend.control.formatting import in_time
+from backend.store.blind_spots import pipeline_missing_since_ms
+from backend.store.queries.health import ProcessHealth
+
+# One question that got lost is no outage: the next one is asked a second later.
+CLUSTER_AWAY_FOR_MS: Final = 1_500
+# `ebbline up` starts a crashed pipeline again within 1 to 30 s, and Spark takes 10 s to start.
+WAITING_FOR_MS: Final = 45_000
+# A crashed one that `ebbline up` starts again at once reports within 15 s; a dead one must be seen within 30.
+DOWN_FOR_MS: Final = 15_000
+NOT_RUNNING: Final = "`ebbline up` starts it again; if it does not, its log (logs/pipeline.log) says why."
+# A pipeline that keeps pace reads within a second or two; its heartbeat comes every 2 s.
+BEHIND_MS: Final = 30_000
+# After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load.
+BEHIND_FOR_MS: Final = 60_000
+
+
+def cluster_away(context: FindingContext) -> Iterable[Candidate]:
+    """No broker answers."""
+    if context.away is None:
+        return
+    yield Candidate(
+        slug="cluster-away",
+        object="cluster",
+        severity=CRITICAL,
+        sentence="The cluster does not answer",
+        why=f"No broker answers for {in_time(context.at_ms - context.away.since_ms)}. {context.away.reason}",
+        action="See whether the brokers run and whether this machine reaches them; all other facts are of before.",
+        facts={"since_ms": context.away.since_ms, "reason": context.away.reason},
+        for_ms=CLUSTER_AWAY_FOR_MS,
+    )
+
+
+def pipelines(context: FindingContext) -> Iterable[Candidate]:
+    """The pipeline is dead, silent, waits for something, or cannot keep pace: the ledger of segments is of before."""
+    pipeline = context.processes.get("pipeline")
+    if pipeline is None:
+        since_ms = pipeline_missing_since_ms(context.processes, context.at_ms)
+        if since_ms is not None:
+            why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
+            yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
+        return
+    if not pipeline.alive:
+        yield _down(pipeline)
+    elif pipeline.state == "waiting" and context.away is None:
+        since_ms = (pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms
+        yield _pipeline(
+            "pipeline-down",
+            WARNING,
+            "The pipeline waits",
+            f"For {in_time(max(0, context.at_ms - int(since_ms)))}. {pipeline.message or ''}".strip(),
+            "See what it waits for; the ledger of remote segments does not grow until then.",
+            for_ms=WAITING_FOR_MS,
+        )
+    elif (lag_ms := (pipeline.detail or {}).get("lag_ms")) is not None and lag_ms > BEHIND_MS:
+        lag_records = (pipeline.detail or {}).get("lag_records")
+        yield _pipeline(
+            "pipeline-behind",
+            WARNING,
+            "The pipeline is behind",
+            f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
+            "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
+            for_ms=BEHIND_FOR_MS,
+        )
+
+
+def _down(pipeline: ProcessHealth) -> Candidate:
+    state = f"It is {pipeline.state}" if pipeline.state in ("stopped", "failed") else "It gives no sign of life"
+    why = f"{state} for {in_time(pipeline.age_ms)}. {pipeline.message or ''}".strip()
+    return _pipeline(
+        "pipeline-down",
+        CRITICAL,
+        "The pipeline does not work",
+        f"{why} Segments that were copied or deleted since are not in the ledger: copies that fail are not seen.",
+        NOT_RUNNING,
+        for_ms=DOWN_FOR_MS,
+    )
+
+
+def _pipeline(slug: str, severity: str, headline: str, why: str, action: str, *, for_ms: int = 0) -> Candidate:
+    return Candidate(
+        slug=slug, object="pipeline", severity=severity, sentence=headline, why=why, action=action, for_ms=for_ms
+    )

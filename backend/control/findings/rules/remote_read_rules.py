@@ -1,0 +1,218 @@
+"""The rules about reads of the remote tier that do not come: the store refuses them, or is slower than brokers wait."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
+from backend.control.findings.read_partitions import NOT_TOLD, names, read_partitions
+from backend.control.findings.remote_read_growth import ReadGrowth
+from backend.control.findings.still_offsets import PartitionKey
+from backend.control.formatting import grouped, in_time
+from backend.store.queries.findings import FailedRead
+
+STORE: Final = "remote storage"
+# A consumer comes back every half second: 30 errors between two readings of the counters, 15 s apart. A read
+# that fails once works at the next attempt.
+FAILURES_MIN: Final = 3
+NAMED_MAX: Final = 10
+ERROR_CHARS_MAX: Final = 1_000
+WAIT: Final = "remote.fetch.max.wait.ms"
+# Kafka's default.
+WAIT_MS_DEFAULT: Final = 500
+# Below the 30 s of clients' request.timeout.ms.
+WAIT_MS_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailingReads:
+    """Reads of a topic that failed on a broker; `topic` None: its metrics tell no topics. `served`: some worked."""
+
+    broker_id: int
+    topic: str | None
+    errors: int
+    since_ms: int
+    served: bool
+
+
+def failing_reads(context: FindingContext) -> Iterable[Candidate]:
+    """Reads of the remote tier fail: of a topic, for every consumer or for some."""
+    by_broker: dict[int, list[FailingReads]] = defaultdict(list)
+    for reads in _failing(context):
+        by_broker[reads.broker_id].append(reads)
+    refused = [broker_id for broker_id, rows in by_broker.items() if not any(row.served for row in rows)]
+    if len(refused) >= 2:
+        yield _failing_candidate(context, [row for broker_id in refused for row in by_broker[broker_id]], STORE)
+    for broker_id, rows in sorted(by_broker.items()):
+        if len(refused) < 2 or broker_id not in refused:
+            yield _failing_candidate(context, rows, f"broker {broker_id}")
+
+
+def _failing(context: FindingContext) -> list[FailingReads]:
+    """Topics whose newest reads failed; a broker as a whole where it tells no topics."""
+    rows: dict[tuple[int, str | None], list[ReadGrowth]] = defaultdict(list)
+    for growth in context.read_growth:
+        rows[growth.broker_id, growth.topic].append(growth)
+    with_topics = {broker_id for broker_id, topic in rows if topic is not None}
+    result = []
+    for (broker_id, topic), readings in sorted(rows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        failed = [reading for reading in readings if reading.errors]
+        if (topic is None and broker_id in with_topics) or not failed:
+            continue
+        if any(reading.fetched_bytes and reading.at_ms > failed[-1].at_ms for reading in readings):
+            continue  # they work again
+        served = any(reading.fetched_bytes for reading in failed)
+        errors = round(sum(reading.errors for reading in failed))
+        if len(failed) >= 2 or (errors >= FAILURES_MIN and not served):
+            result.append(FailingReads(broker_id, topic, errors, failed[0].since_ms, served))
+    return result
+
+
+def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads], object_: str) -> Candidate:
+    brokers = sorted({reads.broker_id for reads in failing})
+    topics = sorted({reads.topic for reads in failing if reads.topic is not None})
+    served = any(reads.served for reads in failing)
+    reports = [read for read in context.failed_reads if read.broker_id in brokers and _is_of(read, topics)]
+    partitions = read_partitions(context, brokers, topics, reports)
+    single = partitions[0] if len(partitions) == 1 and len(topics) <= 1 and object_ != STORE else None
+    errors, since_ms = sum(reads.errors for reads in failing), min(reads.since_ms for reads in failing)
+    where = f"broker {ids(brokers)}"
+    of = f" of {topics[0]}" if len(topics) == 1 else f" of {count(len(topics), 'topic')}" if topics else ""
+    why = f"{count(errors, 'read')}{of} failed on {where} in the last {in_time(context.at_ms - since_ms)}"
+    why += "; others of the same topics work." if served else ", and none was answered with records."
+    sentence = f"Reads from the remote tier fail on {where}"
+    if object_ == STORE:
+        sentence = "Reads from the remote storage fail"
+    elif single is not None:
+        sentence = f"Reads of {names([single])} from the remote tier fail on {where}"
+    return Candidate(
+        slug="remote-read-failing",
+        object=object_ if single is None else names([single]),
+        severity=WARNING if served else CRITICAL,
+        sentence=sentence,
+        why=why + _reason(reports, partitions),
+        action=_remedy(where, single),
+        facts={
+            "errors": errors,
+            "since_ms": since_ms,
+            "brokers": brokers,
+            "topics": topics[:NAMED_MAX],
+            "read": [f"{topic}-{number}" for topic, number in partitions[:NAMED_MAX]],
+            "partitions": [
+                {"partition": f"{read.topic}-{read.partition}", "offset": read.offset, "error": read.error}
+                for read in reports[:NAMED_MAX]
+            ],
+            "error": reports[0].error if reports else None,
+        },
+        topic=topics[0] if len(topics) == 1 else None if single is None else single[0],
+        partition=None if single is None else single[1],
+        broker_id=None if object_ == STORE else brokers[0],
+    )
+
+
+def _remedy(where: str, single: PartitionKey | None) -> str:
+    """Reads of one partition that fail are an object's as a rule, those of all the store's."""
+    back = "put them back from the store's versions or a backup"
+    if single is not None:
+        return (
+            f"See which objects are missing (ebbline remote verify) and {back}; if none is, look whether the store"
+            f" answers {where}. Consumers go on by themselves once reads work; lower no retention meanwhile."
+        )
+    return (
+        f"Check the object store's credentials and its reach from {where}; see which objects are missing (ebbline"
+        f" remote verify) and {back}. Consumers go on by themselves once reads work; lower no retention meanwhile."
+    )
+
+
+def _is_of(read: FailedRead, topics: Sequence[str]) -> bool:
+    return not topics or read.topic in topics
+
+
+def _reason(reports: Sequence[FailedRead], partitions: Sequence[PartitionKey]) -> str:
+    if not reports:
+        places = f"Read there: {names(partitions)}." if partitions else NOT_TOLD
+        return (
+            f" {places} Whether an object of a segment is missing or the store refuses stands in the broker's log only."
+        )
+    read = reports[0]
+    error = read.error or "not given"
+    shortened = error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
+    return f" Segment of {read.topic}-{read.partition} at offset {grouped(read.offset)}: {shortened}"
+
+
+def slow_reads(context: FindingContext) -> Iterable[Candidate]:
+    """Fetches expire before the store has answered: no consumer gets a record, or an error."""
+    by_broker: dict[int, list[ReadGrowth]] = defaultdict(list)
+    for growth in context.read_growth:
+        if growth.topic is None:
+            by_broker[growth.broker_id].append(growth)
+    slow = {broker_id: readings[-2:] for broker_id, readings in by_broker.items() if _is_slow(readings[-2:])}
+    if len(slow) >= 2:
+        yield _slow_candidate(context, slow, STORE)
+        return
+    for broker_id, readings in slow.items():
+        yield _slow_candidate(context, {broker_id: readings}, f"broker {broker_id}")
+
+
+def _is_slow(readings: Sequence[ReadGrowth]) -> bool:
+    """Whether in two readings all that was asked for expired."""
+    expired = sum(reading.expired for reading in readings)
+    return len(readings) == 2 and expired >= FAILURES_MIN and all(map(_only_expires, readings))
+
+
+def _only_expires(reading: ReadGrowth) -> bool:
+    """Whether no fetch was served in time: a read that ends after its fetch expired counts its bytes all the same."""
+    if not reading.expired or reading.errors:
+        return False
+    return not reading.fetched_bytes or reading.expired >= reading.requests > 0
+
+
+def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], object_: str) -> Candidate:
+    brokers = sorted(slow)
+    waits_ms = sorted({context.remote_wait_ms.get(broker_id, WAIT_MS_DEFAULT) for broker_id in brokers})
+    expired = round(sum(reading.expired for readings in slow.values() for reading in readings))
+    since_ms = min(readings[0].since_ms for readings in slow.values())
+    where = f"broker {ids(brokers)}"
+    wait = ", ".join(f"{wait_ms} ms" for wait_ms in waits_ms)
+    since = in_time(context.at_ms - since_ms)
+    topics = {row.topic for row in context.read_growth if row.broker_id in slow and row.topic and row.requests}
+    partitions = read_partitions(context, brokers, topics)
+    single = partitions[0] if len(partitions) == 1 and object_ != STORE else None
+    sentence = f"Remote reads on {where} take longer than {WAIT}"
+    if object_ == STORE:
+        sentence = f"Reads from the remote storage take longer than {WAIT}"
+    elif single is not None:
+        sentence = f"Remote reads of {names([single])} on {where} take longer than {WAIT}"
+    places = f"Read there: {names(partitions)}." if partitions else NOT_TOLD
+    return Candidate(
+        slug="remote-read-slow",
+        object=object_ if single is None else names([single]),
+        severity=CRITICAL,  # nobody gets a record
+        sentence=sentence,
+        why=f"{count(expired, 'fetch', 'fetches')} expired on {where} in the last {since} and no record was read: the"
+        f" store needs more than {wait} ({WAIT}). Consumers stand still without an error. {places}",
+        action=_patience(waits_ms[-1]),
+        facts={
+            "expired": expired,
+            "brokers": brokers,
+            "since_ms": since_ms,
+            "setting": WAIT,
+            "wait_ms": waits_ms[0] if len(waits_ms) == 1 else waits_ms,
+            "read": [f"{topic}-{number}" for topic, number in partitions[:NAMED_MAX]],
+        },
+        topic=None if single is None else single[0],
+        partition=None if single is None else single[1],
+        broker_id=None if object_ == STORE else brokers[0],
+    )
+
+
+def _patience(wait_ms: int) -> str:
+    if wait_ms >= WAIT_MS_MAX:
+        return f"Look why the store is slow; {WAIT} is as long as clients wait for an answer already."
+    more_ms = min(WAIT_MS_MAX, 10 * wait_ms)
+    return (
+        f"Raise {WAIT} above the time of a read (ebbline plan brokers {WAIT}={more_ms}), or look why the store is slow."
+    )

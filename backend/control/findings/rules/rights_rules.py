@@ -1,0 +1,47 @@
+"""Rules about what our principal may see: rights that are missing, and topics that are gone all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count
+from backend.control.formatting import in_time
+from backend.control.gateway.requests.rights_requests import GROUPS, TOPICS
+
+
+def missing_rights(context: FindingContext) -> Iterable[Candidate]:
+    """Rights that docs/attach.md lists and our principal lacks: what they are for is not seen."""
+    missing = context.missing_rights
+    if not missing:
+        return
+    lines = [str(right) for right in missing]
+    # Without those on groups the product sees less of readers, and all of the tiers.
+    blind = any(right.resource != GROUPS for right in missing)
+    yield Candidate(
+        slug="rights-missing",
+        object="cluster",
+        severity=CRITICAL if blind else WARNING,
+        sentence=f"Rights are missing: {', '.join(lines)}",
+        why="What they are for is not seen now, so nothing can be said of it; findings of before stay as they were.",
+        action="Grant them to our principal with kafka-acls.sh; docs/attach.md has the commands, what each is for too.",
+        facts={"missing": lines},
+    )
+
+
+def vanished_topics(context: FindingContext) -> Iterable[Candidate]:
+    """Many topics are gone within a minute, though our principal may see all that there are."""
+    gone = context.vanished_topics
+    if gone is None or any(right.resource == TOPICS for right in context.missing_rights):
+        return
+    together = in_time(round(context.thresholds.gone_together_s * 1000))
+    more = ", …" if gone.topics > len(gone.first) else ""
+    yield Candidate(
+        slug="topics-gone",
+        object="cluster",
+        severity=WARNING,
+        sentence=f"{count(gone.topics, 'topic')} with {count(gone.partitions, 'partition')} are gone",
+        why=f"Within {together}, {in_time(max(0, context.at_ms - gone.since_ms))} ago: {', '.join(gone.first)}{more}.",
+        action="Ask who has deleted them, and take the rights to delete from whom that was an accident;"
+        " if nobody has, see whether our address leads to the same cluster as before.",
+        facts={"since_ms": gone.since_ms, "topics": gone.topics, "partitions": gone.partitions, "first": gone.first},
+    )

@@ -1,0 +1,146 @@
+"""The rule about copies that fall behind: sealed segments wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from backend.control.findings.copy_times import is_expected, task_interval_ms
+from backend.control.findings.finding_context import (
+    WARNING,
+    Candidate,
+    FindingContext,
+    count,
+    ids,
+    local_retention_bytes,
+    name_of,
+    setting,
+)
+from backend.control.findings.sealed_data import is_paused, sealed_data
+from backend.control.findings.still_offsets import PartitionKey, StillOffset
+from backend.control.formatting import grouped, in_bytes, in_time
+from backend.control.observer.cluster_totals import pending_bytes
+from backend.store.writes.samples import PartitionSample
+from backend.tiering.segment_state import SegmentState
+
+SLOW_FOR_MS: Final = 10_000
+HELD_MS: Final = 3_000
+STORE: Final = "remote storage"
+# A topic that is being filled may have two partitions that are behind.
+STORE_PARTITIONS_MIN: Final = 3
+NAMED_MAX: Final = 10
+# Four of Kafka's task intervals (30 s): a sealed segment is copied in the next one.
+STILL_MS: Final = 120_000
+STILL_INTERVALS: Final = 4
+# Two of them where local retention is passed meanwhile.
+FULL_STILL_MS: Final = 60_000
+FULL_STILL_INTERVALS: Final = 2
+
+
+def slow_copies(context: FindingContext) -> Iterable[Candidate]:
+    """More sealed data waits for its upload than local retention allows, or none of it has been copied for long.
+
+    Where it is so of several brokers, what they share is slow: the store, or the way to it.
+    """
+    slow = list(_slow_partitions(context))
+    brokers = sorted({candidate.broker_id for candidate in slow if candidate.broker_id is not None})
+    running = [candidate for candidate in slow if not candidate.facts["copy_disabled"]]
+    if len(brokers) < 2 or len(running) < STORE_PARTITIONS_MIN:
+        yield from slow
+        return
+    yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
+    names = [candidate.object for candidate in running]
+    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    sealed = sum(candidate.facts["sealed_bytes"] for candidate in running)
+    yield Candidate(
+        slug="copy-slow",
+        object=STORE,
+        severity=WARNING,
+        sentence="Copying to the remote storage is behind",
+        why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
+        f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.",
+        action="See how long the store takes for a write, and what the way to it carries; where it is well, compare the"
+        " produce rate with the brokers' copier threads.",
+        facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
+        for_ms=SLOW_FOR_MS,
+    )
+
+
+def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
+    waiting, copying = sealed_data(context), _usual_copies(context)
+    for row in context.tiered:
+        key, topic = (row.topic, row.partition), context.topic(row.topic)
+        sealed, pending, segment = waiting.get(key), pending_bytes(row), setting(topic, "segment.bytes")
+        if sealed is None or pending is None:
+            continue
+        paused = is_paused(topic)
+        limit, still = local_retention_bytes(topic), context.still.get(key)
+        if still is not None and still.stable is not None and context.at_ms - still.stable.since_ms >= HELD_MS:
+            continue  # nothing above an open transaction may be copied: `transaction-open`
+        waits = None if still is None else still.pending
+        # One segment that was sealed a moment ago waits as a matter of course.
+        is_full = limit is not None and sealed >= limit
+        full = "" if limit is None else f"local retention is {in_bytes(limit)}, so nothing local can go"
+        still_ms = -1 if waits is None else context.at_ms - waits.since_ms
+        if is_full and segment is not None and sealed >= segment:
+            yield _slow(row, sealed, pending, full, limit=limit, paused=paused)
+        elif still_ms >= _still_for_ms(context, row.leader, is_full=is_full) and waits is not None:
+            if paused or key in copying:
+                continue
+            reason = f"none of it has been copied for {in_time(still_ms)}, from offset {grouped(waits.offset)} on"
+            yield _slow(row, sealed, pending, f"{full}; {reason}" if is_full else reason, limit=limit, still=waits)
+
+
+def _still_for_ms(context: FindingContext, leader: int, *, is_full: bool) -> int:
+    """A broker that looks less often than Kafka's default does is given more time."""
+    interval_ms = task_interval_ms(context, leader)
+    if is_full:
+        return max(FULL_STILL_MS, FULL_STILL_INTERVALS * interval_ms)
+    return max(STILL_MS, STILL_INTERVALS * interval_ms)
+
+
+def _slow(
+    row: PartitionSample,
+    sealed: int,
+    pending: int,
+    reason: str,
+    *,
+    limit: int | None,
+    paused: bool = False,
+    still: StillOffset | None = None,
+) -> Candidate:
+    action = f"Compare with the produce rate; raise the copy quota or the copier threads of broker {row.leader}."
+    if still is not None:
+        action = f"Look in broker {row.leader}'s log why it copies nothing of {name_of(row)}; compare its copy quota."
+    return Candidate(
+        slug="copy-slow",
+        object=name_of(row),
+        severity=WARNING,
+        sentence=f"Copying is behind: {name_of(row)}",
+        why=f"At least {in_bytes(sealed)} in sealed segments wait, of {in_bytes(pending)} not uploaded; {reason}."
+        + (" Copying is paused on this topic (remote.log.copy.disable)." if paused else ""),
+        action="Resume copying on the topic." if paused else action,
+        facts={
+            "sealed_bytes": sealed,
+            "pending_bytes": pending,
+            "local_retention_bytes": limit,
+            "copy_disabled": paused,
+            "pending_from": None if still is None else still.offset,
+            "still_since_ms": None if still is None else still.since_ms,
+        },
+        topic=row.topic,
+        partition=row.partition,
+        broker_id=row.leader,
+        for_ms=0 if still is not None else SLOW_FOR_MS,
+    )
+
+
+def _usual_copies(context: FindingContext) -> set[PartitionKey]:
+    """Partitions of which a copy is open that may well finish: a large segment under a quota takes its time."""
+    return {
+        (segment.topic, segment.partition)
+        for segment in context.open_segments
+        if segment.state is SegmentState.COPY_SEGMENT_STARTED
+        and not segment.superseded
+        and is_expected(context, segment)
+    }

@@ -1,0 +1,115 @@
+"""Handlers of receivers and of the rules' settings: what is in force, and a test message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.control.alerts.alert_delivery import AlertDelivery
+from backend.control.alerts.alerts_file import AlertsFileError
+from backend.control.alerts.rule_edits import RuleEdit
+from backend.control.alerts.senders.send_result import SendOutcome
+from backend.control.deferred_audit import DeferredAudit
+from backend.control.findings.catalogue import SLUGS
+from backend.control.findings.thresholds import in_force
+from backend.control.http.alert_models import (
+    ReceiverPath,
+    ReceiversAnswer,
+    ReceiverTestAnswer,
+    RuleBody,
+    RulePath,
+    RuleSettingAnswer,
+    RuleSettingsAnswer,
+    ThresholdAnswer,
+)
+from backend.control.http.call import Call
+from backend.control.http.problems import Problem
+from backend.control.operations.audit_entries import AuditEntry, AuditResult, append_entry
+
+
+class AlertHandlers:
+    """Receivers of one cluster."""
+
+    def __init__(self, alerts: AlertDelivery, audit: DeferredAudit, cluster_id: str) -> None:
+        self._alerts = alerts
+        self._deferred_audit = audit
+        self._cluster_id = cluster_id
+
+    async def receivers(self, call: Call) -> ReceiversAnswer:
+        """The receivers with what waits for each, and the mistake of the file, if it has one."""
+        del call
+        files = self._alerts.files
+        return ReceiversAnswer(
+            file=str(files.files.path) if files.there else None,
+            mistake=files.mistake,
+            loaded_ms=files.loaded_ms,
+            items=self._alerts.statuses,
+        )
+
+    async def test(self, call: Call) -> ReceiverTestAnswer:
+        """Sends a test message to a receiver and waits for its end, 30 s at most."""
+        path: ReceiverPath = call.path
+        result = await self._alerts.test(path.receiver)
+        if result is None:
+            raise Problem(404, "not-found", f"There is no receiver {path.receiver}; /v1/alerts/receivers lists them.")
+        taken = result.outcome is SendOutcome.TAKEN
+        entry = AuditEntry(
+            call.actor,
+            "test receiver",
+            path.receiver,
+            AuditResult.VERIFIED if taken else AuditResult.FAILED,
+            detail=result.reason,
+        )
+        await self._deferred_audit.write(lambda c: append_entry(c, self._cluster_id, entry))
+        return ReceiverTestAnswer(receiver=path.receiver, taken=taken, reason=result.reason)
+
+    async def change_rule(self, call: Call) -> RuleSettingsAnswer:
+        """Writes a rule's settings into the alerts file; refused when the file has or would have a mistake."""
+        path: RulePath = call.path
+        body: RuleBody = call.body
+        if path.slug not in SLUGS:
+            raise Problem(404, "not-found", f"There is no rule {path.slug}; docs/findings.md lists them.")
+        try:
+            await self._alerts.change_rule(RuleEdit(path.slug, body.topics, body.values))
+        except AlertsFileError as error:
+            await self._note(call, path.slug, body, AuditResult.REFUSED, str(error))
+            raise Problem(409, "rule-refused", f"{error} Nothing was changed.") from error
+        await self._note(call, path.slug, body, AuditResult.VERIFIED, None)
+        return await self.rules(call)
+
+    async def _note(self, call: Call, slug: str, body: RuleBody, result: AuditResult, detail: str | None) -> None:
+        values = ", ".join(f"{name} = {'default' if value is None else value}" for name, value in body.values.items())
+        about = f"{slug} ({body.topics})" if body.topics else slug
+        entry = AuditEntry(
+            call.actor, "change rule", about, result, diff={"values": values}, reason=body.reason, detail=detail
+        )
+        await self._deferred_audit.write(lambda c: append_entry(c, self._cluster_id, entry))
+
+    async def rules(self, call: Call) -> RuleSettingsAnswer:
+        """Thresholds with their defaults and reasons, and the rules that the file sets."""
+        del call
+        settings = self._alerts.rules
+        return RuleSettingsAnswer(
+            thresholds=[
+                ThresholdAnswer(
+                    slug=item.entry.slug,
+                    name=item.entry.name,
+                    value=item.value,
+                    default=item.entry.default,
+                    unit=item.entry.unit,
+                    topics=item.topics,
+                    reason=item.entry.reason,
+                )
+                for item in in_force(settings)
+            ],
+            rules=[
+                RuleSettingAnswer(
+                    slug=setting.slug,
+                    topics=setting.topics,
+                    for_s=None if setting.for_ms is None else setting.for_ms / 1000,
+                    severity=setting.severity,
+                    off=setting.off,
+                )
+                for setting in settings.settings
+                if setting.off or setting != replace(setting, for_ms=None, severity=None)
+            ],
+        )

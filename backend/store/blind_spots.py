@@ -1,0 +1,112 @@
+"""Blind spots: what the product does not see now, since when; one list for page, API, commands and exit codes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
+
+# After each move of a leader the pipeline waits for a moment, and finds the new one by itself.
+WAITING_MS = 30_000
+# Spark takes 10 s to start, and 30 s on a busy machine with two cores.
+PIPELINE_STARTS_MS = 60_000
+PIPELINE_EXPECTED = "pipeline_expected"
+"""In the detail of the backend's heartbeat: whether `ebbline up` runs a pipeline beside it."""
+CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class BlindSpot:
+    """Something of the product that is dead, silent or behind. `headline` reads on with "since 12:00"; `since_ms` None:
+    not known; `note`: the process's own words."""
+
+    slug: str
+    severity: str
+    headline: str
+    since_ms: int | None
+    text: str
+    note: str = ""
+
+
+def blind_spots(
+    processes: Mapping[str, ProcessHealth], *, offsets_age_ms: int | None, interval_ms: int, now_ms: int
+) -> list[BlindSpot]:
+    """The blind spots, the worst first. `offsets_age_ms`: of the newest sample, None: there is none yet."""
+    spots = [
+        *_backend(processes, offsets_age_ms, interval_ms, now_ms),
+        *_pipeline(processes.get("pipeline"), pipeline_missing_since_ms(processes, now_ms), now_ms),
+        *_meters(processes.get("backend")),
+    ]
+    return sorted(spots, key=lambda spot: (CRITICAL, WARNING, NOTICE).index(spot.severity))
+
+
+def stale(offsets_age_ms: int | None, interval_ms: int) -> bool:
+    """The newest sample is older than three intervals, or there is none."""
+    return offsets_age_ms is None or offsets_age_ms > STALE_AFTER_INTERVALS * interval_ms
+
+
+def _backend(
+    processes: Mapping[str, ProcessHealth], offsets_age_ms: int | None, interval_ms: int, now_ms: int
+) -> list[BlindSpot]:
+    backend, observer = processes.get("backend"), processes.get("observer")
+    if backend is not None and not backend.alive:
+        text = "Brokers, observer and control API are in it. Nothing can be changed now."
+        return [BlindSpot("backend-down", CRITICAL, "Backend down", backend.updated_ms, text, backend.message or "")]
+    if observer is not None and not observer.alive:
+        text = "Offsets are not sampled."
+        return [
+            BlindSpot("observer-down", CRITICAL, "Observer down", observer.updated_ms, text, observer.message or "")
+        ]
+    if offsets_age_ms is not None and stale(offsets_age_ms, interval_ms):
+        text = "The observer runs, but no broker told it offsets."
+        source = observer or backend
+        note = "" if source is None else source.message or ""
+        return [BlindSpot("samples-stale", CRITICAL, "Not live", now_ms - offsets_age_ms, text, note)]
+    return []
+
+
+def pipeline_missing_since_ms(processes: Mapping[str, ProcessHealth], now_ms: int) -> int | None:
+    """Since when a pipeline should have reported that never did; None: it did, or nobody runs one."""
+    backend = processes.get("backend")
+    if "pipeline" in processes or backend is None or not (backend.detail or {}).get(PIPELINE_EXPECTED):
+        return None
+    return backend.started_ms if now_ms - backend.started_ms >= PIPELINE_STARTS_MS else None
+
+
+def _pipeline(pipeline: ProcessHealth | None, missing_since_ms: int | None, now_ms: int) -> list[BlindSpot]:
+    if missing_since_ms is not None:
+        text = "The ledger of remote segments is empty. Its log (logs/pipeline.log) says why it does not start."
+        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", missing_since_ms, text)]
+    if pipeline is None:
+        text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
+        return [BlindSpot("pipeline-never", NOTICE, "The pipeline has not reported yet", None, text)]
+    if not pipeline.alive:
+        text = "The ledger of remote segments is of then; offsets, replicas and settings are not affected."
+        note = pipeline.message or ""
+        return [BlindSpot("pipeline-down", CRITICAL, "Pipeline down", pipeline.updated_ms, text, note)]
+    if pipeline.state == "waiting":
+        since_ms = (pipeline.detail or {}).get("waiting_since_ms")
+        text = "The ledger of remote segments does not grow until then."
+        note = pipeline.message or ""
+        waited_ms = 0 if since_ms is None else now_ms - int(since_ms)
+        severity = WARNING if waited_ms >= WAITING_MS else NOTICE
+        return [BlindSpot("pipeline-waiting", severity, "The pipeline waits", since_ms, text, note)]
+    return []
+
+
+def _meters(backend: ProcessHealth | None) -> list[BlindSpot]:
+    """Brokers whose own metrics are not read, by the backend's heartbeat."""
+    meters = ((backend.detail or {}).get("readers") or {}).get("meters") if backend and backend.alive else None
+    if not meters:
+        return []
+    text = "Reads of the remote tier that fail or are slow are seen there only."
+    spots = []
+    if meters["stopped"]:
+        headline = f"Metrics of broker {', '.join(map(str, meters['stopped']))} are not read"
+        spots.append(BlindSpot("meters-stopped", WARNING, headline, meters["since_ms"], text))
+    if meters["never"]:
+        headline = f"Metrics of broker {', '.join(map(str, meters['never']))} were never read"
+        note = "Give --broker-metrics with the address of the brokers' exporters."
+        spots.append(BlindSpot("meters-never", NOTICE, headline, None, text, note))
+    return spots

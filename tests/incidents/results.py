@@ -1,0 +1,97 @@
+"""Results of incidents that were played: as JSON in `results`, and as the page docs/incidents.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.incidents.expectations import Incident, Where
+from tests.incidents.verdicts import Verdict
+
+FOLDER: Final = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One incident on one cluster. `not_played`: why it could not be, on that machine."""
+
+    incident: str
+    where: str
+    commit: str
+    not_played: str = ""
+    passed: bool = False
+    recall: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    cleared_s: Mapping[str, float] = field(default_factory=dict)
+    missed: Sequence[str] = ()
+    notices: int = 0
+    notices_expected: int = 0
+    false_findings: Sequence[str] = ()
+    false_criticals: int = 0
+    right_action: bool | None = None
+    complaints: Sequence[str] = ()
+
+
+def result_of(incident: Incident, where: Where, commit: str, verdict: Verdict) -> Result:
+    """The row of a verdict."""
+    return Result(
+        incident=incident.name,
+        where=where.value,
+        commit=commit,
+        passed=verdict.passed,
+        recall=round(verdict.recall, 3),
+        seconds={name: round(value, 1) for name, value in verdict.seconds.items()},
+        cleared_s={name: round(value, 1) for name, value in verdict.cleared_s.items()},
+        missed=verdict.missed,
+        notices=verdict.notices,
+        notices_expected=verdict.notices_expected,
+        false_findings=[str(finding) for finding in verdict.false_findings],
+        false_criticals=verdict.false_criticals,
+        right_action=verdict.right_action,
+        complaints=verdict.complaints,
+    )
+
+
+def commit_id() -> str:
+    """The commit that is played, with `-dirty` when files differ from it."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def write(results: Sequence[Result], began: str, seconds: float, folder: Path = FOLDER) -> Path:
+    """One file for each run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "began": began,
+        "seconds": round(seconds),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "results": [asdict(result) for result in results],
+    }
+    path = folder / f"{began}.json"
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def newest(folder: Path = FOLDER) -> dict[tuple[str, str], Result]:
+    """The newest result of each incident on each cluster."""
+    result: dict[tuple[str, str], Result] = {}
+    for path in sorted(folder.glob("*.json")):
+        rows: list[dict[str, Any]] = json.loads(path.read_text())["results"]
+        for row in rows:
+            result[row["incident"], row["where"]] = Result(**row)
+    return result
+
+
+def now() -> str:
+    """The name of a run."""
+    return time.strftime("%Y%m%dT%H%M%S")

@@ -1,0 +1,215 @@
+"""One cause, one finding: what explains what, and what becomes of the explained when the cause ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from backend.control.alerts.notices import NoticeEvent, open_alerts, open_counts
+from backend.control.alerts.receiver_queue import QueuePolicy, ReceiverQueue
+from backend.control.findings.catalogue import SLUGS, FindingRule
+from backend.control.findings.causes import CLUSTER_AWAY, EXPLANATIONS, NAMED_MAX, NOUNS, Silence, with_causes
+from backend.control.findings.evaluate import OBJECTS_MAX, OUTLASTS_MS, Changes, compare, evaluate
+from backend.control.findings.finding_context import Candidate, FindingContext
+from backend.store.maintenance_window import MaintenanceWindow
+from backend.store.queries.findings import Finding
+from tests.unit.control.findings.sights import NOW_MS, context, stored
+
+
+def candidate(slug: str, object_: str, severity: str = "warning", **more: object) -> Candidate:
+    fields = {"sentence": f"{slug} of {object_}", "why": "It is so.", "action": "Do something.", **more}
+    return Candidate(slug=slug, object=object_, severity=severity, **fields)  # type: ignore[arg-type]
+
+
+AWAY = candidate("broker-away", "broker 3", broker_id=3)
+
+
+def offline(number: int) -> Candidate:
+    name = f"orders-{number}"
+    return candidate(
+        "offline", name, "critical", topic="orders", partition=number, depends_on=frozenset({3}), sentence=f"No: {name}"
+    )
+
+
+def stuck(number: int, broker_id: int = 1) -> Candidate:
+    name = f"orders-{number} on broker {broker_id}"
+    return candidate("follower-stuck", name, topic="orders", partition=number, broker_id=broker_id)
+
+
+def raised(*given: Candidate) -> dict[tuple[str, str], Candidate]:
+    return with_causes({c.key: c for c in given})
+
+
+def rules_of(given: Iterable[Candidate]) -> list[FindingRule]:
+    def rule(_: FindingContext) -> Iterable[Candidate]:
+        return given
+
+    return [rule]
+
+
+def play(given: Iterable[Candidate], open_findings: Iterable[Finding] = ()) -> Changes:
+    return evaluate(context(), open_findings, {}, rules_of(given))
+
+
+def test_the_table_names_rules_that_there_are_and_has_a_noun_for_each_consequence() -> None:
+    consequences = {slug for row in EXPLANATIONS if row.cause != CLUSTER_AWAY for slug in row.consequences}
+    assert consequences <= NOUNS.keys()
+    assert {row.cause for row in EXPLANATIONS} | consequences <= SLUGS.keys()
+
+
+def test_nothing_explains_itself_over_any_number_of_steps() -> None:
+    edges = {(row.cause, slug) for row in EXPLANATIONS for slug in row.consequences}
+    reach = set(edges)
+    while more := {(a, d) for a, b in reach for c, d in edges if b == c} - reach:
+        reach |= more
+    assert [a for a, b in reach if a == b] == []
+
+
+def test_a_dead_broker_is_one_finding_that_counts_what_it_explains_and_is_as_severe() -> None:
+    result = raised(AWAY, offline(0), offline(1), stuck(0), stuck(7))
+    assert {key for key, c in result.items() if c.cause is None} == {AWAY.key, stuck(7).key}
+    # A follower waits for a leader that waits for the broker: the broker is the cause of both.
+    assert result[stuck(0).key].cause == AWAY.key
+    cause = result[AWAY.key]
+    assert cause.severity == "critical"
+    assert cause.why == "It is so. Explains 1 replica outside the ISR, 2 partitions without a leader."
+    assert cause.facts["explains"]["by_slug"] == {"follower-stuck": 1, "offline": 2}
+
+
+def test_a_partition_that_waits_for_another_broker_is_not_explained() -> None:
+    other = replace(offline(0), depends_on=frozenset({1}))
+    assert raised(AWAY, other)[other.key].cause is None
+
+
+def test_of_ten_thousand_all_are_counted_and_ten_are_named() -> None:
+    changes = play([AWAY, *(offline(number) for number in range(10_000))])
+    [cause] = [c for c in changes.opened if c.cause is None]
+    assert cause.facts["explains"]["count"] == 10_000
+    assert len(cause.facts["explains"]["first"]) == NAMED_MAX
+    assert len(changes.opened) == OBJECTS_MAX + 1
+
+
+def test_what_got_no_row_may_end_with_its_cause_in_a_moment_as_well() -> None:
+    many = [offline(number) for number in range(2 * OBJECTS_MAX)]
+    begin = play([AWAY, *many])
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    assert len(begin.unlisted) == OBJECTS_MAX
+
+    def after(ms: int, before: Changes) -> Changes:
+        given = {c.key: c for c in many}
+        return compare(given, rows, {}, NOW_MS, NOW_MS + ms, before.outlasting, unlisted=before.unlisted)
+
+    at_once = after(0, begin)
+    assert [(c.object, c.cause) for c in at_once.opened] == []
+    later = after(OUTLASTS_MS, at_once)
+    assert len(later.opened) == OBJECTS_MAX
+    assert later.unlisted == {}
+
+
+def test_of_too_many_those_without_a_cause_are_kept_first() -> None:
+    alone = replace(offline(1), object="alone", depends_on=frozenset({1}))
+    changes = play([AWAY, *(offline(number) for number in range(2, 1_000)), alone])
+    assert alone.key in {c.key for c in changes.opened}
+
+
+def sent(before: ReceiverQueue, findings: Iterable[Finding], changes: Changes) -> list[tuple[NoticeEvent, str]]:
+    """Messages of a round to a receiver that takes everything at once."""
+    alerts = open_alerts(findings, changes, {}, (), NOW_MS)
+    before.update(alerts, alerts.open)
+    messages = []
+    while (delivery := before.next_delivery()) is not None:
+        messages += [(notice.event, notice.slug) for notice in delivery.notices]
+        before.mark_delivered(delivery)
+    return messages
+
+
+def test_one_notice_is_sent_for_the_cause_and_one_when_it_ends() -> None:
+    receiver = ReceiverQueue(QueuePolicy())
+    begin = play([AWAY, offline(0), offline(1)])
+    assert sent(receiver, [], begin) == [(NoticeEvent.OPENED, "broker-away")]
+    stored_rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    assert sent(receiver, stored_rows, play([], stored_rows)) == [(NoticeEvent.CLOSED, "broker-away")]
+
+
+def test_what_outlasts_its_cause_is_a_finding_by_itself_then() -> None:
+    receiver = ReceiverQueue(QueuePolicy())
+    begin = play([AWAY, offline(0)])
+    sent(receiver, [], begin)
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    at_once = play([offline(0)], rows)
+    assert open_counts(open_alerts(rows, at_once, {}, (), NOW_MS)) == {}, "it may end with its cause in a moment"
+    given, clock_ms = {offline(0).key: offline(0)}, NOW_MS + OUTLASTS_MS
+    rows = [row for row in rows if row not in at_once.closed]
+    almost = compare(given, rows, {}, clock_ms, clock_ms - 1, at_once.outlasting)
+    assert open_counts(open_alerts(rows, almost, {}, (), NOW_MS)) == {}
+    after = compare(given, rows, {}, clock_ms, clock_ms, almost.outlasting)
+    assert open_counts(open_alerts(rows, after, {}, (), NOW_MS)) == {("offline", "critical"): 1}
+    assert after.kept[0][1].cause is None
+    assert sent(receiver, rows, after) == [(NoticeEvent.OPENED, "offline"), (NoticeEvent.CLOSED, "broker-away")]
+
+
+def test_what_was_notified_before_its_cause_was_seen_is_closed_with_the_opening_of_the_cause() -> None:
+    receiver = ReceiverQueue(QueuePolicy())
+    alone = play([offline(0)])
+    assert sent(receiver, [], alone) == [(NoticeEvent.OPENED, "offline")]
+    rows = [stored(alone.opened[0])]
+    explained = play([AWAY, offline(0)], rows)
+    assert open_counts(open_alerts(rows, explained, {}, (), NOW_MS)) == {("broker-away", "critical"): 1}
+    assert explained.closed == []
+    assert sent(receiver, rows, explained) == [(NoticeEvent.OPENED, "broker-away"), (NoticeEvent.CLOSED, "offline")]
+
+
+MUTED_AWAY = replace(AWAY, object="broker 2", broker_id=2)
+RIGHTS = candidate("rights-missing", "cluster", "critical")
+
+
+def cause_of(given: Candidate, *others: Candidate, silence: Silence) -> object:
+    return with_causes({c.key: c for c in (given, *others)}, silence)[given.key].cause
+
+
+def test_a_partition_that_needs_two_brokers_goes_under_the_one_that_nobody_has_silenced() -> None:
+    needs_both = replace(offline(0), depends_on=frozenset({2, 3}))
+    assert cause_of(needs_both, MUTED_AWAY, AWAY, silence=Silence({MUTED_AWAY.key})) == AWAY.key
+    below = candidate("below-min-isr", "orders-0", depends_on=frozenset({2, 3}))
+    disk = candidate("disk-offline", "broker 3", broker_id=3)
+    assert cause_of(below, MUTED_AWAY, disk, silence=Silence({MUTED_AWAY.key})) == disk.key, "of another kind"
+
+
+def test_a_silenced_cause_takes_nothing_critical_with_it_that_nobody_has_silenced() -> None:
+    silence = Silence({AWAY.key})
+    assert cause_of(offline(0), AWAY, silence=silence) is None
+    assert cause_of(offline(0), AWAY, silence=Silence({AWAY.key, offline(0).key})) == AWAY.key
+    assert cause_of(replace(offline(0), severity="warning"), AWAY, silence=silence) == AWAY.key
+    seen_by_whoever_muted_it = Silence({AWAY.key}, {offline(0).key: AWAY.key})
+    assert cause_of(offline(0), AWAY, silence=seen_by_whoever_muted_it) == AWAY.key
+
+
+def test_what_follows_from_a_critical_finding_that_stands_for_itself_goes_under_that() -> None:
+    result = with_causes({c.key: c for c in (AWAY, offline(0), stuck(0))}, Silence({AWAY.key}))
+    assert (result[offline(0).key].cause, result[stuck(0).key].cause) == (None, offline(0).key)
+    assert result[AWAY.key].severity == "warning", "it is no graver than what it explains"
+
+
+def test_a_partition_that_dies_in_the_maintenance_of_its_broker_is_notified() -> None:
+    receiver = ReceiverQueue(QueuePolicy())
+    given = {c.key: c for c in (AWAY, offline(0))}
+    changes = compare(given, [], {}, NOW_MS, NOW_MS, withheld={AWAY.key})
+    window = MaintenanceWindow(1, 0, NOW_MS + 1, None, None, 3, "new disks", 0, "ada")
+    alerts = open_alerts([], changes, {}, [window], NOW_MS)
+    assert open_counts(alerts) == {("offline", "critical"): 1}
+    receiver.update(alerts, alerts.open)
+    delivery = receiver.next_delivery()
+    assert delivery is not None
+    assert [notice.slug for notice in delivery.notices] == ["offline"]
+
+
+def test_missing_rights_explain_nothing_that_a_rule_sees_now() -> None:
+    failing = candidate("copy-failing", "store", "critical")
+    slow = candidate("copy-slow", "orders-0", topic="orders", partition=0)
+    result = raised(RIGHTS, failing, slow)
+    assert (result[failing.key].cause, result[slow.key].cause) == (None, failing.key)
+    assert raised(RIGHTS, slow)[slow.key].cause is None
+    kept = replace(slow, unseen=True)
+    assert raised(RIGHTS, kept)[kept.key].cause == RIGHTS.key
+    pipeline = candidate("pipeline-down", "pipeline")
+    assert raised(RIGHTS, pipeline)[pipeline.key].cause is None

@@ -1,0 +1,218 @@
+"""Unclean elections of Apache Kafka, which reports none: seen by comparing samples, kept while records can be saved.
+
+Broker 2 led with a high watermark of 150, broker 3 was out of the ISR with 100 records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from backend.control.findings.evaluate import candidates
+from backend.control.findings.unclean_elections import (
+    ELECTIONS_MAX,
+    SHOWN_FOR_MS,
+    ElectionMemory,
+    UncleanElection,
+    election_of_evidence,
+)
+from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
+from backend.store.queries.findings import UncleanRecovery
+from backend.store.writes.samples import PartitionSample, ReplicaSample
+from backend.tiering.ids import TopicPartition
+from tests.unit.control.findings.sights import NOW_MS, broker, context, partition, replica
+
+PAIR = ("pair", 0)
+PAIR_0 = TopicPartition(*PAIR)
+
+
+def pair(**more: Any) -> PartitionSample:
+    values: dict[str, Any] = {"replicas": (2, 3), "isr": (2,), "leader": 2, "leader_epoch": 4, "tiered": False}
+    return partition("pair", **values | {"high_watermark": 150, "log_end_offset": 150} | more)
+
+
+LED_BY_2 = pair()
+# Offsets of before, as a partition without a leader keeps them.
+LEADERLESS = pair(leader=-1, leader_epoch=5, answered_ms=NOW_MS - 1)
+LED_BY_3 = pair(leader=3, leader_epoch=6, isr=(3,), high_watermark=100, log_end_offset=100)
+SILENT_2 = replica(2, "pair", log_end_offset=150, answered_ms=NOW_MS - 1)
+REPLICAS = [SILENT_2, replica(3, "pair", log_end_offset=100)]
+
+
+class Samples:
+    """Rounds of one partition, one after the other."""
+
+    def __init__(self) -> None:
+        self.memory = ElectionMemory()
+        self.last: dict[tuple[str, int], PartitionSample] = {}
+        self.at_ms = NOW_MS
+
+    def then(
+        self,
+        row: PartitionSample,
+        replicas: list[ReplicaSample] = REPLICAS,
+        eligible: Mapping[TopicPartition, EligibleReplicas] | None = None,
+    ) -> UncleanElection | None:
+        by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
+        self.memory = self.memory.next(self.at_ms, [row], by_replica, self.last, eligible or {})
+        self.last = {(row.topic, row.partition): row}
+        self.at_ms += 2_000
+        return self.memory.elections.get(PAIR)
+
+
+@pytest.mark.parametrize("between", [[], [LEADERLESS], [LEADERLESS] * 3], ids=["at once", "one sample", "three"])
+def test_a_leader_that_lacks_acknowledged_records_was_elected_uncleanly(between: list[PartitionSample]) -> None:
+    samples = Samples()
+    for row in (LED_BY_2, *between):
+        assert samples.then(row) is None
+    election = samples.then(LED_BY_3)
+    assert election is not None
+    assert (election.leader, election.former_leader, election.lost) == (3, 2, 50)
+    assert (election.log_end_offset, election.acknowledged_offset) == (100, 150)
+    assert (election.holders, election.unsaved) == ((2,), (2,))
+
+
+def test_a_new_leader_is_judged_as_soon_as_it_tells_its_log_end() -> None:
+    samples = Samples()
+    samples.then(LED_BY_2)
+    silent = pair(leader=3, leader_epoch=6, isr=(3,), answered_ms=NOW_MS - 1)
+    assert samples.then(silent) is None
+    assert samples.then(silent) is None
+    election = samples.then(LED_BY_3)
+    assert election is not None
+    assert election.lost == 50
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pair(leader=3, leader_epoch=6, isr=(3,), high_watermark=140, log_end_offset=150),
+        pair(leader=2, leader_epoch=4, log_start_offset=150),
+        pair(leader=3, leader_epoch=6, isr=(3,), high_watermark=0, log_end_offset=0, topic_id="made again"),
+        pair(leader=2, leader_epoch=4, high_watermark=100, log_end_offset=100),
+    ],
+    ids=["has all", "DeleteRecords", "made again", "the same epoch"],
+)
+def test_no_other_change_is_an_unclean_election(row: PartitionSample) -> None:
+    samples = Samples()
+    samples.then(LED_BY_2)
+    assert samples.then(row) is None
+
+
+def test_a_leader_from_outside_the_isr_is_one_though_nothing_that_was_sampled_is_missing() -> None:
+    whole = pair(leader=3, leader_epoch=6, isr=(3,))
+    samples = Samples()
+    for row in (LED_BY_2, LEADERLESS, LEADERLESS):
+        samples.then(row)
+    election = samples.then(whole)
+    assert election is not None
+    assert (election.lost, election.unsaved) == (0, (2,))
+
+
+@pytest.mark.parametrize(
+    ("eligible", "unclean"),
+    [
+        (EligibleReplicas((3,)), False),
+        (EligibleReplicas((), (3,)), False),
+        (EligibleReplicas((2,)), True),
+        (EligibleReplicas(), False),
+        (None, False),
+    ],
+    ids=["eligible", "last known", "another is eligible", "nobody is", "not known"],
+)
+def test_an_eligible_replica_may_lead_without_an_isr(eligible: EligibleReplicas | None, unclean: bool) -> None:
+    lists = {} if eligible is None else {PAIR_0: eligible}
+    samples = Samples()
+    samples.then(LED_BY_2)
+    for _ in range(2):
+        samples.then(pair(leader=-1, leader_epoch=5, isr=(), answered_ms=NOW_MS - 1), eligible=lists)
+    assert (samples.then(pair(leader=3, leader_epoch=6, isr=(3,))) is not None) is unclean
+
+
+def test_between_two_elections_a_replica_may_have_joined_the_isr() -> None:
+    for rows in ([LED_BY_2], [LED_BY_2, LEADERLESS], [LED_BY_2, LEADERLESS, LEADERLESS]):
+        samples = Samples()
+        for row in rows:
+            samples.then(row)
+        assert samples.then(pair(leader=3, leader_epoch=8, isr=(3,))) is None
+
+
+def test_an_election_is_over_an_hour_later_and_not_before_its_records_are_saved_or_gone() -> None:
+    samples = Samples()
+    samples.then(LED_BY_2)
+    samples.then(LED_BY_3)
+    samples.at_ms += SHOWN_FOR_MS
+    kept = samples.then(LED_BY_3)
+    assert kept is not None
+    assert kept.unsaved == (2,)
+    assert samples.then(pair(leader=-1, leader_epoch=7, isr=(3,), answered_ms=NOW_MS)) == kept, "without a leader, too"
+    assert samples.then(pair(leader=3, leader_epoch=8, isr=(2, 3), log_end_offset=200, high_watermark=200)) is None
+    young = Samples()
+    young.then(LED_BY_2)
+    young.then(LED_BY_3)
+    joined = young.then(pair(leader=3, leader_epoch=6, isr=(2, 3), log_end_offset=120, high_watermark=120))
+    assert joined is not None
+    assert joined.unsaved == ()
+    assert young.then(pair(topic_id="made again")) is None
+
+
+def test_replicas_that_cut_their_logs_at_once_hold_nothing() -> None:
+    samples = Samples()
+    samples.then(LED_BY_2)
+    cut = [replica(2, "pair", log_end_offset=100), replica(3, "pair", log_end_offset=100)]
+    election = samples.then(LED_BY_3, cut)
+    assert election is not None
+    assert election.holders == ()
+
+
+def test_the_elections_that_lost_most_are_remembered() -> None:
+    numbers = range(ELECTIONS_MAX + 5)
+    before = {("t", n): partition("t", n, high_watermark=1_000 + n) for n in numbers}
+    rows = [partition("t", n, leader=2, leader_epoch=4, log_end_offset=0) for n in numbers]
+    memory = ElectionMemory().next(NOW_MS, rows, {}, before, {})
+    assert set(memory.elections) == {("t", n) for n in numbers if n >= 5}
+    assert memory.waiting == {}
+
+
+def test_the_evidence_of_a_finding_gives_the_election_back_to_the_next_process() -> None:
+    election = UncleanElection("pair", 0, "id", NOW_MS, 3, 6, 100, 150, 2, (2,), (2,))
+    assert election_of_evidence("pair", 0, {"sentence": "…", "lost": 50, **election.evidence()}) == election
+    assert election_of_evidence("pair", 0, {"partitions": 3}) is None
+
+
+def test_an_unclean_election_is_told_with_its_records_and_the_broker_that_holds_them() -> None:
+    election = UncleanElection("pair", 0, "id", NOW_MS, 3, 6, 100, 150, 2, (2,), (2,))
+    looked_at = context(unclean_elections=[election], brokers=[broker(1), broker(2, reachable=False), broker(3)])
+    findings = candidates(looked_at)
+    finding = findings["unclean-recovery", "pair-0"]
+    assert finding.severity == "critical"
+    assert finding.sentence == "pair-0 is led without 50 acknowledged records"
+    assert "Offsets 100 to 149 had been acknowledged" in finding.why
+    assert "Broker 2 may still have them." in finding.why
+    assert finding.action.startswith("Keep broker 2 from coming back before the folder pair-0 on its disk is copied")
+    assert "Before it starts again, copy its folders of pair-0" in findings["broker-away", "broker 2"].action
+
+
+def test_an_unclean_election_without_a_known_loss_is_a_warning() -> None:
+    whole = [UncleanElection("pair", n, "id", NOW_MS, 3, 6, 150, 150, 2, (2,), (2,)) for n in range(5)]
+    (finding,) = candidates(context(unclean_elections=whole)).values()
+    assert (finding.object, finding.severity) == ("broker 3", "warning")
+    assert finding.sentence == "Broker 3 was elected outside of the ISR of 5 partitions"
+    assert "pair-0, pair-1, pair-2 and 2 more" in finding.why
+    assert "before broker 2 comes back" in finding.action
+
+
+def test_records_that_no_replica_has_any_more_are_said_to_be_lost() -> None:
+    lost = UncleanElection("pair", 0, "id", NOW_MS, 3, 6, 100, 150, None, (), ())
+    finding = candidates(context(unclean_elections=[lost]))["unclean-recovery", "pair-0"]
+    assert (finding.severity, finding.action[:10]) == ("critical", "No replica")
+
+
+def test_a_partition_whose_election_was_compared_is_not_told_twice() -> None:
+    election = UncleanElection("pair", 0, "id", NOW_MS, 3, 6, 100, 150, 2, (2,), (2,))
+    recoveries = [UncleanRecovery("pair", 0, 3, False, NOW_MS)]
+    assert set(candidates(context(unclean_elections=[election], recoveries=recoveries))) == {
+        ("unclean-recovery", "pair-0")
+    }

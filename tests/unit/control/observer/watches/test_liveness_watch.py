@@ -1,0 +1,75 @@
+"""Endangered partitions in the watch over the living: they stay while questions fail, and go with a leader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from backend.control.gateway.broker_connection import BrokerAddress
+from backend.control.gateway.gateway_errors import GatewayError
+from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.requests.eligible_replica_requests import EligiblePage, EligibleReplicas
+from backend.control.gateway.requests.metadata_requests import (
+    BrokerMetadata,
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from backend.control.gateway.requests.offset_requests import ListedOffset
+from backend.control.observer.watches import liveness_watch
+from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicPartition
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+def cluster(alive: tuple[int, ...], leader: int = -1) -> ClusterMetadata:
+    row = PartitionMetadata("orders", bytes(16), 0, leader, 5, (3, 1), (), (), ErrorCode.NONE)
+    brokers = tuple(BrokerMetadata(number, BrokerAddress("localhost", number), None) for number in alive)
+    topic = TopicMetadata(topic="orders", topic_id=bytes(16), internal=False, partitions=(row,))
+    return ClusterMetadata("c1", 1, brokers, (topic,))
+
+
+def test_a_broker_that_is_stopped_endangers_its_partition_until_that_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = iter([cluster((1, 3)), cluster((1,)), cluster((1,)), cluster((1,), leader=1)])
+    pages = iter([True, True, False])
+    seen: list[Liveness] = []
+
+    async def fetch_cluster(*_: Any, **__: Any) -> ClusterMetadata:
+        return next(views)
+
+    async def fetch_eligible(*_: Any, **__: Any) -> EligiblePage:
+        if not next(pages):
+            raise GatewayError("It did not answer.")
+        return EligiblePage({ORDERS_0: EligibleReplicas((), (3,))})
+
+    async def fetch_log_ends(_: Any, rows: Any, alive: Any) -> dict[tuple[TopicPartition, int], ListedOffset]:
+        ends = {1: ListedOffset(1000, 4), 3: ListedOffset(0, -1)}
+        return {(row.topic_partition, number): ends[number] for row in rows for number in alive}
+
+    async def fetch_missing_rights(*_: Any) -> tuple[()]:
+        return ()
+
+    for function in (fetch_cluster, fetch_eligible, fetch_log_ends, fetch_missing_rights):
+        monkeypatch.setattr(liveness_watch, function.__name__, function)
+    monkeypatch.setattr(liveness_watch, "METADATA_INTERVAL_S", 0.0)
+    monkeypatch.setattr(liveness_watch, "METADATA_S_PER_PARTITION", 0.0)
+
+    async def play() -> None:
+        watch = LivenessWatch(cast(Gateway, None), seen.append, lambda: 1)
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(10):
+            while len(seen) < 4:
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+    endangered = [dict(liveness.endangered.by_partition) for liveness in seen[:4]]
+    assert endangered[0][ORDERS_0].last_leader == 3
+    assert endangered[1] == endangered[2] == endangered[0]
+    assert endangered[3] == {}
+    assert [liveness.listed for liveness in seen[:2]] == [frozenset({1, 3}), frozenset({1})]
