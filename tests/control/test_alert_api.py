@@ -185,7 +185,8 @@ def test_a_rule_is_changed_in_the_file_at_once_and_audited(tmp_path: Path) -> No
             ("change rule", "follower-stuck (logs-*)", "verified"),
             ("change rule", "disk-runway", "verified"),
         ]
-        assert audit[2]["diff"] == {"values": "warning_share = 0.7, severity = critical"}
+        changed_values = [(change["before"], change["after"]) for change in audit[2]["diff"]["changes"]]
+        assert changed_values == [("warning_share = 0.5", "warning_share = 0.7"), (None, "severity = critical")]
         receivers = (await client.get("/v1/alerts/receivers")).json()
         assert [row["name"] for row in receivers["items"]] == ["ops"]
 
@@ -206,6 +207,7 @@ def shares(answer: dict[str, Any]) -> set[str]:
         ("disk-runway", {"stuck_s": 7}, 409, "is not known here"),
         ("disk-runway", {"severity": "loud"}, 409, "is critical, warning, notice"),
         ("disk-runway", {}, 422, ""),
+        ("disk-runway", {"topics": "x"}, 422, ""),
         ("no-such-rule", {"for_s": 1}, 404, "There is no rule no-such-rule"),
     ],
 )

@@ -171,7 +171,7 @@ def _attention(page: Page) -> None:
     finding_notes.show_problem()
     if not problems:
         age_ms = reading.view.ages.offsets_ms or 0
-        checked = fmt.count(len(reading.facts.partitions))
+        checked = fmt.count(sum(topic.partition_count for topic in facts.topics))
         age = fmt.duration(max(1, round(age_ms / 1000)))
         st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
         return

@@ -41,7 +41,11 @@ _TOP: Final = ("receivers", "routes", "rules")
 
 
 class AlertsFileError(Exception):
-    """The file cannot be used. One sentence, with the line and the reason."""
+    """The file cannot be used. One sentence, with the line and the reason; `reason`: a wrong value's alone."""
+
+    def __init__(self, sentence: str, reason: str | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def parse_alerts(path: Path, text: str, variables: Mapping[str, str]) -> AlertsC
     except TableMistake as error:
         line = line_of(text, error.path)
         place = "" if line is None else f"line {line}: "
-        raise AlertsFileError(f"The alerts file {path.name} is not usable: {place}{error}.") from error
+        sentence = f"The alerts file {path.name} is not usable: {place}{error}."
+        raise AlertsFileError(sentence, f"{error}.") from error
 
 
 def _config(document: Mapping[str, Any], source: TextSource, path: Path) -> AlertsConfig:

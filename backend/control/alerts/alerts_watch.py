@@ -95,7 +95,10 @@ class AlertsFileWatch:
             changed = edited(text, edit)
         except RuleEditError as error:
             raise AlertsFileError(str(error)) from error
-        parse_alerts(self.files.path, changed, self._variables)
+        try:
+            parse_alerts(self.files.path, changed, self._variables)
+        except AlertsFileError as error:
+            raise AlertsFileError(error.reason or str(error)) from error
         try:
             write_private(path, changed)
             if mode is not None:

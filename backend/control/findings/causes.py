@@ -127,6 +127,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("throttle-left", Link.PARTITION, ("below-min-isr", "follower-stuck")),
     Explanation("follower-stuck", Link.PARTITION, ("below-min-isr", "move-stalled")),
     Explanation("metadata-failed", Link.BROKER, ("copy-slow",)),
+    # A pipeline that waits for a topic which was deleted.
+    Explanation("metadata-unsafe", Link.TOPIC, ("pipeline-down",)),
     Explanation(
         "copy-failing",
         Link.CLUSTER,

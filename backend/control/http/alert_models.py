@@ -93,6 +93,13 @@ class RuleBody(Strict):
     topics: TopicPattern | None = None
     reason: Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
+    @field_validator("values")
+    @classmethod
+    def _no_pattern(cls, values: dict[str, RuleValue | None]) -> dict[str, RuleValue | None]:
+        if "topics" in values:
+            raise ValueError("topics stands beside the values: it says which findings they are for")
+        return values
+
 
 class MaintenancePath(Strict):
     window_id: RowId

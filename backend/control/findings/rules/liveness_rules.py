@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.store.blind_spots import pipeline_missing_since_ms
 from backend.store.queries.health import ProcessHealth
@@ -59,6 +60,7 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             f"For {in_time(max(0, context.at_ms - int(since_ms)))}. {pipeline.message or ''}".strip(),
             "See what it waits for; the ledger of remote segments does not grow until then.",
             for_ms=WAITING_FOR_MS,
+            topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
         )
     elif (lag_ms := (pipeline.detail or {}).get("lag_ms")) is not None and lag_ms > BEHIND_MS:
         lag_records = (pipeline.detail or {}).get("lag_records")
@@ -85,7 +87,16 @@ def _down(pipeline: ProcessHealth) -> Candidate:
     )
 
 
-def _pipeline(slug: str, severity: str, headline: str, why: str, action: str, *, for_ms: int = 0) -> Candidate:
+def _pipeline(
+    slug: str, severity: str, headline: str, why: str, action: str, *, for_ms: int = 0, topic: str | None = None
+) -> Candidate:
     return Candidate(
-        slug=slug, object="pipeline", severity=severity, sentence=headline, why=why, action=action, for_ms=for_ms
+        slug=slug,
+        object="pipeline",
+        severity=severity,
+        sentence=headline,
+        why=why,
+        action=action,
+        for_ms=for_ms,
+        topic=topic,
     )

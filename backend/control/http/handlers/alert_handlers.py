@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from backend.control.alerts.alert_delivery import AlertDelivery
@@ -10,7 +11,7 @@ from backend.control.alerts.rule_edits import RuleEdit
 from backend.control.alerts.senders.send_result import SendOutcome
 from backend.control.deferred_audit import DeferredAudit
 from backend.control.findings.catalogue import SLUGS
-from backend.control.findings.thresholds import in_force
+from backend.control.findings.thresholds import THRESHOLDS, RuleSettings, in_force
 from backend.control.http.alert_models import (
     ReceiverPath,
     ReceiversAnswer,
@@ -68,19 +69,31 @@ class AlertHandlers:
         body: RuleBody = call.body
         if path.slug not in SLUGS:
             raise Problem(404, "not-found", f"There is no rule {path.slug}; docs/findings.md lists them.")
+        before = _values(self._alerts.rules, path.slug, body.topics)
         try:
             await self._alerts.change_rule(RuleEdit(path.slug, body.topics, body.values))
         except AlertsFileError as error:
-            await self._note(call, path.slug, body, AuditResult.REFUSED, str(error))
+            await self._note(call, path.slug, body, before, AuditResult.REFUSED, str(error))
             raise Problem(409, "rule-refused", f"{error} Nothing was changed.") from error
-        await self._note(call, path.slug, body, AuditResult.VERIFIED, None)
+        await self._note(call, path.slug, body, before, AuditResult.VERIFIED, None)
         return await self.rules(call)
 
-    async def _note(self, call: Call, slug: str, body: RuleBody, result: AuditResult, detail: str | None) -> None:
-        values = ", ".join(f"{name} = {'default' if value is None else value}" for name, value in body.values.items())
+    async def _note(
+        self,
+        call: Call,
+        slug: str,
+        body: RuleBody,
+        before: Mapping[str, str],
+        result: AuditResult,
+        detail: str | None,
+    ) -> None:
+        changes = [
+            {"object": slug, "name": name, "before": before.get(name), "after": _shown(name, value)}
+            for name, value in body.values.items()
+        ]
         about = f"{slug} ({body.topics})" if body.topics else slug
         entry = AuditEntry(
-            call.actor, "change rule", about, result, diff={"values": values}, reason=body.reason, detail=detail
+            call.actor, "change rule", about, result, diff={"changes": changes}, reason=body.reason, detail=detail
         )
         await self._deferred_audit.write(lambda c: append_entry(c, self._cluster_id, entry))
 
@@ -113,3 +126,23 @@ class AlertHandlers:
                 if setting.off or setting != replace(setting, for_ms=None, severity=None)
             ],
         )
+
+
+def _values(settings: RuleSettings, slug: str, topics: str | None) -> dict[str, str]:
+    """The names that the file sets for a rule and a pattern, as the audit shows them."""
+    setting = next((s for s in settings.settings if (s.slug, s.topics) == (slug, topics)), None)
+    if setting is None:
+        return {}
+    names = {entry.field: entry.name for entry in THRESHOLDS if entry.slug == slug}
+    values: dict[str, float | str | bool | None] = {
+        "for_s": None if setting.for_ms is None else setting.for_ms / 1000,
+        "severity": setting.severity,
+        "off": setting.off or None,
+        **{names[field]: value for field, value in setting.thresholds.items()},
+    }
+    return {name: _shown(name, value) for name, value in values.items() if value is not None}
+
+
+def _shown(name: str, value: float | str | bool | None) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value).lower()
+    return f"{name} = {'default' if value is None else text}"

@@ -213,3 +213,11 @@ def test_missing_rights_explain_nothing_that_a_rule_sees_now() -> None:
     assert raised(RIGHTS, kept)[kept.key].cause == RIGHTS.key
     pipeline = candidate("pipeline-down", "pipeline")
     assert raised(RIGHTS, pipeline)[pipeline.key].cause is None
+
+
+def test_a_pipeline_that_waits_for_a_deleted_topic_is_no_second_matter() -> None:
+    deleted = candidate("metadata-unsafe", "__remote_log_metadata", topic="__remote_log_metadata")
+    waits = candidate("pipeline-down", "pipeline", topic="__remote_log_metadata")
+    dead = candidate("pipeline-down", "pipeline")
+    assert with_causes({c.key: c for c in (deleted, waits)})[waits.key].cause == deleted.key
+    assert with_causes({c.key: c for c in (deleted, dead)})[dead.key].cause is None
