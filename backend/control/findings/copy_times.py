@@ -6,10 +6,14 @@ from typing import Final
 
 from backend.control.findings.finding_context import FindingContext
 from backend.store.queries.partitions import SegmentRow
-from backend.tiering.segment_state import hung_after_ms
+from backend.tiering.segment_state import HUNG_BYTES_PER_S, HUNG_FACTOR, SegmentState, hung_after_ms
 
 # Kafka's default of remote.log.manager.task.interval.ms.
 TASK_INTERVAL_MS: Final = 30_000
+# Clients of a store try again by themselves for 10 to 15 s.
+SLOW_COPY_MS: Final = 20_000
+# A topic that is being filled may have two partitions that are behind.
+STORE_PARTITIONS_MIN: Final = 3
 
 
 def task_interval_ms(context: FindingContext, broker_id: int) -> int:
@@ -23,6 +27,30 @@ def expected_ms(context: FindingContext, segment: SegmentRow) -> float:
     if p99_ms is None:
         p99_ms = context.cluster_p99_ms
     return hung_after_ms(segment.segment_size_bytes, p99_ms)
+
+
+def slow_together(context: FindingContext) -> list[SegmentRow]:
+    """Open copies that take far longer than usual, where those of several brokers do at once: the store is slow, or the
+    way to it, and no copy hangs by itself. Empty where fewer do.
+    """
+    if context.ledger_ms is None:
+        return []
+    leaders = {(row.topic, row.partition): row.leader for row in context.partitions}
+    slow = [
+        segment
+        for segment in context.open_segments
+        if segment.state is SegmentState.COPY_SEGMENT_STARTED
+        and not segment.superseded
+        and leaders.get((segment.topic, segment.partition)) == segment.copy_broker_id
+        and context.ledger_ms - segment.copy_started_ms >= _slow_after_ms(context, segment)
+    ]
+    several = len({(s.topic, s.partition) for s in slow}) >= STORE_PARTITIONS_MIN
+    return slow if several and len({s.copy_broker_id for s in slow}) >= 2 else []
+
+
+def _slow_after_ms(context: FindingContext, segment: SegmentRow) -> float:
+    p99_ms = context.p99_ms.get((segment.topic, segment.partition), context.cluster_p99_ms) or 0
+    return max(SLOW_COPY_MS, HUNG_FACTOR * p99_ms, segment.segment_size_bytes * 1_000 / HUNG_BYTES_PER_S)
 
 
 def is_expected(context: FindingContext, segment: SegmentRow) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from backend.control.findings.copy_times import is_expected
+from backend.control.findings.copy_times import is_expected, slow_together
 from backend.control.findings.finding_context import (
     NOTICE,
     WARNING,
@@ -41,6 +41,8 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
     if context.ledger_ms is None:
         return
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in context.partitions}
+    # Of a store that is slow as a whole `copy-slow` is the finding.
+    together = {segment.segment_id for segment in slow_together(context)}
     for segment in context.open_segments:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
             continue
@@ -53,7 +55,7 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
         elif segment.superseded:
             if age_ms > HUNG_MS_MIN:
                 yield _dangling(segment, age_ms, "it failed, or a later copy has begun since")
-        elif not is_expected(context, segment):
+        elif not is_expected(context, segment) and segment.segment_id not in together:
             yield _hung(segment, age_ms, context.p99_ms.get(key))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from backend.control.findings.copy_times import is_expected, task_interval_ms
+from backend.control.findings.copy_times import STORE_PARTITIONS_MIN, is_expected, slow_together, task_interval_ms
 from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
@@ -20,14 +20,17 @@ from backend.control.findings.sealed_data import is_paused, sealed_data
 from backend.control.findings.still_offsets import PartitionKey, StillOffset
 from backend.control.formatting import grouped, in_bytes, in_time
 from backend.control.observer.cluster_totals import pending_bytes
+from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import SegmentState
 
 SLOW_FOR_MS: Final = 10_000
 HELD_MS: Final = 3_000
 STORE: Final = "remote storage"
-# A topic that is being filled may have two partitions that are behind.
-STORE_PARTITIONS_MIN: Final = 3
+STORE_ACTION: Final = (
+    "See how long the store takes for a write, and what the way to it carries; where it is well, compare the produce"
+    " rate with the brokers' copier threads."
+)
 NAMED_MAX: Final = 10
 # Four of Kafka's task intervals (30 s): a sealed segment is copied in the next one.
 STILL_MS: Final = 120_000
@@ -43,6 +46,11 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
     Where it is so of several brokers, what they share is slow: the store, or the way to it.
     """
     slow = list(_slow_partitions(context))
+    together = slow_together(context)
+    if together:
+        yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
+        yield _slow_store(context, together)
+        return
     brokers = sorted({candidate.broker_id for candidate in slow if candidate.broker_id is not None})
     running = [candidate for candidate in slow if not candidate.facts["copy_disabled"]]
     if len(brokers) < 2 or len(running) < STORE_PARTITIONS_MIN:
@@ -59,9 +67,27 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
         sentence="Copying to the remote storage is behind",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
         f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.",
-        action="See how long the store takes for a write, and what the way to it carries; where it is well, compare the"
-        " produce rate with the brokers' copier threads.",
+        action=STORE_ACTION,
         facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
+        for_ms=SLOW_FOR_MS,
+    )
+
+
+def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Candidate:
+    """Copies of several brokers that take far longer than usual, before anything has piled up."""
+    names = sorted({name_of(segment) for segment in segments})
+    brokers = sorted({segment.copy_broker_id for segment in segments})
+    oldest_ms = (context.ledger_ms or context.at_ms) - min(segment.copy_started_ms for segment in segments)
+    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return Candidate(
+        slug="copy-slow",
+        object=STORE,
+        severity=WARNING,
+        sentence="Copying to the remote storage is slow",
+        why=f"Copies of {count(len(names), 'partition')} of broker {ids(brokers)} are open for up to"
+        f" {in_time(oldest_ms)}, far longer than usual: {', '.join(names[:NAMED_MAX])}{more}.",
+        action=STORE_ACTION,
+        facts={"open_ms": oldest_ms, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
     )
 
