@@ -196,8 +196,10 @@ class FindingWatch:
         if liveness is not None:
             self._judge_liveness(self._contexts.of_liveness(None, liveness), before.findings)
         away = database_away(reason, self._database.lost)
+        # Since the attempt began: one that waits for a lock ends after ten seconds.
+        self._changes = replace(self._changes, waiting={away.key: clock_ms, **self._changes.waiting})
         current = {**self._current(before.findings), away.key: away}
-        changes = self._compare(current, before, at_ms, clock_ms)
+        changes = self._compare(current, before, at_ms, self._monotonic_ms())
         self._open = before.with_changes(changes, at_ms)
         self._changes = changes.holds
         alerts = open_alerts(before.findings, changes, before.muted_until_ms, before.windows, at_ms)
