@@ -112,7 +112,7 @@ def build_parts(settings: ControlSettings, ports: ProcessPorts, started_ms: int)
         SystemHandlers(started_ms, readiness, metrics, document(ENDPOINTS, __version__)),
         ReadHandlers(settings, database, observer, quorum),
         PlanHandlers(operations),
-        FindingHandlers(database, settings.cluster_id),
+        FindingHandlers(database, settings.cluster_id, lambda: observer.findings.unstored),
         MaintenanceHandlers(database, settings.cluster_id),
         AlertHandlers(observer.alerts, audit, settings.cluster_id),
         LabHandlers(bootstrap_lab, fault_lab, audit, settings.cluster_id),

@@ -31,8 +31,13 @@ def expected_ms(context: FindingContext, segment: SegmentRow) -> float:
 
 def slow_together(context: FindingContext) -> list[SegmentRow]:
     """Open copies that take far longer than usual, where those of several brokers do at once: the store is slow, or the
-    way to it, and no copy hangs by itself. Empty where fewer do.
+    way to it, and no copy hangs by itself. Where fewer do, those of a moment ago: between two slow copies a store is
+    no faster.
     """
+    return _slow_now(context) or list(context.slow_copies)
+
+
+def _slow_now(context: FindingContext) -> list[SegmentRow]:
     if context.ledger_ms is None:
         return []
     leaders = {(row.topic, row.partition): row.leader for row in context.partitions}

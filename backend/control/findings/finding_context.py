@@ -150,6 +150,7 @@ class FindingContext:
     tier by these meters, oldest first; `failed_reads`: the newest that the embedded engine reported. `remote_wait_ms`:
     how long a broker waits for the store (remote.fetch.max.wait.ms). `group_bounds`: logs of the time when the
     groups' offsets were read; `readable_offsets`: (group, topic, partition) that were at or above the log start once.
+    `slow_copies`: those that were slow together within the last 45 s.
     `move_throttles`: those that a move uses or used a short while ago. `p99_ms`: how long copies of partitions with an
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
     segments to copy (remote.log.manager.task.interval.ms).
@@ -191,6 +192,7 @@ class FindingContext:
     recoveries: Sequence[UncleanRecovery] = ()
     quorum_replicas: Sequence[QuorumReplicaState] = ()
     quorum_ms: int | None = None
+    slow_copies: Sequence[SegmentRow] = ()
     quorum_leader_id: int = -1
     quorum_silent_since_ms: int | None = None
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)

@@ -41,6 +41,11 @@ class OpenInMemory:
         unstored = {key: opened_ms for key, opened_ms in self.unstored_ms.items() if key not in closed}
         return replace(self, findings=findings, unstored_ms=unstored | {c.key: at_ms for c in changes.opened})
 
+    @property
+    def unstored(self) -> list[Finding]:
+        """The open findings that no table has."""
+        return [finding for finding in self.findings if (finding.slug, finding.object) in self.unstored_ms]
+
     def stored(self) -> OpenInMemory:
         """The same, once the tables have all of it."""
         return replace(self, unstored_ms={})

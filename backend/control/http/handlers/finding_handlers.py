@@ -35,8 +35,10 @@ MINUTE_MS: Final = 60_000
 class FindingHandlers:
     """Findings of one cluster, in the database."""
 
-    def __init__(self, database: Database, cluster_id: str) -> None:
+    def __init__(self, database: Database, cluster_id: str, unstored: Callable[[], Sequence[Finding]]) -> None:
+        """`unstored` gives the open findings that a database which takes no writes does not have."""
         self._database = database
+        self._unstored = unstored
         self._cluster_id = cluster_id
 
     async def list_findings(self, call: Call) -> FindingsAnswer:
@@ -60,7 +62,10 @@ class FindingHandlers:
             )
         )
         items = [_in_maintenance(finding, windows, at_ms) for finding in rows[: query.limit]]
-        return FindingsAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
+        next_before_id = items[-1].id if len(rows) > query.limit else None
+        if query.before_id is None and query.state != "closed":
+            items = [*(finding for finding in self._unstored() if _fits(finding, query)), *items]
+        return FindingsAnswer(items=items, next_before_id=next_before_id)
 
     async def get(self, call: Call) -> FindingAnswer:
         """One finding as it is now."""
@@ -128,6 +133,11 @@ class FindingHandlers:
         if refusal is not None:
             raise Problem(409, "conflict", refusal)
         return _response(path, finding)
+
+
+def _fits(finding: Finding, query: FindingsQuery) -> bool:
+    values = ((query.severity, finding.severity), (query.slug, finding.slug), (query.topic, finding.topic))
+    return all(requested is None or requested == value for requested, value in values)
 
 
 def _in_maintenance(finding: Finding, windows: Sequence[MaintenanceWindow], at_ms: int) -> Finding:

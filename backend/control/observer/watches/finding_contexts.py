@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from backend.control.control_database import Database
+from backend.control.findings.copy_times import slow_together
 from backend.control.findings.disk_rates import DiskHistory, rates, remember
 from backend.control.findings.finding_context import FindingContext, GroupOffset
 from backend.control.findings.group_starts import GroupStarts, remember_starts
@@ -48,6 +49,8 @@ LINEAGE_INTERVAL_MS: Final = 15_000
 COPY_EVENTS_MS: Final = 600_000
 # So long a crash of all brokers stays a finding after its elections.
 RECOVERIES_MS: Final = 3_600_000
+# A copy of a slow store ends, and the next one is not slow before 20 s.
+SLOW_OUTLASTS_MS: Final = 45_000
 # So long it is said that records were kept aside: the next rebuild reads them again.
 QUARANTINED_MS: Final = 86_400_000
 # A plan that has ended may stand in an older sample as a move that goes on.
@@ -103,6 +106,7 @@ class FindingContexts:
         self._lineage_ms: int | None = None
         self._finished: list[FinishedSegment] | None = None
         self._ledger_ms: int | None = None
+        self._slow_copies: tuple[Sequence[SegmentRow], int] = (), 0
         self._processes: Mapping[str, ProcessHealth] = {}
         self._missing_rights: Sequence[MissingRight] = ()
 
@@ -160,7 +164,7 @@ class FindingContexts:
         moving = any(row.adding_replicas or row.removing_replicas for row in seen.round.partitions)
         p99_ms = overview.copy_p99_ms(connection, cluster_id, copying)
         failing = attempts or any(event.outcome == "failed" for event in copy_events)
-        return FindingContext(
+        context = FindingContext(
             at_ms=at_ms,
             brokers=brokers,
             topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
@@ -203,6 +207,14 @@ class FindingContexts:
             rule_settings=self._rule_settings(),
             missing_rights=self._missing_rights,
         )
+        return self._with_slow_copies(context, at_monotonic_ms)
+
+    def _with_slow_copies(self, context: FindingContext, at_monotonic_ms: int) -> FindingContext:
+        """With the copies that were slow together a moment ago; those of now are remembered."""
+        remembered, slow_ms = self._slow_copies
+        if now_slow := slow_together(context):
+            self._slow_copies = now_slow, at_monotonic_ms
+        return replace(context, slow_copies=remembered if at_monotonic_ms - slow_ms < SLOW_OUTLASTS_MS else ())
 
     def _known_ledger_ms(self, connection: Connection, at_ms: int, open_segments: Sequence[SegmentRow]) -> int | None:
         pipeline = health.processes(connection, self._cluster_id, at_ms).get("pipeline")

@@ -43,6 +43,8 @@ from backend.store.writes import cluster_rows, finding_rows
 # Closed findings stay a year: 100 a day of 1 kB are 36 MB.
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
+PIPELINE_RETURNS_MS: Final = 20_000
+PIPELINE_SLUGS: Final = frozenset({"pipeline-behind", "pipeline-down"})
 PROBE_INTERVAL_MS: Final = 5_000
 RETRY_S: Final = 2.0
 # Longer than any hold.
@@ -88,6 +90,7 @@ class FindingWatch:
         self._changes = Changes()
         self._missing_rights: Sequence[MissingRight] = ()
         self._pruned_ms = self._wrote_ms = 0
+        self._failed_ms = -HOLD_MS_MAX  # by the monotonic clock: the last attempt that the database did not take
         self._alerts = OpenAlerts()
         self._open = OpenInMemory()
         self._waits_since_ms: int | None = None
@@ -106,6 +109,11 @@ class FindingWatch:
         """The newest liveness; never waits."""
         self._newest_liveness = seen
         self._arrived.set()
+
+    @property
+    def unstored(self) -> list[Finding]:
+        """Findings that opened while the database is away, and that it does not have; their numbers are negative."""
+        return self._open.unstored
 
     @property
     def behind_ms(self) -> int:
@@ -168,6 +176,10 @@ class FindingWatch:
             windows = maintenance.windows_at(connection, self._cluster_id, at_ms)
         memory = OpenInMemory(open_findings, muted, windows, self._open.unstored_ms)
         current = self._current(open_findings)
+        if clock_ms - self._failed_ms < PIPELINE_RETURNS_MS:
+            # It could not give a sign of life either, and comes back a few seconds after us.
+            stored = {(finding.slug, finding.object) for finding in open_findings}
+            current = {key: c for key, c in current.items() if key[0] not in PIPELINE_SLUGS or key in stored}
         passed = self._open.passed(current)
         changes = self._compare(current, memory, at_ms, clock_ms)
         # A database that is read-only or locked still reads: whether it takes writes is seen by writing.
@@ -193,6 +205,7 @@ class FindingWatch:
     def _judge_in_memory(self, liveness: ObservedLiveness | None, reason: str, at_ms: int, clock_ms: int) -> OpenAlerts:
         """While the database is away: who is alive is judged on, against what was open last; nothing is stored."""
         before = self._open
+        self._failed_ms = self._monotonic_ms()
         if liveness is not None:
             self._judge_liveness(self._contexts.of_liveness(None, liveness), before.findings)
         away = database_away(reason, self._database.lost)

@@ -48,3 +48,9 @@ def test_few_copies_or_large_ones_or_usual_ones_prove_nothing_of_the_store() -> 
     assert raised(open_segments=copies(25_000, size_bytes=1 << 30)) == set()
     slow_always = {("orders", index): 9_000 for index in range(3)}
     assert raised(open_segments=copies(25_000), p99_ms=slow_always) == set()
+
+
+def test_between_two_slow_copies_the_store_is_no_faster() -> None:
+    before = copies(25_000)
+    assert raised(open_segments=copies(1_000), slow_copies=before) == {STORE}
+    assert raised(open_segments=[], slow_copies=[]) == set()
