@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from backend.store.backups.restoring import Restored
 from backend.store.connection.database import DatabaseAway as DatabaseAway
 from backend.store.connection.database import create_engine, reading, sqlite_file, store_error, writing
-from backend.store.connection.database_faults import DatabaseFault
+from backend.store.connection.database_faults import DatabaseFault, diagnose
 from backend.store.connection.limits import SERVING
 from backend.store.connection.sqlite import file_identity
 
@@ -52,6 +52,7 @@ class Database:
         self.responded_ms: int | None = None
         """When it last did what this process wanted of it: the observer writes every few seconds, day and night."""
         self._failed: tuple[float, DatabaseAway] | None = None
+        self._observer_failed: tuple[float, Exception] | None = None
         self._opened = asyncio.Event()
         if closed is None:
             self._opened.set()
@@ -106,8 +107,23 @@ class Database:
         return await self._on(self._threads, job)
 
     async def observe(self, job: Callable[[], T]) -> T:
-        """Runs a job of the observer; one at a time, in order. Raises DatabaseAway."""
-        return await self._run(self._observer_thread, job)
+        """Runs a job of the observer; one at a time, in order. Raises DatabaseAway.
+
+        A job that waited for another's failure gets the same error: behind SQLite's lock each would wait ten seconds.
+        """
+        submitted_s = time.monotonic()
+
+        def turn() -> T:
+            if self._observer_failed is not None and self._observer_failed[0] > submitted_s:
+                raise self._observer_failed[1]
+            try:
+                return job()
+            except Exception as error:
+                if diagnose(error) is not None:
+                    self._observer_failed = (time.monotonic(), error)
+                raise
+
+        return await self._run(self._observer_thread, turn)
 
     def check_file(self) -> str | None:
         """Why the file is not the one that was admitted; None: it is. Closes the database when it is not."""
