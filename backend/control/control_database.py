@@ -113,17 +113,17 @@ class Database:
         """
         submitted_s = time.monotonic()
 
-        def turn() -> T:
+        def work() -> T:
             if self._observer_failed is not None and self._observer_failed[0] > submitted_s:
                 raise self._observer_failed[1]
             try:
                 return job()
-            except Exception as error:
+            except Exception as error:  # each driver has other kinds
                 if diagnose(error) is not None:
                     self._observer_failed = (time.monotonic(), error)
                 raise
 
-        return await self._run(self._observer_thread, turn)
+        return await self._run(self._observer_thread, work)
 
     def check_file(self) -> str | None:
         """Why the file is not the one that was admitted; None: it is. Closes the database when it is not."""

@@ -60,7 +60,7 @@ def test_a_deleted_file_takes_no_writes_and_is_put_back_whole(own: ControlSite) 
     own.create_topic("orders", partitions=1)
     ready(own)
     assert own.cluster.ask(lambda: own.plane.parts.observer.state.rounds) > rounds
-    (finding,) = own.wait_until("it is past", lambda: [one for one in lost(own) if one["severity"] == "warning"])
+    (finding,) = own.wait_until("it is past", lambda: [past for past in lost(own) if past["severity"] == "warning"])
     assert finding["evidence"]["sentence"].endswith("was put back from what was open. Nothing is missing.")
     assert own.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
     own.wait_until("samples are stored", lambda: bool(own.partitions("orders")))
@@ -75,7 +75,7 @@ def test_a_file_that_is_put_back_in_time_is_used_as_if_nothing_was(own: ControlS
     assert "was moved or deleted" in unready(own)
     moved.rename(file_of(own))
     ready(own)
-    assert lost(own) == []
+    own.wait_until("nothing is said of it any more", lambda: lost(own) == [])
     assert list(own.folder.glob("*aside*")) == []
 
 
