@@ -125,6 +125,7 @@ class ClusterObserver:
         self._ledger = LedgerSums()
         self._reading: asyncio.Task[LedgerSums] | None = None
         self._refresh_requested = asyncio.Event()
+        self._whole_began_s: float | None = None  # by the monotonic clock: the last round that listed all offsets
         self._restored = False
         self.state = ObserverState()
         # By the monotonic clock: when a round ended last, well or not.
@@ -165,10 +166,13 @@ class ClusterObserver:
         try:
             while True:
                 began_s = time.monotonic()
+                whole = self._refresh_requested.is_set() or self._is_whole_due(began_s)
                 self._refresh_requested.clear()
                 if not self._restored:
                     await self._restore()
-                await self._sample_round()
+                if whole:
+                    self._whole_began_s = began_s
+                await self._sample_round(whole=whole)
                 self.ended_s = time.monotonic()
                 await self._pause(began_s)
         finally:
@@ -183,19 +187,30 @@ class ClusterObserver:
         self.recorder.submit(RecorderEntry(ObserverHeartbeat(now_ms(), "stopped", "The observer was stopped.")))
         await self.recorder.drain(timeout_s)
 
+    def _is_whole_due(self, now_s: float) -> bool:
+        if self._whole_began_s is None or self._round_interval_ms() >= self._watched.interval_ms:
+            return True
+        return (now_s - self._whole_began_s) * 1000 >= self._watched.interval_ms
+
+    def _round_interval_ms(self) -> int:
+        """Between two rounds, whole or not."""
+        interval_ms = self._watched.interval_ms
+        if self.facts is None or not self._sampler.tells_movement:
+            return interval_ms
+        return min(interval_ms, self._sampling_interval.moving_ms(len(self.facts.partitions)))
+
     async def _pause(self, began_s: float) -> None:
-        interval_s = (
-            self._sampling_interval.next_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
-        )
+        interval_ms = min(self._round_interval_ms(), self._sampling_interval.next_ms(self._watched.interval_ms))
+        interval_s = interval_ms / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
         pause_s = max(PAUSE_S_MIN, interval_s - (time.monotonic() - began_s))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._refresh_requested.wait(), pause_s)
 
-    async def _sample_round(self) -> None:
+    async def _sample_round(self, *, whole: bool) -> None:
         at_ms = now_ms()
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
-                await self._round(at_ms)
+                await self._round(at_ms, whole=whole)
         except (GatewayError, KafkaError) as error:
             self._away(at_ms, describe_failure(error))
         except TimeoutError:
@@ -203,9 +218,9 @@ class ClusterObserver:
         except Exception as error:  # a fault of ours must not end the watch over the cluster; it is logged and shown
             self._failed(at_ms, error)
 
-    async def _round(self, at_ms: int) -> None:
+    async def _round(self, at_ms: int, *, whole: bool) -> None:
         began_s = time.monotonic()
-        facts = await self._sampler.round(at_ms)
+        facts = await self._sampler.round(at_ms, whole=whole)
         if facts.cluster_id != self._watched.cluster_id:
             self._foreign(at_ms, facts.cluster_id)
             return

@@ -239,7 +239,7 @@ class SampleRecorder:
         replicas = {(r.topic, r.partition, r.broker_id) for r in round_.replicas}
         self._writer.remove_replicas(last_stored.replicas - replicas)
         last_stored.replicas = replicas
-        self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
+        self._writer.write(round_.partitions, round_.replicas, round_.at_ms, round_.earlier_ms)
 
     def _write_settings(self, last_stored: _Stored, settings: SampledSettings) -> None:
         sampled, stored, at_ms = settings.entries, last_stored.settings, settings.at_ms

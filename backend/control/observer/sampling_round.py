@@ -19,7 +19,7 @@ from backend.control.observer.sampling.cluster_facts import (
 )
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
-from backend.tiering.ids import uuid_text
+from backend.tiering.ids import TopicPartition, uuid_text
 from backend.tiering.pending import Pending, earliest_pending
 from backend.tiering.phase_inference import (
     EXACT,
@@ -50,8 +50,9 @@ class RoundContext:
     flags: Mapping[int, bool] = field(default_factory=dict)  # FLAG in effect, by broker
     stall_ms: int = STALL_MS_MIN
     # The samples of the round before, for what does not answer in this one; those without `answered_ms` are of
-    # `last_ms`.
+    # `last_ms`, or of their time in `last_earlier_ms`.
     last_ms: int = 0
+    last_earlier_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
@@ -60,7 +61,9 @@ class RoundContext:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Rows of one round for the database, and the context for the next round."""
+    """Rows of one round for the database, and the context for the next round. `earlier_ms`: partitions whose offsets
+    were not listed in this round, and when they were.
+    """
 
     at_ms: int
     partitions: tuple[PartitionSample, ...]
@@ -68,6 +71,7 @@ class SamplingRound:
     totals: Mapping[str, int | None]
     memories: Mapping[ReplicaKey, FollowerMemory]
     elections: ElectionMemory = field(default_factory=ElectionMemory)
+    earlier_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def next_context(self, context: RoundContext) -> RoundContext:
         """The context of the next round, as far as this round gives it."""
@@ -77,6 +81,7 @@ class SamplingRound:
             elections=self.elections,
             produced_bytes=self.totals["produced_bytes"] or context.produced_bytes,
             last_ms=self.at_ms,
+            last_earlier_ms=self.earlier_ms,
             last_partitions={(p.topic, p.partition): p for p in self.partitions},
             last_replicas={(r.topic, r.partition, r.broker_id): r for r in self.replicas},
         )
@@ -111,7 +116,8 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
         )
         before = context.last_partitions.get((sample.topic, sample.partition))
         recreated = before is not None and before.topic_id != sample.topic_id
-        partitions.append(_with_last_offsets(sample, None if recreated else before, context.last_ms))
+        last_ms = context.last_earlier_ms.get(view.topic_partition, context.last_ms)
+        partitions.append(_with_last_offsets(sample, None if recreated else before, last_ms))
         for broker_id in view.replicas:
             replica = partition.replicas.get(broker_id) or ReplicaFacts(broker_id, error="It was not asked.")
             key = (view.topic, view.partition, broker_id)
@@ -128,7 +134,7 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
                     observation = _observation(facts, context, partition, replica, pending)
                     memories[key], conclusion = infer_phase(memory, observation, stall_ms=context.stall_ms)
                     replica_sample = _follower_sample(partition, replica, conclusion)
-            replicas.append(_with_last_offsets(replica_sample, last, context.last_ms))
+            replicas.append(_with_last_offsets(replica_sample, last, last_ms))
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
@@ -136,7 +142,8 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
     elections = context.elections.next(
         facts.at_ms, partitions, by_replica, context.last_partitions, facts.eligible.by_partition
     )
-    return SamplingRound(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories, elections)
+    sums = totals(facts, context.ledger, *rows, counter)
+    return SamplingRound(facts.at_ms, *rows, sums, memories, elections, facts.earlier_ms)
 
 
 SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)

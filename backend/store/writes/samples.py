@@ -1,15 +1,15 @@
 """Offsets and phases as the observer samples them: the latest row always, history only on change.
 
-Once a minute, or once a round where rounds are rarer, the history gets all rows, so that a chart has a
+Once a minute, or once a whole round where these are rarer, the history gets all rows, so that a chart has a
 point at least that often and a year of a quiet cluster stays small: 10,000 partitions with 3 replicas
-are 40,000 rows a round, and with a round every 150 s (`control.observer.sampling.sampling_interval`) 23 million a day;
-at most 58 million, while topics come and go.
+are 40,000 rows a whole round, and with one every 150 s (`control.observer.sampling.sampling_interval`) 23 million a
+day; at most 75 million, while 3,000 partitions move in each of the rounds between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -84,6 +84,7 @@ class _LatestSample:
 
     sample: Sample
     changed_ms: int
+    sampled_ms: int
 
 
 class SampleWriter:
@@ -99,18 +100,24 @@ class SampleWriter:
         self._process = process
         self._latest: dict[Key, _LatestSample] = {}
         self._whole_ms = 0  # when the history last got all rows
-        # By table: when the last round was written, and which rows carry that time.
-        self._fresh: dict[str, tuple[int, frozenset[Key]]] = {}
 
-    def write(self, partitions: Sequence[PartitionSample], replicas: Sequence[ReplicaSample], now_ms: int) -> int:
+    def write(
+        self,
+        partitions: Sequence[PartitionSample],
+        replicas: Sequence[ReplicaSample],
+        now_ms: int,
+        earlier_ms: Mapping[tuple[str, int], int] | None = None,
+    ) -> int:
         """Store one round of samples in one transaction; returns how many history rows it added.
 
-        Keys that are not in this round keep their row and its age.
+        Keys that are not in this round, and those of partitions in `earlier_ms`, keep their age.
         """
+        earlier_ms = earlier_ms or {}
         with writing(self._engine) as connection:
-            latest = self._write(connection, t.partition_current, partitions, now_ms)
-            latest |= self._write(connection, t.replica_current, replicas, now_ms)
-            whole = not 0 <= now_ms - self._whole_ms < HISTORY_INTERVAL_MS  # or the clock was set back
+            latest = self._write(connection, t.partition_current, partitions, now_ms, earlier_ms)
+            latest |= self._write(connection, t.replica_current, replicas, now_ms, earlier_ms)
+            # Not in a round that lists moving partitions only; or the clock was set back.
+            whole = not earlier_ms and not 0 <= now_ms - self._whole_ms < HISTORY_INTERVAL_MS
             added = _add_history(connection, self._cluster_id, t.partition_current, t.partition_sample, now_ms, whole)
             added += _add_history(connection, self._cluster_id, t.replica_current, t.replica_sample, now_ms, whole)
             if any(written.changed_ms == now_ms for written in latest.values()):
@@ -118,9 +125,6 @@ class SampleWriter:
         self._latest |= latest
         if whole:
             self._whole_ms = now_ms
-        for table, samples in ((t.partition_current, partitions), (t.replica_current, replicas)):
-            answered = frozenset(_key(sample) for sample in samples if sample.answered_ms is None)
-            self._fresh[table.name] = (now_ms, answered)
         return added
 
     def forget(self, topics: Iterable[str]) -> None:
@@ -142,43 +146,65 @@ class SampleWriter:
             self._latest.pop(key, None)
 
     def _write(
-        self, connection: Connection, current: Table, samples: Sequence[Sample], now_ms: int
+        self,
+        connection: Connection,
+        current: Table,
+        samples: Sequence[Sample],
+        now_ms: int,
+        earlier_ms: Mapping[tuple[str, int], int],
     ) -> dict[Key, _LatestSample]:
         """The newest rows; what is to be remembered of them."""
         latest: dict[Key, _LatestSample] = {}
         changed_rows: list[dict[str, Any]] = []
         unchanged: list[Key] = []
         for sample in samples:
-            key, answered = _key(sample), sample.answered_ms is None
+            key, sampled_ms = _key(sample), sample.answered_ms
+            if sampled_ms is None:
+                sampled_ms = earlier_ms.get((sample.topic, sample.partition), now_ms)
             before = self._latest.get(key)
             if before is None or (before.sample is not sample and before.sample != sample):
-                latest[key] = _LatestSample(sample, now_ms)
-                sampled_ms = now_ms if answered else sample.answered_ms
+                latest[key] = _LatestSample(sample, now_ms, sampled_ms)
                 changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})
+            elif sampled_ms == now_ms:
+                latest[key] = _LatestSample(before.sample, before.changed_ms, now_ms)
+                unchanged.append(key)
             else:
                 latest[key] = before
-                if answered:
-                    unchanged.append(key)
-        answering = {key for key, written in latest.items() if written.sample.answered_ms is None}
-        self._renew(connection, current, unchanged, answering, now_ms)
+        changed = [key for key, written in latest.items() if written.changed_ms == now_ms and key in self._latest]
+        self._renew(connection, current, unchanged, changed, now_ms)
         upsert(connection, current, changed_rows)
         return latest
 
     def _renew(
-        self, connection: Connection, current: Table, unchanged: Sequence[Key], answered: AbstractSet[Key], now_ms: int
+        self,
+        connection: Connection,
+        current: Table,
+        unchanged: Sequence[Key],
+        changed: Sequence[Key],
+        now_ms: int,
     ) -> None:
-        """Gives the rows of these keys the time of this round.
+        """Gives the rows of the unchanged keys the time of this round; those of the `changed` are written afterwards.
 
-        In one statement for all that were written in the last round, unless one of them did not answer in this one.
+        In one statement all that have one time, unless there is a row of that time that is in neither.
         """
-        last_ms, fresh = self._fresh.get(current.name, (0, frozenset()))
+        if not unchanged:
+            return
         of_cluster = current.c.cluster_id == self._cluster_id
-        left = unchanged
-        if unchanged and fresh and fresh <= answered:
-            of_last_round = current.c.sampled_ms == last_ms
-            renewed = connection.execute(update(current).where(of_cluster, of_last_round).values(sampled_ms=now_ms))
-            # Fewer, if a commit failed only in our eyes: then the rows have another time.
-            left = [key for key in unchanged if key not in fresh] if renewed.rowcount == len(fresh) else unchanged
+        size = len(unchanged[0])
+        rows_of = Counter(latest.sampled_ms for key, latest in self._latest.items() if len(key) == size)
+        written_of = Counter(self._latest[key].sampled_ms for key in (*unchanged, *changed))
+        by_time: dict[int, list[Key]] = defaultdict(list)
+        for key in unchanged:
+            by_time[self._latest[key].sampled_ms].append(key)
+        left: list[Key] = []
+        for sampled_ms, keys in by_time.items():
+            if rows_of[sampled_ms] == written_of[sampled_ms]:
+                of_time = current.c.sampled_ms == sampled_ms
+                renewed = connection.execute(update(current).where(of_cluster, of_time).values(sampled_ms=now_ms))
+                # Fewer, if a commit failed only in our eyes: then the rows have another time.
+                if renewed.rowcount == rows_of[sampled_ms]:
+                    continue
+            left += keys
         if left:
             names = _KEYS[: len(left[0])]
             where = [current.c[name] == bindparam(f"key_{name}") for name in names]

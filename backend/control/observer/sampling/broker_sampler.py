@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,12 +71,46 @@ class _PartitionSelection:
         )
 
 
-class BrokerSampler:
-    """Samples one broker each round. An unchanged response keeps the previous round's object."""
+    def only(self, partitions: AbstractSet[TopicPartition]) -> _PartitionSelection:
+        """Those of `partitions` alone."""
+        return _PartitionSelection(
+            [tp for tp in self.replicas if tp in partitions],
+            [tp for tp in self.tiered if tp in partitions],
+            [tp for tp in self.led if tp in partitions],
+            [tp for tp in self.led_tiered if tp in partitions],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokerOffsets:
+    """Offsets as a broker listed them, by partition."""
+
+    earliest: ListedOffsets
+    earliest_local: ListedOffsets
+    latest_tiered: ListedOffsets
+    pending: ListedOffsets
+    high_watermarks: ListedOffsets
+    last_stable: ListedOffsets
+    latest: ListedOffsets
+
+    def updated(self, newer: _BrokerOffsets) -> _BrokerOffsets:
+        """The same, with the offsets that were listed later."""
+        return _BrokerOffsets(
+            self.earliest | newer.earliest,
+            self.earliest_local | newer.earliest_local,
+            self.latest_tiered | newer.latest_tiered,
+            self.pending | newer.pending,
+            self.high_watermarks | newer.high_watermarks,
+            self.last_stable | newer.last_stable,
+            self.latest | newer.latest,
+        )
+
+
+class _BrokerListing:
+    """All that is listed of one broker's replicas, again and again about nearly always the same partitions."""
 
     def __init__(self, gateway: Gateway, broker_id: int) -> None:
         self._gateway = gateway
-        self._broker_id = broker_id
         self._earliest = OffsetListing(broker_id, offset_timestamps.EARLIEST)
         self._earliest_local = OffsetListing(broker_id, offset_timestamps.EARLIEST_LOCAL)
         self._latest_tiered = OffsetListing(broker_id, offset_timestamps.LATEST_TIERED)
@@ -83,34 +118,75 @@ class BrokerSampler:
         self._high_watermark = OffsetListing(broker_id, offset_timestamps.LATEST, CONSUMER)
         self._last_stable = OffsetListing(broker_id, offset_timestamps.LATEST, CONSUMER, READ_COMMITTED)
         self._latest = OffsetListing(broker_id, offset_timestamps.LATEST)
+
+    async def ask(self, selection: _PartitionSelection) -> _BrokerOffsets:
+        """The broker's answers. Raises GatewayError."""
+        listed = await asyncio.gather(
+            self._offsets(self._earliest, selection.replicas),
+            self._offsets(self._earliest_local, selection.tiered),
+            self._offsets(self._latest_tiered, selection.tiered),
+            self._offsets(self._pending, selection.led_tiered),
+            self._offsets(self._high_watermark, selection.led),
+            # After the high watermark: what arrives in between must not look like an open transaction.
+            self._offsets(self._last_stable, selection.led),
+            self._offsets(self._latest, selection.replicas),
+        )
+        return _BrokerOffsets(*listed)
+
+    async def _offsets(self, listing: OffsetListing, partitions: Sequence[TopicPartition]) -> ListedOffsets:
+        try:
+            return await listing.ask(self._gateway, partitions)
+        except UnsupportedByBroker:
+            return {}  # an older broker: the page shows "?"
+
+
+class BrokerSampler:
+    """Samples one broker each round. An unchanged response keeps the previous round's object."""
+
+    def __init__(self, gateway: Gateway, broker_id: int) -> None:
+        self._gateway = gateway
+        self._broker_id = broker_id
+        self._of_all = _BrokerListing(gateway, broker_id)
+        self._of_moving = _BrokerListing(gateway, broker_id)
+        self._offsets: _BrokerOffsets | None = None  # None: not listed, or the broker has failed since
         self._disk: BrokerDisk | None = None
         self._view: tuple[Sequence[PartitionMetadata], frozenset[bytes]] | None = None
         self._selection = _PartitionSelection([], [], [], [])
         self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
 
-    async def sample(self, partitions: Sequence[PartitionMetadata], tiered: frozenset[bytes]) -> BrokerSample:
-        """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
+    async def disk(self) -> BrokerDisk | None:
+        """The broker's disk now; None: it does not tell."""
+        try:
+            self._disk = await describe_log_dirs(self._gateway, self._broker_id, previous=self._disk)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("broker %d tells no log sizes: %s", self._broker_id, describe_failure(error))
+            return None
+        return self._disk
+
+    async def sample(
+        self,
+        partitions: Sequence[PartitionMetadata],
+        tiered: frozenset[bytes],
+        moving: AbstractSet[TopicPartition] | None = None,
+    ) -> BrokerSample:
+        """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises.
+
+        `moving`: only these are listed, once `disk` was asked for; the others are as they were listed before.
+        """
         if self._view is None or self._view[0] is not partitions or self._view[1] != tiered:
             self._view = partitions, tiered
             self._selection = _PartitionSelection.of(self._broker_id, partitions, tiered)
         selection = self._selection
+        before, self._offsets = self._offsets, None
         try:
-            self._disk, listed_offsets = await asyncio.gather(
-                self._described_disk(),
-                asyncio.gather(
-                    self._offsets(self._earliest, selection.replicas),
-                    self._offsets(self._earliest_local, selection.tiered),
-                    self._offsets(self._latest_tiered, selection.tiered),
-                    self._offsets(self._pending, selection.led_tiered),
-                    self._offsets(self._high_watermark, selection.led),
-                    # After the high watermark: what arrives in between must not look like an open transaction.
-                    self._offsets(self._last_stable, selection.led),
-                    self._offsets(self._latest, selection.replicas),
-                ),
-            )
+            if moving is not None and before is not None:
+                offsets = before.updated(await self._of_moving.ask(selection.only(moving)))
+            else:
+                self._disk, offsets = await asyncio.gather(self._described_disk(), self._of_all.ask(selection))
         except GatewayError as error:
             return BrokerSample(self._broker_id, error=str(error))
-        earliest, local, remote, pending, high_watermarks, last_stable, latest = listed_offsets
+        self._offsets = offsets
+        local, remote = offsets.earliest_local, offsets.latest_tiered
         sizes = self._disk.replicas if self._disk is not None else {}
         offline = self._disk.offline_logs if self._disk is not None else {}
         self._replicas.begin_round()
@@ -120,21 +196,17 @@ class BrokerSampler:
                 _replica,
                 self._broker_id,
                 tp,
-                earliest.get(tp, UNKNOWN),
-                latest.get(tp, UNKNOWN),
+                offsets.earliest.get(tp, UNKNOWN),
+                offsets.latest.get(tp, UNKNOWN),
                 (local.get(tp), remote.get(tp)) if tp in local or tp in remote else None,
                 sizes.get(tp),
                 offline.get(tp),
             )
             for tp in selection.replicas
         }
-        return BrokerSample(self._broker_id, facts, pending, high_watermarks, last_stable, self._disk)
-
-    async def _offsets(self, listing: OffsetListing, partitions: Sequence[TopicPartition]) -> ListedOffsets:
-        try:
-            return await listing.ask(self._gateway, partitions)
-        except UnsupportedByBroker:
-            return {}  # an older broker: the page shows "?"
+        return BrokerSample(
+            self._broker_id, facts, offsets.pending, offsets.high_watermarks, offsets.last_stable, self._disk
+        )
 
     async def _described_disk(self) -> BrokerDisk | None:
         try:

@@ -1,7 +1,7 @@
 """Asks a cluster everything one round needs and puts it together as facts.
 
-Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often settings
-(`settings_watch`), and with them fenced brokers, features and the active controller; epoch chains (`chain_watch`) where
+Every round: Metadata, moves in progress, each broker's disks, and the offsets of its replicas (`broker_sampler`): in a
+whole round of all, else of those that move (`moving_partitions`). Less often settings (`settings_watch`), and with them fenced brokers, features and the active controller; epoch chains (`chain_watch`) where
 they may have changed.
 """
 
@@ -17,6 +17,7 @@ from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.eligible_replica_requests import EligiblePage, EligibleReplicas, fetch_eligible
 from backend.control.gateway.requests.epoch_requests import EpochChain
+from backend.control.gateway.requests.log_dir_requests import BrokerDisk
 from backend.control.gateway.requests.metadata_requests import (
     BrokerMetadata,
     ClusterMetadata,
@@ -39,6 +40,11 @@ from backend.control.observer.sampling.cluster_facts import (
     TopicFacts,
 )
 from backend.control.observer.sampling.epoch_chain_watch import ChainWatch
+from backend.control.observer.sampling.moving_partitions import (
+    PartitionState,
+    moving_partitions,
+    partition_states,
+)
 from backend.control.observer.sampling.settings_sample import topic_config
 from backend.control.observer.sampling.settings_watch import SettingsWatch
 from backend.protocol import messages as m
@@ -49,6 +55,8 @@ from backend.tiering.ids import TopicPartition
 # Brokers hand these questions on to the active controller, which answers in milliseconds, or not at all until another
 # one is elected: each broker that is asked then waits for as long as it is let.
 CONTROLLER_ANSWER_S: Final = 3.0
+# The brokers that answer must not be asked for offsets long after the metadata that these belong to.
+DISKS_WAIT_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -64,11 +72,21 @@ class ClusterSampler:
         self._controller_id: int | None = None
         self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
         self._samplers: dict[int, BrokerSampler] = {}
+        self._states: Mapping[TopicPartition, PartitionState] = {}
+        self._listed_ms: Mapping[TopicPartition, int] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
         self._last_moves: dict[TopicPartition, PartitionReassignment] = {}
 
-    async def round(self, now_ms: int) -> ClusterFacts:
-        """Everything about the cluster now. Raises GatewayError when no broker answers."""
+    @property
+    def tells_movement(self) -> bool:
+        """Whether a round may list the offsets of moving partitions only: every broker told the sizes of its logs."""
+        return bool(self._states)
+
+    async def round(self, now_ms: int, *, whole: bool = True) -> ClusterFacts:
+        """Everything about the cluster now; not `whole`: of partitions that do not move, the offsets of before.
+
+        Raises GatewayError when no broker answers.
+        """
         view = await fetch_cluster(self._gateway, last=self._cluster)
         if self.settings.is_due(view, now_ms):
             await self.settings.sample(view, now_ms)
@@ -79,7 +97,7 @@ class ClusterSampler:
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
         by_name = {topic.topic: topic for topic in topics}
         moves, samples, eligible = await asyncio.gather(
-            self._moves(), self._sample_brokers(view, tiered), self._eligible(view, by_name)
+            self._moves(), self._sample_brokers(view, tiered, now_ms, whole), self._eligible(view, by_name)
         )
         chains = await self._leader_chains.chains(view, samples)
         self._partitions.begin_round()
@@ -96,6 +114,7 @@ class ClusterSampler:
             topics=topics,
             partitions=partitions,
             eligible=eligible,
+            earlier_ms={tp: listed_ms for tp, listed_ms in self._listed_ms.items() if listed_ms != now_ms},
         )
 
     async def _refresh(self, view: ClusterMetadata) -> None:
@@ -147,11 +166,45 @@ class ClusterSampler:
             return EligiblePage(lists, complete=False, cause=describe_failure(error))
         return EligiblePage(lists, complete)
 
-    async def _sample_brokers(self, view: ClusterMetadata, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
+    async def _sample_brokers(
+        self, view: ClusterMetadata, tiered: frozenset[bytes], now_ms: int, whole: bool
+    ) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]
         self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
-        samples = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
-        return {sample.broker_id: sample for sample in await asyncio.gather(*samples)}
+        moving = None if whole else await self._moving(view, tiered, now_ms)
+        samples = [sampler.sample(view.partitions, tiered, moving) for sampler in self._samplers.values()]
+        sampled = {sample.broker_id: sample for sample in await asyncio.gather(*samples)}
+        if moving is None:
+            disks = {broker_id: sample.disk for broker_id, sample in sampled.items()}
+            self._observe_states(view, disks, now_ms)
+        last_ms = self._listed_ms
+        self._listed_ms = {
+            p.topic_partition: now_ms
+            if moving is None or p.topic_partition in moving
+            else last_ms.get(p.topic_partition, now_ms)
+            for p in view.partitions
+        }
+        return sampled
+
+    async def _moving(
+        self, view: ClusterMetadata, tiered: frozenset[bytes], now_ms: int
+    ) -> frozenset[TopicPartition] | None:
+        """The partitions to list; None: all, since a broker does not tell its sizes, or not in time."""
+        try:
+            async with asyncio.timeout(DISKS_WAIT_S):
+                disks = await asyncio.gather(*(sampler.disk() for sampler in self._samplers.values()))
+        except TimeoutError:
+            return None
+        if not self._observe_states(view, dict(zip(self._samplers, disks, strict=True)), now_ms):
+            return None
+        return moving_partitions(self._states, tiered, self._listed_ms, now_ms)
+
+    def _observe_states(self, view: ClusterMetadata, disks: Mapping[int, BrokerDisk | None], now_ms: int) -> bool:
+        """Whether all brokers told their sizes; the states are forgotten otherwise."""
+        sizes = {broker_id: disk.replicas for broker_id, disk in disks.items() if disk is not None}
+        told = len(sizes) == len(disks)
+        self._states = partition_states(self._states, view.partitions, sizes, now_ms) if told else {}
+        return told
 
     def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""

@@ -170,6 +170,7 @@ class FindingContexts:
             topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
             partitions=seen.round.partitions,
             replicas=seen.round.replicas,
+            earlier_ms=seen.round.earlier_ms,
             ledger_ms=self._known_ledger_ms(connection, at_ms, open_segments),
             open_segments=open_segments,
             p99_ms=p99_ms,

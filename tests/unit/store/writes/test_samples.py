@@ -91,6 +91,31 @@ def test_rows_of_an_earlier_process_keep_their_age(engine: Engine) -> None:
     assert ages(engine) == {0: 3_000, 1: 1_000, 2: 1_000}
 
 
+def test_rows_that_were_not_listed_keep_their_age_until_they_are(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 1_000)
+    moved = replace(SAMPLES[0], log_end_offset=77)
+    writer.write([moved, *SAMPLES[1:]], [], 2_000, {("orders", 1): 1_000, ("orders", 2): 1_000})
+    assert ages(engine) == {0: 2_000, 1: 1_000, 2: 1_000}
+    with updates(engine) as seen:
+        writer.write([moved, *SAMPLES[1:]], [], 3_000)
+    assert len(seen) == 2  # a statement for each time, none for a row
+    assert ages(engine) == dict.fromkeys(range(3), 3_000)
+
+
+def test_rows_that_were_not_listed_have_the_age_of_then_in_a_new_process(engine: Engine) -> None:
+    SampleWriter(engine, "c").write(SAMPLES, [], 2_000, {("orders", 1): 1_000})
+    assert ages(engine) == {0: 2_000, 1: 1_000, 2: 2_000}
+
+
+def test_a_change_takes_no_statement_for_each_other_row(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 1_000)
+    with updates(engine) as seen:
+        writer.write([replace(SAMPLES[0], log_end_offset=77), *SAMPLES[1:]], [], 2_000)
+    assert len(seen) == 1
+
+
 def history(engine: Engine) -> list[tuple[int, int, int | None]]:
     """(partition, time, log end offset), in the order of time."""
     table = t.partition_sample
@@ -107,6 +132,14 @@ def test_the_history_gets_what_changed_and_everything_once_a_minute(engine: Engi
     assert writer.write([*SAMPLES[:2], moved], [], 100_000 + HISTORY_INTERVAL_MS) == 3
     first, last = ([(n, 100_000 + after, n) for n in range(2)] for after in (0, HISTORY_INTERVAL_MS))
     assert history(engine) == [*first, (2, 100_000, 2), (2, 104_000, 99), *last, (2, 160_000, 99)]
+
+
+def test_a_round_of_moving_partitions_is_not_the_whole_one_of_a_minute(engine: Engine) -> None:
+    writer, moved = SampleWriter(engine, "c"), replace(SAMPLES[2], log_end_offset=99)
+    writer.write(SAMPLES, [], 100_000)
+    earlier_ms = {("orders", 0): 100_000, ("orders", 1): 100_000}
+    assert writer.write([*SAMPLES[:2], moved], [], 170_000, earlier_ms) == 1
+    assert writer.write([*SAMPLES[:2], moved], [], 190_000) == 3
 
 
 def test_what_did_not_answer_gets_no_history_until_it_answers_again(engine: Engine) -> None:
