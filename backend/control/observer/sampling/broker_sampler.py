@@ -70,7 +70,6 @@ class _PartitionSelection:
             [p.topic_partition for p in led if p.topic_id in tiered],
         )
 
-
     def only(self, partitions: AbstractSet[TopicPartition]) -> _PartitionSelection:
         """Those of `partitions` alone."""
         return _PartitionSelection(

@@ -41,7 +41,9 @@ FIRST = partition_states({}, VIEWS, sizes_of(VIEWS), 1_000)
 LISTED_MS = dict.fromkeys(FIRST, 1_000)
 
 
-def moving(states: dict[TopicPartition, PartitionState], at_ms: int, tiered: frozenset[bytes] = frozenset()) -> set[int]:
+def moving(
+    states: dict[TopicPartition, PartitionState], at_ms: int, tiered: frozenset[bytes] = frozenset()
+) -> set[int]:
     return {tp.partition for tp in moving_partitions(states, tiered, LISTED_MS, at_ms)}
 
 
