@@ -1,8 +1,8 @@
 """Asks a cluster everything one round needs and puts it together as facts.
 
 Every round: Metadata, moves in progress, each broker's disks, and the offsets of its replicas (`broker_sampler`): in a
-whole round of all, else of those that move (`moving_partitions`). Less often settings (`settings_watch`), and with them fenced brokers, features and the active controller; epoch chains (`chain_watch`) where
-they may have changed.
+whole round of all, else of those that move (`moving_partitions`). Less often settings (`settings_watch`), and with them
+fenced brokers, features and the active controller; epoch chains (`epoch_chain_watch`) where they may have changed.
 """
 
 from __future__ import annotations
