@@ -137,7 +137,8 @@ class FindingContext:
     """`ledger_ms`: up to when the pipeline is known to have stored everything; None: there is no pipeline. `moved_ms`:
     when the log end of a follower was last seen to change, by (topic, partition, broker). `earlier_ms`: partitions
     whose offsets were not listed in this round, since nothing moved there, and when they were. `kafka_rules`: the
-    brokers keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
+    brokers keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker,
+    path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
     not tell. `feature_levels`, `quorum_replicas`: empty until the cluster has reported them; `quorum_ms`: when it
