@@ -23,7 +23,10 @@ BUDGETS_S: Final = {
     "pipeline": 245,  # 40 for three starts of `ebbline up`, 85 to 100 a database
     "dashboard": 200,  # 120 on a slow day
     "quorum": 300,
+    "observe": 900,
 }
+# Not part of the 45 minutes.
+ON_REQUEST: Final = frozenset({"observe"})
 STOP_S: Final = 20.0
 
 
