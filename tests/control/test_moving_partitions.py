@@ -51,7 +51,7 @@ def test_a_round_lists_what_has_grown_and_a_topic_that_is_new(site: ControlSite,
     assert of_topic(facts, "moves") == ({0: 5}, {0})
     assert of_topic(facts, "rests") == ({0: 0}, set())
     assert of_topic(facts, "comes") == ({0: 0, 1: 0}, {0, 1})
-    assert {ms for tp, ms in facts.earlier_ms.items() if tp.topic == "rests"} == {1_000}
+    assert {ms for (topic, _), ms in facts.earlier_ms.items() if topic == "rests"} == {1_000}
 
     assert ask(site, sampler.round(LATER_MS + 1)).earlier_ms == {}
 

@@ -19,7 +19,7 @@ from backend.control.observer.sampling.cluster_facts import (
 )
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import FollowerPhase
-from backend.tiering.ids import TopicPartition, uuid_text
+from backend.tiering.ids import uuid_text
 from backend.tiering.pending import Pending, earliest_pending
 from backend.tiering.phase_inference import (
     EXACT,
@@ -52,7 +52,7 @@ class RoundContext:
     # The samples of the round before, for what does not answer in this one; those without `answered_ms` are of
     # `last_ms`, or of their time in `last_earlier_ms`.
     last_ms: int = 0
-    last_earlier_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    last_earlier_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
@@ -71,7 +71,7 @@ class SamplingRound:
     totals: Mapping[str, int | None]
     memories: Mapping[ReplicaKey, FollowerMemory]
     elections: ElectionMemory = field(default_factory=ElectionMemory)
-    earlier_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    earlier_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def next_context(self, context: RoundContext) -> RoundContext:
         """The context of the next round, as far as this round gives it."""

@@ -109,7 +109,7 @@ class ClusterFacts:
     # Of partitions without a leader, and of those whose ISR is below min.insync.replicas, where the cluster tells.
     eligible: EligiblePage = field(default_factory=EligiblePage)
     # Partitions whose offsets were not listed in this round, and when they were.
-    earlier_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    earlier_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def offline_logs(self) -> dict[tuple[TopicPartition, int], str]:

@@ -114,7 +114,7 @@ class ClusterSampler:
             topics=topics,
             partitions=partitions,
             eligible=eligible,
-            earlier_ms={tp: listed_ms for tp, listed_ms in self._listed_ms.items() if listed_ms != now_ms},
+            earlier_ms={(tp.topic, tp.partition): ms for tp, ms in self._listed_ms.items() if ms != now_ms},
         )
 
     async def _refresh(self, view: ClusterMetadata) -> None:
@@ -202,9 +202,9 @@ class ClusterSampler:
     def _observe_states(self, view: ClusterMetadata, disks: Mapping[int, BrokerDisk | None], now_ms: int) -> bool:
         """Whether all brokers told their sizes; the states are forgotten otherwise."""
         sizes = {broker_id: disk.replicas for broker_id, disk in disks.items() if disk is not None}
-        told = len(sizes) == len(disks)
-        self._states = partition_states(self._states, view.partitions, sizes, now_ms) if told else {}
-        return told
+        complete = len(sizes) == len(disks)
+        self._states = partition_states(self._states, view.partitions, sizes, now_ms) if complete else {}
+        return complete
 
     def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""
