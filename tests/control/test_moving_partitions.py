@@ -42,7 +42,7 @@ def test_a_round_lists_what_has_grown_and_a_topic_that_is_new(site: ControlSite,
     site.create_topic("moves", partitions=1)
     site.create_topic("rests", partitions=1)
     whole = ask(site, sampler.round(1_000))
-    assert sampler.tells_movement
+    assert sampler.describes_movement
     assert whole.earlier_ms == {}
 
     site.produce("moves", 5)

@@ -195,7 +195,7 @@ class ClusterObserver:
     def _round_interval_ms(self) -> int:
         """Between two rounds, whole or not."""
         interval_ms = self._watched.interval_ms
-        if self.facts is None or not self._sampler.tells_movement:
+        if self.facts is None or not self._sampler.describes_movement:
             return interval_ms
         return min(interval_ms, self._sampling_interval.moving_ms(len(self.facts.partitions)))
 

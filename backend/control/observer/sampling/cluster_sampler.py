@@ -41,7 +41,7 @@ from backend.control.observer.sampling.cluster_facts import (
 )
 from backend.control.observer.sampling.epoch_chain_watch import ChainWatch
 from backend.control.observer.sampling.moving_partitions import (
-    PartitionState,
+    DescribedPartition,
     moving_partitions,
     partition_states,
 )
@@ -72,14 +72,14 @@ class ClusterSampler:
         self._controller_id: int | None = None
         self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
         self._samplers: dict[int, BrokerSampler] = {}
-        self._states: Mapping[TopicPartition, PartitionState] = {}
+        self._states: Mapping[TopicPartition, DescribedPartition] = {}
         self._listed_ms: Mapping[TopicPartition, int] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
         self._last_moves: dict[TopicPartition, PartitionReassignment] = {}
 
     @property
-    def tells_movement(self) -> bool:
-        """Whether a round may list the offsets of moving partitions only: every broker told the sizes of its logs."""
+    def describes_movement(self) -> bool:
+        """Whether a round may list the offsets of moving partitions only: every broker described its log directories."""
         return bool(self._states)
 
     async def round(self, now_ms: int, *, whole: bool = True) -> ClusterFacts:
@@ -200,7 +200,7 @@ class ClusterSampler:
         return moving_partitions(self._states, tiered, self._listed_ms, now_ms)
 
     def _observe_states(self, view: ClusterMetadata, disks: Mapping[int, BrokerDisk | None], now_ms: int) -> bool:
-        """Whether all brokers told their sizes; the states are forgotten otherwise."""
+        """Whether all brokers described their log directories; the states are forgotten otherwise."""
         sizes = {broker_id: disk.replicas for broker_id, disk in disks.items() if disk is not None}
         complete = len(sizes) == len(disks)
         self._states = partition_states(self._states, view.partitions, sizes, now_ms) if complete else {}

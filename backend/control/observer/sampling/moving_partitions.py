@@ -1,8 +1,8 @@
 """Partitions whose offsets move: those that a round between two whole ones lists. Pure.
 
 A record that arrives, a segment that goes, and a follower that lags change what DescribeLogDirs says; a leader or an
-ISR that changes is in Metadata. Both are asked for all partitions each round, and are cheap. What changes neither, as
-DeleteRecords within a segment and deletions in the remote tier, is seen in the next whole round.
+ISR that changes is in Metadata. Both are asked for all partitions each round, and are cheap. DeleteRecords within a
+segment and deletions in the remote tier change neither, and are seen in the next whole round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.tiering.ids import TopicPartition
 
 MOVES_FOR_MS: Final = 60_000
-# What was written last is copied, and deleted locally, by tasks of remote.log.manager.task.interval.ms (30 s) later.
+# Tasks of remote.log.manager.task.interval.ms (30 s) copy the last records, and then delete them locally.
 TIERED_MOVES_FOR_MS: Final = 180_000
 # Of those only whose size changes; 3,000 x 3 replicas are a third of a whole round over 10,000. Where more move at
 # once, those listed longest ago are next: 10,000 that all move are listed every 80 s.
@@ -25,8 +25,8 @@ MOVING_MAX: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """What is seen of a partition without listing its offsets. `sizes`: of its replicas, in their order; `view_ms` and
+class DescribedPartition:
+    """A partition as Metadata and DescribeLogDirs describe it. `sizes`: of its replicas, in their order; `view_ms` and
     `changed_ms`: when its metadata, and either, was last seen to change; 0: not since the first round.
     """
 
@@ -42,11 +42,11 @@ class PartitionState:
 
 
 def partition_states(
-    before: Mapping[TopicPartition, PartitionState],
+    before: Mapping[TopicPartition, DescribedPartition],
     views: Iterable[PartitionMetadata],
     sizes: Mapping[int, Mapping[TopicPartition, ReplicaSize]],
     at_ms: int,
-) -> dict[TopicPartition, PartitionState]:
+) -> dict[TopicPartition, DescribedPartition]:
     """The states now; `sizes` by broker. A partition that is new has changed, unless all are."""
     new_ms = at_ms if before else 0
     states = {}
@@ -55,18 +55,18 @@ def partition_states(
         now = tuple(sizes[broker_id].get(tp) if broker_id in sizes else None for broker_id in view.replicas)
         last = before.get(tp)
         if last is None or last.view.topic_id != view.topic_id:
-            states[tp] = PartitionState(view, now, new_ms, new_ms)
+            states[tp] = DescribedPartition(view, now, new_ms, new_ms)
         elif last.view is not view and last.view != view:
-            states[tp] = PartitionState(view, now, at_ms, at_ms)
+            states[tp] = DescribedPartition(view, now, at_ms, at_ms)
         elif last.sizes != now:
-            states[tp] = PartitionState(view, now, last.view_ms, at_ms)
+            states[tp] = DescribedPartition(view, now, last.view_ms, at_ms)
         else:
             states[tp] = last
     return states
 
 
 def moving_partitions(
-    states: Mapping[TopicPartition, PartitionState],
+    states: Mapping[TopicPartition, DescribedPartition],
     tiered: frozenset[bytes],
     listed_ms: Mapping[TopicPartition, int],
     at_ms: int,

@@ -12,7 +12,7 @@ from typing import Final
 
 MS_PER_PARTITION: Final = 12
 MS_PER_REPLICA: Final = 1
-# Metadata and DescribeLogDirs of all: 20 s between two looks at 10,000 partitions.
+# Metadata and DescribeLogDirs of all: every 20 s of 10,000 partitions.
 MS_PER_STATE: Final = 2
 SETTINGS_INTERVAL_MS: Final = 10_000
 SETTINGS_MS_PER_TOPIC: Final = 60

@@ -1,4 +1,4 @@
-"""Which partitions a round between two whole ones lists."""
+"""The partitions that a round between two whole ones lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.control.observer.sampling.moving_partitions import (
     MOVES_FOR_MS,
     MOVING_MAX,
     TIERED_MOVES_FOR_MS,
-    PartitionState,
+    DescribedPartition,
     moving_partitions,
     partition_states,
 )
@@ -42,7 +42,7 @@ LISTED_MS = dict.fromkeys(FIRST, 1_000)
 
 
 def moving(
-    states: dict[TopicPartition, PartitionState], at_ms: int, tiered: frozenset[bytes] = frozenset()
+    states: dict[TopicPartition, DescribedPartition], at_ms: int, tiered: frozenset[bytes] = frozenset()
 ) -> set[int]:
     return {tp.partition for tp in moving_partitions(states, tiered, LISTED_MS, at_ms)}
 
