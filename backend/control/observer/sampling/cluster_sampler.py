@@ -79,7 +79,7 @@ class ClusterSampler:
 
     @property
     def describes_movement(self) -> bool:
-        """Whether a round may list the offsets of moving partitions only: every broker described its log directories."""
+        """Whether a round may list moving partitions only: every broker described its log directories."""
         return bool(self._states)
 
     async def round(self, now_ms: int, *, whole: bool = True) -> ClusterFacts:
