@@ -24,8 +24,8 @@ from tests.waiting import wait_until
 
 TOPICS: Final = effort(20, 500)
 PARTITIONS: Final = 20
-# A round of 30,000 replicas begins every 150 s.
-WATCH_ROUNDS: Final = effort(2, 1)
+# Of 10,000 partitions a round begins every 20 s, and every 150 s one that lists all offsets.
+WATCH_ROUNDS: Final = effort(6, 8)
 WATCH_S_MAX: Final = 600.0
 # `ebbline up` starts a backend again that does not answer for a minute.
 ALONE_S: Final = effort(10.0, 40.0)
