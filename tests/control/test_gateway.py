@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastResponse
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection
 from backend.control.gateway.connection_pool import SLOW_FAILURE_S, ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import (
     AnswerOverdue,
@@ -20,7 +20,8 @@ from backend.control.gateway.gateway_errors import (
     UnsupportedByBroker,
 )
 from backend.control.gateway.kafka_client import Gateway, parse_bootstrap, until_settled
-from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster
+from backend.control.gateway.last_response import LastResponse
+from backend.control.gateway.requests.metadata_requests import ClusterMetadata, fetch_cluster, last_metadata
 from backend.control.gateway.requests.offset_requests import OffsetListing
 from backend.protocol import frames, offset_timestamps
 from backend.protocol import messages as m
@@ -240,6 +241,31 @@ def test_an_answer_of_the_same_bytes_is_the_very_object_until_one_differs() -> N
             views = [await fetch_cluster(gateway, last=last) for _ in range(4)]
             assert [view.cluster_id for view in views] == ["here", "here", "elsewhere", "here"]
             assert views[0] is views[1]
+            await gateway.close()
+
+    run(test())
+
+
+def test_metadata_in_which_another_broker_is_the_controller_is_the_very_object() -> None:
+    def named(controller_id: int, cluster_id: str = "here") -> m.MetadataResponse:
+        topic = m.MetadataResponse.Topics(name="orders", topic_id=b"t" * 16, partitions=[])
+        return m.MetadataResponse(cluster_id=cluster_id, controller_id=controller_id, topics=[topic])
+
+    responses = iter((named(1), named(2), named(3), named(2), named(2, "elsewhere"), named(1, "elsewhere"), named(1)))
+
+    async def then(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            header, _ = await request_of(reader)
+            writer.write(answer(header, next(responses)))
+
+    async def test() -> None:
+        async with serving(broker(METADATA, then=then)) as living:
+            gateway = Gateway([living])
+            last = last_metadata()
+            views = [await fetch_cluster(gateway, last=last) for _ in range(7)]
+            assert [view.cluster_id for view in views] == [*["here"] * 4, *["elsewhere"] * 2, "here"]
+            assert views[0] is views[1] is views[2] is views[3]
+            assert views[4] is views[5]
             await gateway.close()
 
     run(test())

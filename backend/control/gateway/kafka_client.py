@@ -13,9 +13,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection, LastResponse
+from backend.control.gateway.broker_connection import BrokerAddress, BrokerConnection
 from backend.control.gateway.connection_pool import ConnectionPool, Lane
 from backend.control.gateway.gateway_errors import BrokerUnavailable, ClusterUnavailable, GatewayError
+from backend.control.gateway.last_response import LastResponse
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from backend.runtime.redact import printable, redact_url

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway, until_settled
+from backend.control.gateway.last_response import LastResponse
 from backend.protocol import messages as m
 from backend.protocol.config_enums import AlterConfigOp, ConfigSource, ConfigType
 from backend.protocol.errors import KafkaError, error_for

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from backend.control.gateway.broker_connection import BrokerAddress, LastResponse
+from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import REQUEST_TIMEOUT_S, Gateway
+from backend.control.gateway.last_response import LastResponse
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_code, error_for
 from backend.tiering.ids import TopicPartition
@@ -66,6 +67,11 @@ class ClusterMetadata:
         object.__setattr__(self, "partitions", tuple(p for topic in self.topics for p in topic.partitions))
 
 
+def last_metadata() -> LastResponse[m.MetadataResponse, ClusterMetadata]:
+    """For `fetch_cluster`. Kafka names any living broker as the controller (KRaftMetadataCache), another each time."""
+    return LastResponse(ignored=frozenset({"controller_id"}))
+
+
 async def fetch_cluster(
     gateway: Gateway,
     *,
@@ -77,7 +83,7 @@ async def fetch_cluster(
 
     While nothing changes, the same `last` gives the same view.
     """
-    last = last if last is not None else LastResponse()
+    last = last if last is not None else last_metadata()
     # v10: topic ids, which tell a topic from a later one of the same name.
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
     response = await gateway.ask_any(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.kafka_client import Gateway
+from backend.control.gateway.last_response import LastResponse
 from backend.protocol import messages as m
 from backend.protocol import offset_timestamps
 from backend.protocol.errors import ErrorCode, error_code

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
+from backend.control.gateway.last_response import LastResponse
 from backend.control.gateway.requests.eligible_replica_requests import EligiblePage, EligibleReplicas, fetch_eligible
 from backend.control.gateway.requests.epoch_requests import EpochChain
 from backend.control.gateway.requests.log_dir_requests import BrokerDisk
@@ -26,6 +26,7 @@ from backend.control.gateway.requests.metadata_requests import (
     fetch_brokers,
     fetch_cluster,
     fetch_features,
+    last_metadata,
 )
 from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.gateway.requests.quorum_requests import fetch_controller_id
@@ -70,7 +71,7 @@ class ClusterSampler:
         self._registered: dict[int, BrokerMetadata] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
-        self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
+        self._cluster: LastResponse[m.MetadataResponse, ClusterMetadata] = last_metadata()
         self._samplers: dict[int, BrokerSampler] = {}
         self._states: Mapping[TopicPartition, DescribedPartition] = {}
         self._listed_ms: Mapping[TopicPartition, int] = {}

@@ -17,12 +17,17 @@ from backend.control.findings.endangered_partitions import EndangeredPartition, 
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.vanished_topics import TopicMemory, VanishedTopics
-from backend.control.gateway.broker_connection import LastResponse
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
+from backend.control.gateway.last_response import LastResponse
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas, fetch_eligible
-from backend.control.gateway.requests.metadata_requests import ClusterMetadata, PartitionMetadata, fetch_cluster
+from backend.control.gateway.requests.metadata_requests import (
+    ClusterMetadata,
+    PartitionMetadata,
+    fetch_cluster,
+    last_metadata,
+)
 from backend.control.gateway.requests.rights_requests import MissingRight, fetch_missing_rights
 from backend.control.observer.sampling.leaderless_logs import fetch_log_ends, undecided
 from backend.protocol import messages as m
@@ -88,7 +93,7 @@ class LivenessWatch:
         self._gateway = gateway
         self._submit = submit
         self._clock_ms = clock_ms
-        self._last: LastResponse[m.MetadataResponse, ClusterMetadata] = LastResponse()
+        self._last: LastResponse[m.MetadataResponse, ClusterMetadata] = last_metadata()
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._brokers: dict[int, BrokerLiveness] = {}
         self._view: ClusterMetadata | None = None
