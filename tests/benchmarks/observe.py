@@ -21,6 +21,7 @@ import httpx
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.control.observer.sampling.moving_partitions import TIERED_MOVES_FOR_MS
 from tests.benchmarks.peers import cpu_s_of
 from tests.e2e.up_process import UpProcess
 from tests.incidents.rigs.processes import KeptDown
@@ -47,7 +48,8 @@ def measure_observe(*, quick: bool) -> dict[str, float]:
         _make_topics(up, topics)
         _wait(lambda: (_cluster(up)["totals"] or {"partitions": 0})["partitions"] >= topics * PARTITIONS, "sampled")
         with _records(up):
-            time.sleep(30)  # the first look at a partition is no sign of movement
+            # A partition that is new moves for a while, whatever is written.
+            time.sleep(5 if quick else TIERED_MOVES_FOR_MS / 1000)
             watched = _watch(up, WATCH_QUICK_S if quick else WATCH_S)
             told_s = _told_s(up)
     size = f"{topics * PARTITIONS} partitions x 3"
@@ -57,13 +59,11 @@ def measure_observe(*, quick: bool) -> dict[str, float]:
 def _watch(up: UpProcess, watch_s: float) -> dict[str, float]:
     backend, brokers = up.pid("backend"), [up.pid(f"broker-{n}") for n in BROKERS]
     began_s, observer_s, brokers_s = time.monotonic(), cpu_s_of(backend), sum(map(cpu_s_of, brokers))
-    ages_s: list[float] = []
-    while time.monotonic() - began_s < watch_s:
-        ages_s.append(time.time() - _partition(up)["sampled_ms"] / 1000)
-        time.sleep(1)
+    time.sleep(watch_s)
     wall_s = time.monotonic() - began_s
     observer = (cpu_s_of(backend) - observer_s) / wall_s
     watched = (sum(map(cpu_s_of, brokers)) - brokers_s) / wall_s
+    oldest_s = _oldest_s(up, watch_s / 2)  # its requests cost the backend as much as the observer
     # Stopped, not ended: `ebbline up` would start it again.
     os.kill(backend, signal.SIGSTOP)
     try:
@@ -74,11 +74,21 @@ def _watch(up: UpProcess, watch_s: float) -> dict[str, float]:
     finally:
         os.kill(backend, signal.SIGCONT)
     return {
-        "offsets of a moving partition, oldest, s (target: 30)": max(ages_s),
+        "offsets of a moving partition, oldest, s (target: 30)": oldest_s,
         "observer, % of a core (target: 25)": 100 * observer,
         "added to each broker, % of a core (target: 5)": 100 * (watched - alone) / len(BROKERS),
         "a round, s": _observer(up)["detail"]["round_duration_ms"] / 1000,
     }
+
+
+def _oldest_s(up: UpProcess, watch_s: float) -> float:
+    """The oldest that the offsets of a partition that moves were, as the API has them."""
+    ages_s: list[float] = []
+    deadline_s = time.monotonic() + watch_s
+    while time.monotonic() < deadline_s:
+        ages_s.append(time.time() - _partition(up)["sampled_ms"] / 1000)
+        time.sleep(1)
+    return max(ages_s)
 
 
 def _told_s(up: UpProcess) -> float:

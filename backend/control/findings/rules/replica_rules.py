@@ -130,9 +130,12 @@ def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
 
 def stalled_moves(context: FindingContext) -> Iterable[Candidate]:
     """A reassignment whose new replica makes no progress, or which was asked to go back and cannot."""
+    moves = [row for row in context.partitions if row.adding_replicas or row.removing_replicas]
+    if not moves:
+        return
     replicas = {(r.topic, r.partition, r.broker_id): r for r in context.replicas}
     filling = _filling_brokers(context)
-    for row in context.partitions:
+    for row in moves:
         going_back = sorted(set(row.adding_replicas) & set(row.removing_replicas))
         stalled = [
             replica
