@@ -56,9 +56,18 @@ def test_a_round_lists_what_has_grown_and_a_topic_that_is_new(site: ControlSite,
     assert ask(site, sampler.round(LATER_MS + 1)).earlier_ms == {}
 
 
-def test_a_round_with_a_broker_that_tells_no_sizes_is_whole(
+def test_brokers_that_do_not_tell_their_sizes_in_time_make_no_round_whole(
     site: ControlSite, sampler: ClusterSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask(site, sampler.round(1_000))
+    whole = ask(site, sampler.round(1_000))
     monkeypatch.setattr("backend.control.observer.sampling.cluster_sampler.DISKS_WAIT_S", 0.0)
-    assert ask(site, sampler.round(LATER_MS, whole=False)).earlier_ms == {}
+    facts = ask(site, sampler.round(LATER_MS, whole=False))
+    assert facts.earlier_ms.keys() == {tuple(p.topic_partition) for p in facts.partitions}
+    assert facts.partitions == whole.partitions
+    assert sampler.describes_movement
+
+
+def test_after_the_clock_was_set_back_a_round_is_whole(site: ControlSite, sampler: ClusterSampler) -> None:
+    ask(site, sampler.round(LATER_MS))
+    assert ask(site, sampler.round(1_000, whole=False)).earlier_ms == {}
+    assert ask(site, sampler.round(2_000 + TIERED_MOVES_FOR_MS, whole=False)).earlier_ms != {}

@@ -226,6 +226,10 @@ class FindingContext:
         """Thresholds of a topic; asked for what is to become a finding, not for each partition."""
         return self.rule_settings.thresholds(topic)
 
+    def listed_ms(self, topic: str, partition: int) -> int:
+        """When the offsets of a partition were listed: what they did since is not known."""
+        return self.earlier_ms.get((topic, partition), self.at_ms)
+
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""
         return self.topics.get(name)

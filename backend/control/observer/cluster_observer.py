@@ -138,6 +138,11 @@ class ClusterObserver:
         """Between two rounds: longer than what is set on a large cluster."""
         return self._watched.interval_ms
 
+    @property
+    def checked_ms(self) -> int | None:
+        """When the offsets were listed of the partition that was listed longest ago; None: no round yet."""
+        return None if self.facts is None else min(self.facts.earlier_ms.values(), default=self.facts.at_ms)
+
     def refresh(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
         self._sampler.settings.refresh()
@@ -170,10 +175,11 @@ class ClusterObserver:
                 self._refresh_requested.clear()
                 if not self._restored:
                     await self._restore()
-                if whole:
-                    self._whole_began_s = began_s
+                rounds = self.state.rounds
                 await self._sample_round(whole=whole)
                 self.ended_s = time.monotonic()
+                if whole and self.state.rounds > rounds:
+                    self._whole_began_s = began_s
                 await self._pause(began_s)
         finally:
             if self._reading is not None:

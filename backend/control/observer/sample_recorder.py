@@ -72,7 +72,11 @@ class RecorderEntry:
 
     @property
     def size(self) -> int:
-        return 1 + (len(self.round.partitions) + len(self.round.replicas) if self.round is not None else 0)
+        """Samples that it adds: those of partitions that were not listed are objects of the round before."""
+        if self.round is None:
+            return 1
+        samples, partitions = len(self.round.partitions) + len(self.round.replicas), len(self.round.partitions)
+        return 1 + samples * (partitions - len(self.round.earlier_ms)) // max(1, partitions)
 
 
 @dataclass(slots=True)

@@ -162,7 +162,8 @@ class SampleWriter:
             if sampled_ms is None:
                 sampled_ms = earlier_ms.get((sample.topic, sample.partition), now_ms)
             before = self._latest.get(key)
-            if before is None or (before.sample is not sample and before.sample != sample):
+            late = before is not None and before.changed_ms > before.sampled_ms and sampled_ms == now_ms
+            if before is None or late or (before.sample is not sample and before.sample != sample):
                 latest[key] = _LatestSample(sample, now_ms, sampled_ms)
                 changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})
             elif sampled_ms == now_ms:

@@ -157,7 +157,7 @@ def leaked_segments(context: FindingContext) -> Iterable[Candidate]:
     by_partition: dict[tuple[str, int], list[FinishedSegment]] = defaultdict(list)
     for segment in context.finished:
         leader = chains.get((segment.topic, segment.partition))
-        listed_ms = context.earlier_ms.get((segment.topic, segment.partition), context.at_ms)
+        listed_ms = context.listed_ms(segment.topic, segment.partition)
         if leader is not None and _was_there(segment, leader.answered_ms or listed_ms):
             by_partition[segment.topic, segment.partition].append(segment)
     for key, segments in sorted(by_partition.items()):

@@ -32,7 +32,7 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
             continue  # it has nobody to follow: `offline`
         if _keeps_acknowledged(replica):
             continue  # below
-        since_ms = max(0, context.at_ms - _moved_ms(context, replica))
+        since_ms = max(0, context.listed_ms(replica.topic, replica.partition) - _moved_ms(context, replica))
         name = f"{name_of(replica)} on broker {replica.broker_id}"
         rule, why, action = _why_stuck(context, partition, replica)
         if rule == THROTTLED and replica.broker_id in partition.adding_replicas:
@@ -56,7 +56,7 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
 
 
 def _still(context: FindingContext, partition: PartitionSample, replica: ReplicaSample) -> bool:
-    """Outside the ISR, behind, and its log end did not move since the round before.
+    """Outside the ISR, behind, and its log end had not moved when it was listed last.
 
     Its phase would not do: a fetcher that tries again every second goes through all of them each time.
     """
@@ -64,11 +64,12 @@ def _still(context: FindingContext, partition: PartitionSample, replica: Replica
         return False
     behind = (replica.log_end_offset or 0) < partition.log_end_offset
     # Not "before": after the wall clock was set back, the last move lies in the future.
-    return behind and _moved_ms(context, replica) != context.at_ms
+    return behind and _moved_ms(context, replica) != context.listed_ms(replica.topic, replica.partition)
 
 
 def _moved_ms(context: FindingContext, replica: ReplicaSample) -> int:
-    return context.moved_ms.get((replica.topic, replica.partition, replica.broker_id), context.at_ms)
+    listed_ms = context.listed_ms(replica.topic, replica.partition)
+    return context.moved_ms.get((replica.topic, replica.partition, replica.broker_id), listed_ms)
 
 
 def _why_stuck(context: FindingContext, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
@@ -186,8 +187,14 @@ def _filling_brokers(context: FindingContext) -> set[int]:
         broker_id
         for row in context.partitions
         for broker_id in row.adding_replicas
-        if context.at_ms - context.moved_ms.get((row.topic, row.partition, broker_id), -TURN_MS) < TURN_MS
+        if _rests_ms(context, row, broker_id) < TURN_MS
     }
+
+
+def _rests_ms(context: FindingContext, row: PartitionSample, broker_id: int) -> int:
+    """How long a replica had not moved when it was listed last; long, if it was never seen to."""
+    moved_ms = context.moved_ms.get((row.topic, row.partition, broker_id))
+    return TURN_MS if moved_ms is None else context.listed_ms(row.topic, row.partition) - moved_ms
 
 
 def thin_leaders(context: FindingContext) -> Iterable[Candidate]:

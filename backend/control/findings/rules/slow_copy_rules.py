@@ -101,13 +101,14 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
             continue
         paused = is_paused(topic)
         limit, still = local_retention_bytes(topic), context.still.get(key)
-        if still is not None and still.stable is not None and context.at_ms - still.stable.since_ms >= HELD_MS:
+        listed_ms = context.listed_ms(*key)
+        if still is not None and still.stable is not None and listed_ms - still.stable.since_ms >= HELD_MS:
             continue  # nothing above an open transaction may be copied: `transaction-open`
         waits = None if still is None else still.pending
         # One segment that was sealed a moment ago waits as a matter of course.
         is_full = limit is not None and sealed >= limit
         full = "" if limit is None else f"local retention is {in_bytes(limit)}, so nothing local can go"
-        still_ms = -1 if waits is None else context.at_ms - waits.since_ms
+        still_ms = -1 if waits is None else listed_ms - waits.since_ms
         if is_full and segment is not None and sealed >= segment:
             yield _slow(row, sealed, pending, full, limit=limit, paused=paused)
         elif still_ms >= _still_for_ms(context, row.leader, is_full=is_full) and waits is not None:

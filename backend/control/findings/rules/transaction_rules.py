@@ -33,7 +33,7 @@ def held_copies(context: FindingContext) -> Iterable[Candidate]:
         row = rows.get(key)
         if row is None or still.stable is None or row.answered_ms is not None:
             continue
-        open_ms = context.at_ms - still.stable.since_ms
+        open_ms = context.listed_ms(*key) - still.stable.since_ms
         holds = key in sealed and not is_paused(context.topic(row.topic))
         if open_ms >= (TRANSACTION_FOR_MS if holds else LONG_TRANSACTION_MS):
             transaction = _transaction(context, key, still.stable)

@@ -68,7 +68,7 @@ class ReadHandlers:
             away_since_ms=state.away_since_ms,
             away_reason=state.away_reason,
             now_ms=at_ms,
-            checked_ms=state.last_round_ms,
+            checked_ms=self._observer.checked_ms,
             blind_spots=blind_spots(
                 processes,
                 offsets_age_ms=None if state.last_round_ms is None else max(0, at_ms - state.last_round_ms),

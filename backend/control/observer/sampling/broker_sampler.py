@@ -153,6 +153,11 @@ class BrokerSampler:
         self._selection = _PartitionSelection([], [], [], [])
         self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it listed no offsets when it was asked last, or was never asked."""
+        return self._offsets is None
+
     async def disk(self) -> BrokerDisk | None:
         """The broker's disk now; None: it does not tell."""
         try:

@@ -80,7 +80,7 @@ class ClusterSampler:
 
     @property
     def describes_movement(self) -> bool:
-        """Whether a round may list moving partitions only: every broker described its log directories."""
+        """Whether a round may list moving partitions only: brokers describe their log directories."""
         return bool(self._states)
 
     async def round(self, now_ms: int, *, whole: bool = True) -> ClusterFacts:
@@ -172,12 +172,14 @@ class ClusterSampler:
     ) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]
         self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
-        moving = None if whole else await self._moving(view, tiered, now_ms)
+        # After the wall clock was set back no time of before tells anything.
+        later = any(listed_ms > now_ms for listed_ms in self._listed_ms.values())
+        moving = None if whole or later else await self._moving(view, tiered, now_ms)
         samples = [sampler.sample(view.partitions, tiered, moving) for sampler in self._samplers.values()]
         sampled = {sample.broker_id: sample for sample in await asyncio.gather(*samples)}
         if moving is None:
             disks = {broker_id: sample.disk for broker_id, sample in sampled.items()}
-            self._observe_states(view, disks, now_ms)
+            self._observe_states(view, tiered, {} if later else self._states, disks, now_ms)
         last_ms = self._listed_ms
         self._listed_ms = {
             p.topic_partition: now_ms
@@ -190,22 +192,30 @@ class ClusterSampler:
     async def _moving(
         self, view: ClusterMetadata, tiered: frozenset[bytes], now_ms: int
     ) -> frozenset[TopicPartition] | None:
-        """The partitions to list; None: all, since a broker does not tell its sizes, or not in time."""
-        try:
-            async with asyncio.timeout(DISKS_WAIT_S):
-                disks = await asyncio.gather(*(sampler.disk() for sampler in self._samplers.values()))
-        except TimeoutError:
+        """The partitions to list; None: all, since a broker has come back."""
+        reading = {broker_id: asyncio.create_task(sampler.disk()) for broker_id, sampler in self._samplers.items()}
+        if reading:
+            await asyncio.wait(reading.values(), timeout=DISKS_WAIT_S)
+        disks: dict[int, BrokerDisk | None] = {}
+        for broker_id, task in reading.items():
+            disks[broker_id] = task.result() if task.done() else None
+            task.cancel()
+        if any(disk is not None and self._samplers[broker_id].has_failed for broker_id, disk in disks.items()):
             return None
-        if not self._observe_states(view, dict(zip(self._samplers, disks, strict=True)), now_ms):
-            return None
-        return moving_partitions(self._states, tiered, self._listed_ms, now_ms)
+        self._observe_states(view, tiered, self._states, disks, now_ms)
+        return moving_partitions(self._states, self._listed_ms, now_ms)
 
-    def _observe_states(self, view: ClusterMetadata, disks: Mapping[int, BrokerDisk | None], now_ms: int) -> bool:
-        """Whether all brokers described their log directories; the states are forgotten otherwise."""
-        sizes = {broker_id: disk.replicas for broker_id, disk in disks.items() if disk is not None}
-        complete = len(sizes) == len(disks)
-        self._states = partition_states(self._states, view.partitions, sizes, now_ms) if complete else {}
-        return complete
+    def _observe_states(
+        self,
+        view: ClusterMetadata,
+        tiered: frozenset[bytes],
+        before: Mapping[TopicPartition, DescribedPartition],
+        disks: Mapping[int, BrokerDisk | None],
+        now_ms: int,
+    ) -> None:
+        sizes = {broker_id: None if disk is None else disk.replicas for broker_id, disk in disks.items()}
+        if before or any(of_broker is not None for of_broker in sizes.values()):
+            self._states = partition_states(before, view.partitions, tiered, sizes, now_ms)
 
     def _brokers(self, view: ClusterMetadata, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
         """Registered brokers, alive or not: Metadata lists only those that are alive."""

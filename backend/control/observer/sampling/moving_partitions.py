@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,40 +27,50 @@ MOVING_MAX: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class DescribedPartition:
-    """A partition as Metadata and DescribeLogDirs describe it. `sizes`: of its replicas, in their order; `view_ms` and
-    `changed_ms`: when its metadata, and either, was last seen to change; 0: not since the first round.
+    """A partition as Metadata and DescribeLogDirs describe it. `sizes`: of its replicas, in their order, None where the
+    broker is not alive; `view_ms` and `changed_ms`: when its metadata or whether it is tiered, and any of this, was
+    last seen to change; 0: not since the first round.
     """
 
     view: PartitionMetadata
+    tiered: bool
     sizes: tuple[ReplicaSize | None, ...]
     view_ms: int
     changed_ms: int
 
-    def moves(self, at_ms: int, *, tiered: bool) -> bool:
-        """Whether its offsets may have changed since a moment ago."""
-        lasts_ms = TIERED_MOVES_FOR_MS if tiered else MOVES_FOR_MS
-        return at_ms - self.changed_ms <= lasts_ms or len(self.view.isr) < len(self.view.replicas)
+    def moves(self, at_ms: int) -> bool:
+        """Whether its offsets may have changed since a moment ago. One that lacks a dead broker only is as it was."""
+        lasts_ms = TIERED_MOVES_FOR_MS if self.tiered else MOVES_FOR_MS
+        lags = len(self.view.isr) < len(self.view.replicas) and None not in self.sizes
+        return at_ms - self.changed_ms <= lasts_ms or lags
 
 
 def partition_states(
     before: Mapping[TopicPartition, DescribedPartition],
     views: Iterable[PartitionMetadata],
-    sizes: Mapping[int, Mapping[TopicPartition, ReplicaSize]],
+    tiered: AbstractSet[bytes],
+    sizes: Mapping[int, Mapping[TopicPartition, ReplicaSize] | None],
     at_ms: int,
 ) -> dict[TopicPartition, DescribedPartition]:
-    """The states now; `sizes` by broker. A partition that is new has changed, unless all are."""
+    """The states now; `tiered`: ids of tiered topics, `sizes`: by living broker, None of one that did not tell this
+    time, where they count as unchanged. A partition that is new has changed, unless all are.
+    """
     new_ms = at_ms if before else 0
+    silent = {broker_id for broker_id, of_broker in sizes.items() if of_broker is None}
     states = {}
     for view in views:
-        tp = view.topic_partition
-        now = tuple(sizes[broker_id].get(tp) if broker_id in sizes else None for broker_id in view.replicas)
+        tp, is_tiered = view.topic_partition, view.topic_id in tiered
         last = before.get(tp)
+        now = tuple((sizes.get(broker_id) or {}).get(tp) for broker_id in view.replicas)
+        if last is not None and silent and last.view.replicas == view.replicas:
+            pairs = zip(view.replicas, last.sizes, now, strict=True)
+            now = tuple(last_size if broker_id in silent else size for broker_id, last_size, size in pairs)
         if last is None or last.view.topic_id != view.topic_id:
-            states[tp] = DescribedPartition(view, now, new_ms, new_ms)
-        elif last.view is not view and last.view != view:
-            states[tp] = DescribedPartition(view, now, at_ms, at_ms)
+            states[tp] = DescribedPartition(view, is_tiered, now, new_ms, new_ms)
+        elif (last.view is not view and last.view != view) or last.tiered != is_tiered:
+            states[tp] = DescribedPartition(view, is_tiered, now, at_ms, at_ms)
         elif last.sizes != now:
-            states[tp] = DescribedPartition(view, now, last.view_ms, at_ms)
+            states[tp] = DescribedPartition(view, is_tiered, now, last.view_ms, at_ms)
         else:
             states[tp] = last
     return states
@@ -67,11 +78,10 @@ def partition_states(
 
 def moving_partitions(
     states: Mapping[TopicPartition, DescribedPartition],
-    tiered: frozenset[bytes],
     listed_ms: Mapping[TopicPartition, int],
     at_ms: int,
 ) -> frozenset[TopicPartition]:
-    """The partitions to list now; `tiered`: ids of tiered topics, `listed_ms`: when each was listed last.
+    """The partitions to list now; `listed_ms`: when each was listed last.
 
     All whose metadata changed since: an ISR and a log end of different moments are no fact together.
     """
@@ -81,6 +91,6 @@ def moving_partitions(
         last_ms = listed_ms.get(tp)
         if last_ms is None or state.view_ms > last_ms:
             changed.add(tp)
-        elif state.moves(at_ms, tiered=state.view.topic_id in tiered):
+        elif state.moves(at_ms):
             moving.append(tp)
     return frozenset(changed) | frozenset(heapq.nsmallest(MOVING_MAX, moving, key=listed_ms.__getitem__))

@@ -142,6 +142,14 @@ def test_a_round_of_moving_partitions_is_not_the_whole_one_of_a_minute(engine: E
     assert writer.write([*SAMPLES[:2], moved], [], 190_000) == 3
 
 
+def test_a_change_of_a_row_that_was_not_listed_comes_into_the_history_when_it_is(engine: Engine) -> None:
+    writer, larger = SampleWriter(engine, "c"), replace(SAMPLES[2], remote_log_bytes=7)
+    writer.write(SAMPLES, [], 100_000)
+    assert writer.write([*SAMPLES[:2], larger], [], 101_000, {("orders", 2): 100_000}) == 0
+    assert writer.write([*SAMPLES[:2], larger], [], 102_000) == 1
+    assert writer.write([*SAMPLES[:2], larger], [], 103_000) == 0
+
+
 def test_what_did_not_answer_gets_no_history_until_it_answers_again(engine: Engine) -> None:
     writer, silent = SampleWriter(engine, "c"), replace(SAMPLES[1], answered_ms=100_000)
     writer.write(SAMPLES[1:2], [], 100_000)
