@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from backend.control.findings.catalogue import SLUGS
-from backend.control.findings.finding_context import CRITICAL, SEVERITIES, Candidate, FindingKey, count
+from backend.control.findings.finding_context import CRITICAL, SEVERITIES, THROTTLED, Candidate, FindingKey, count
 
 # Objects of explained findings that the evidence of a cause names.
 NAMED_MAX: Final = 10
@@ -38,13 +38,21 @@ class Link(StrEnum):
 class Explanation:
     """One row of the table: a finding of the slug `cause` explains findings of these slugs that it is linked with.
 
-    `unseen_only`: of these only what is kept as it was seen last; what a rule sees now has another cause.
+    `unseen_only`: of these only what is kept as it was seen last; what a rule sees now has another cause. `rules`: of
+    these only what has such a rule in its facts; None: all.
     """
 
     cause: str
     link: Link
     consequences: tuple[str, ...]
     unseen_only: bool = False
+    rules: frozenset[str] | None = None
+
+    def is_of(self, candidate: Candidate) -> bool:
+        """Whether the row is about this candidate of one of its slugs."""
+        if self.unseen_only and not candidate.unseen:
+            return False
+        return self.rules is None or candidate.facts.get("rule") in self.rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "move-stalled",
             "leader-skew",
             "offline",
+            "remote-read-failing",
+            "remote-read-slow",
             "voter-away",
             "voter-catching-up",
         ),
@@ -124,7 +134,9 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         "broker-fenced", Link.BROKER, ("below-min-isr", "follower-stuck", "metadata-unsafe", "move-stalled", "offline")
     ),
     Explanation("offline", Link.PARTITION, ("follower-stuck", "move-stalled")),
-    Explanation("throttle-left", Link.PARTITION, ("below-min-isr", "follower-stuck")),
+    Explanation("throttle-left", Link.PARTITION, ("below-min-isr",)),
+    # One that a throttle holds back; a follower with a lost folder has its own finding.
+    Explanation("throttle-left", Link.PARTITION, ("follower-stuck",), rules=frozenset({THROTTLED})),
     Explanation("follower-stuck", Link.PARTITION, ("below-min-isr", "move-stalled")),
     Explanation("metadata-failed", Link.BROKER, ("copy-slow",)),
     # A pipeline that waits for a topic which was deleted.
@@ -228,7 +240,7 @@ def _direct(candidates: Mapping[FindingKey, Candidate]) -> dict[FindingKey, list
             continue
         for slug in row.consequences:
             for candidate in by_slug.get(slug, ()):
-                if row.unseen_only and not candidate.unseen:
+                if not row.is_of(candidate):
                     continue
                 linked = (causes[place] for place in _places(candidate, row.link) if place in causes)
                 direct.setdefault(candidate.key, []).extend(cause for cause in linked if cause != candidate.key)

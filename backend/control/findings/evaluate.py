@@ -26,6 +26,11 @@ SEEN_INTERVAL_MS: Final = 10_000
 # A broker that answers again is fenced for a moment, and its followers fetch what they lack: until then nothing that
 # its absence has explained is a finding by itself.
 OUTLASTS_MS: Final = 20_000
+# Reads that failed with the store are counted for a minute; no consumer may have tried again since.
+READS_OUTLAST_MS: Final = 60_000
+READ_SLUGS: Final = frozenset({"remote-read-failing", "remote-read-slow"})
+# A broker is asked every second: one that is away is away by itself as soon as another one answers.
+BROKERS_OUTLAST_MS: Final = 5_000
 # A backlog that a store has left behind is copied and deleted in about the time that the store was away.
 BACKLOG_OUTLASTS_MS: Final = 120_000
 BACKLOG_SLUGS: Final = frozenset({"copy-slow", "delete-lag", "local-debt"})
@@ -170,7 +175,7 @@ def compare(
         key: (outlasting or {}).get(key, clock_ms) for key, c in shown.items() if c.cause is None and key in causes
     }
     for key, since_ms in alone_ms.items():
-        if clock_ms - since_ms < (BACKLOG_OUTLASTS_MS if key[0] in BACKLOG_SLUGS else OUTLASTS_MS):
+        if clock_ms - since_ms < _outlasts_ms(key[0]):
             shown[key] = replace(shown[key], cause=causes[key])
     explained = {key: c.cause for key, c in shown.items() if c.cause is not None}
     shown = limited(shown, open_by_key.keys())
@@ -186,6 +191,15 @@ def compare(
         outlasting=alone_ms,
         unlisted={key: cause for key, cause in explained.items() if key not in shown},
     )
+
+
+def _outlasts_ms(slug: str) -> int:
+    """How long a finding of this slug keeps its cause after that has ended."""
+    if slug in BACKLOG_SLUGS:
+        return BACKLOG_OUTLASTS_MS
+    if slug in READ_SLUGS:
+        return READS_OUTLAST_MS
+    return BROKERS_OUTLAST_MS if slug == "broker-away" else OUTLASTS_MS
 
 
 def retained(finding: Finding) -> Candidate:

@@ -38,6 +38,8 @@ ThrottleKey = tuple[str, str | None, int | None]
 """(name, topic, broker): a throttle whatever its value."""
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
+# Rule of `follower-stuck` about a replica that a throttle holds back: `throttle-left` explains no other.
+THROTTLED: Final = "throttled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

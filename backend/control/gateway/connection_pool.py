@@ -20,12 +20,17 @@ SLOW_FAILURE_S: Final = 1.0
 
 
 class Lane(Enum):
-    """Requests of different temper do not wait for each other: one connection per broker and lane, four a broker."""
+    """Requests of different temper do not wait for each other: one connection per broker and lane, five a broker.
+
+    CONTROLLER: what a broker hands on to the active controller, and answers late when there is none; requests behind
+    it on the same connection would wait for it, and a broker that lives would look silent.
+    """
 
     SAMPLE = "sample"
     ACT = "act"
     EVENTS = "events"
     LIVENESS = "liveness"
+    CONTROLLER = "controller"
 
 
 class ConnectionPool:

@@ -49,7 +49,10 @@ def _is_its_own(context: FindingContext, broker: FailingBroker) -> bool:
     since_ms = broker.blocked_since_ms or 0
     finished = [(copy.broker_id, copy.at_ms) for copy in context.finished_copies]
     finished += [(event.broker_id, event.at_ms) for event in context.copy_events if event.outcome == "finished"]
-    others = any(broker_id != broker.broker_id and at_ms > since_ms + TOGETHER_FOR_MS for broker_id, at_ms in finished)
+    # Copies that finish after its newest failure say that the store works again, and nothing of its next try.
+    newest_ms = max((f.times_ms[0] for f in broker.failures), default=since_ms)
+    by_others = (at_ms for broker_id, at_ms in finished if broker_id != broker.broker_id)
+    others = any(since_ms + TOGETHER_FOR_MS < at_ms < newest_ms for at_ms in by_others)
     open_since_ms = [
         segment.copy_started_ms
         for segment in context.open_segments

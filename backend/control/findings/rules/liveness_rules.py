@@ -17,7 +17,10 @@ CLUSTER_AWAY_FOR_MS: Final = 1_500
 WAITING_FOR_MS: Final = 45_000
 # A crashed one that `ebbline up` starts again at once reports within 15 s; a dead one must be seen within 30.
 DOWN_FOR_MS: Final = 15_000
-NOT_RUNNING: Final = "`ebbline up` starts it again; if it does not, its log (logs/pipeline.log) says why."
+NOT_RUNNING: Final = (
+    "`ebbline up` starts one that has ended again; one that hangs or was stopped is killed (run/pipeline.pid has its"
+    " process id). Its log (logs/pipeline.log) says why."
+)
 # A pipeline that keeps pace reads within a second or two; its heartbeat comes every 2 s.
 BEHIND_MS: Final = 30_000
 # After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load.

@@ -24,23 +24,31 @@ LEADER_HUNG_FOR_MS: Final = 45_000
 
 def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
     """Brokers answer, and no active controller does: without a majority of its voters the quorum has no leader."""
-    since_ms = context.quorum_silent_since_ms
-    if since_ms is None or context.away is not None:
-        return
     voters = sorted(replica.node_id for replica in context.quorum_replicas if replica.role == "voter")
     majority = len(voters) // 2 + 1
-    leader_away = any(b.broker_id == context.quorum_leader_id and not b.reachable for b in context.brokers)
+    silent_brokers = {broker.broker_id: broker for broker in context.brokers if not broker.reachable}
+    away = [voter for voter in voters if voter in silent_brokers]
+    lost = bool(voters) and len(voters) - len(away) < majority
+    since_ms = context.quorum_silent_since_ms
+    if lost and since_ms is None:
+        since_ms = max(silent_brokers[voter].seen_ms for voter in away)
+    if since_ms is None or context.away is not None:
+        return
+    leader_away = context.quorum_leader_id in silent_brokers
+    missing = f" Away: {ids(away)}." if away else ""
     yield Candidate(
         slug="voter-away",
         object="quorum",
         severity=CRITICAL,
         sentence="The metadata quorum does not answer",
         why=f"No active controller answers for {in_time(context.at_ms - since_ms)}; a majority, {majority} of"
-        f" {len(voters)} voters, must run. Until then no leader can be elected and nothing can be changed; partitions"
-        " that have a leader go on.",
-        action=f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",
+        f" {len(voters)} voters, must run.{missing} Until then no leader can be elected and nothing can be changed;"
+        " partitions that have a leader go on.",
+        action=f"Bring back controllers {ids(away)}, each with its own disk."
+        if lost
+        else f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",
         facts={"voters": voters, "majority": majority, "since_ms": since_ms},
-        for_ms=LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS,
+        for_ms=0 if lost else LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS,
     )
 
 

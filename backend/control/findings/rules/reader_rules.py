@@ -98,7 +98,8 @@ def _lost(context: FindingContext, group: str, offsets: Sequence[tuple[GroupOffs
         why=why,
         action="Lengthen the retention of what it reads until it has caught up; tell its owner which offsets it missed."
         if reads
-        else "Tell its owner which offsets are missing, or delete the group when nobody needs it.",
+        else f"See whether the retention of {first.topic} was cut by mistake: what is deleted does not come back. Tell"
+        " the group's owner which offsets are missing, or delete the group when nobody needs it.",
         facts={
             "group": group,
             "lost_records": lost,

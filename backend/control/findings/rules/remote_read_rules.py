@@ -18,6 +18,8 @@ STORE: Final = "remote storage"
 # A consumer comes back every half second: 30 errors between two readings of the counters, 15 s apart. A read
 # that fails once works at the next attempt.
 FAILURES_MIN: Final = 3
+# Two readings 15 s apart, and the time of one: a consumer that still fails does so in each.
+FAILS_FOR_MS: Final = 35_000
 NAMED_MAX: Final = 10
 ERROR_CHARS_MAX: Final = 1_000
 WAIT: Final = "remote.fetch.max.wait.ms"
@@ -64,6 +66,8 @@ def _failing(context: FindingContext) -> list[FailingReads]:
             continue
         if any(reading.fetched_bytes and reading.at_ms > failed[-1].at_ms for reading in readings):
             continue  # they work again
+        if context.at_ms - failed[-1].at_ms > FAILS_FOR_MS:
+            continue  # nobody reads any more, or it works
         served = any(reading.fetched_bytes for reading in failed)
         errors = round(sum(reading.errors for reading in failed))
         if len(failed) >= 2 or (errors >= FAILURES_MIN and not served):

@@ -6,7 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids, name_of
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    THROTTLED,
+    WARNING,
+    Candidate,
+    FindingContext,
+    ids,
+    name_of,
+)
 from backend.control.findings.held_replicas import described, holding_throttles
 from backend.control.formatting import in_time
 from backend.store.writes.samples import PartitionSample, ReplicaSample
@@ -14,11 +22,13 @@ from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
 from backend.tiering.phase_inference import bootstrap_trap
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
-THROTTLED: Final = "throttled"
 # A throttle lets the replicas of a move through one after the other.
 TURN_MS: Final = 10_000
 # Local retention cuts the leader first, and its followers a fetch or two later.
 THIN_FOR_MS: Final = 15_000
+# Of the embedded engine: a log that it could not write.
+OFFLINE_LOG: Final = " is offline: "
+LOST_LOG: Final = "log-offline"
 
 
 def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
@@ -32,7 +42,10 @@ def stuck_followers(context: FindingContext) -> Iterable[Candidate]:
             continue  # it has nobody to follow: `offline`
         if _keeps_acknowledged(replica):
             continue  # below
-        since_ms = max(0, context.listed_ms(replica.topic, replica.partition) - _moved_ms(context, replica))
+        # The last record may be old: where the follower reports a failure, since then.
+        failed_ms = replica.phase_since_ms if replica.phase == FollowerPhase.FAILED else None
+        moved_ms = max(_moved_ms(context, replica), failed_ms or 0)
+        since_ms = max(0, context.listed_ms(replica.topic, replica.partition) - moved_ms)
         name = f"{name_of(replica)} on broker {replica.broker_id}"
         rule, why, action = _why_stuck(context, partition, replica)
         if rule == THROTTLED and replica.broker_id in partition.adding_replicas:
@@ -92,6 +105,12 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
         why = f"A throttle holds it back: {', '.join(map(described, throttles))}."
         return THROTTLED, why, f"Remove the throttles of {replica.topic}, or raise them: ebbline plan clear-throttle."
     why = str(reported or evidence.get("sentence") or replica.error or "It does not say why.")
+    if OFFLINE_LOG in why:
+        action = (
+            f"Look at the log directory of broker {replica.broker_id}; when it works, restart the broker: it copies the"
+            " partition again."
+        )
+        return LOST_LOG, why, action
     reads = "cannot read the metadata or the remote object" if partition.tiered else "does not get on"
     action = f"Look in broker {replica.broker_id}'s log why its fetcher {reads}."
     return str(evidence.get("rule") or "no-progress"), why, action

@@ -95,5 +95,5 @@ def _replica(
 
 async def fetch_controller_id(gateway: Gateway) -> int | None:
     """Node id of the active controller; None when the cluster does not name it. Raises GatewayError."""
-    quorum = await fetch_quorum(gateway)
+    quorum = await fetch_quorum(gateway, lane=Lane.CONTROLLER)
     return None if quorum is None else quorum.leader_id

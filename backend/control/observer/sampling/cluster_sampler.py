@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.last_response import LastResponse
@@ -142,7 +143,7 @@ class ClusterSampler:
         """The moves in progress; while they cannot be listed, those that were seen last."""
         try:
             async with asyncio.timeout(CONTROLLER_ANSWER_S):
-                self._last_moves = await list_reassignments(self._gateway)
+                self._last_moves = await list_reassignments(self._gateway, lane=Lane.CONTROLLER)
         except (GatewayError, KafkaError, TimeoutError) as error:
             _log.debug("moves in progress cannot be listed: %r", error)
         return self._last_moves

@@ -100,7 +100,7 @@ class QuorumWatch:
         """Asks once; a failure becomes the cause."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                quorum = await fetch_quorum(self._gateway, lane=Lane.LIVENESS)
+                quorum = await fetch_quorum(self._gateway, lane=Lane.CONTROLLER)
         except (GatewayError, KafkaError) as error:
             self._set_silent(now_ms, describe_failure(error))
             return

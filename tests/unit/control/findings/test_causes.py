@@ -9,8 +9,8 @@ from backend.control.alerts.notices import NoticeEvent, open_alerts, open_counts
 from backend.control.alerts.receiver_queue import QueuePolicy, ReceiverQueue
 from backend.control.findings.catalogue import SLUGS, FindingRule
 from backend.control.findings.causes import CLUSTER_AWAY, EXPLANATIONS, NAMED_MAX, NOUNS, Silence, with_causes
-from backend.control.findings.evaluate import OBJECTS_MAX, OUTLASTS_MS, Changes, compare, evaluate
-from backend.control.findings.finding_context import Candidate, FindingContext
+from backend.control.findings.evaluate import BROKERS_OUTLAST_MS, OBJECTS_MAX, OUTLASTS_MS, Changes, compare, evaluate
+from backend.control.findings.finding_context import THROTTLED, Candidate, FindingContext
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
 from tests.unit.control.findings.sights import NOW_MS, context, stored
@@ -146,6 +146,31 @@ def test_what_outlasts_its_cause_is_a_finding_by_itself_then() -> None:
     assert open_counts(open_alerts(rows, after, {}, (), NOW_MS)) == {("offline", "critical"): 1}
     assert after.kept[0][1].cause is None
     assert sent(receiver, rows, after) == [(NoticeEvent.OPENED, "offline"), (NoticeEvent.CLOSED, "broker-away")]
+
+
+def test_a_broker_that_is_away_when_the_cluster_answers_again_is_a_finding_seconds_later() -> None:
+    cluster = candidate(CLUSTER_AWAY, "cluster", "critical")
+    begin = play([cluster, AWAY])
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    at_once = play([AWAY], rows)
+    rows = [row for row in rows if row not in at_once.closed]
+    clock_ms = NOW_MS + BROKERS_OUTLAST_MS
+    after = compare({AWAY.key: AWAY}, rows, {}, clock_ms, clock_ms, at_once.outlasting)
+    assert open_counts(open_alerts(rows, after, {}, (), NOW_MS)) == {("broker-away", AWAY.severity): 1}
+
+
+def test_a_throttle_that_was_left_explains_a_follower_that_it_holds_back_and_no_lost_log() -> None:
+    throttles = candidate("throttle-left", "orders", also_about=(("orders", 0), ("orders", 1)))
+    held, lost = (replace(stuck(n), facts={"rule": rule}) for n, rule in enumerate((THROTTLED, "log-offline")))
+    result = raised(throttles, held, lost)
+    assert (result[held.key].cause, result[lost.key].cause) == (throttles.key, None)
+
+
+def test_reads_that_fail_on_a_broker_that_is_away_are_no_fault_of_the_store() -> None:
+    reads = candidate("remote-read-failing", "broker 3", "critical", broker_id=3)
+    elsewhere = candidate("remote-read-failing", "broker 1", "critical", broker_id=1)
+    result = raised(AWAY, reads, elsewhere)
+    assert (result[reads.key].cause, result[elsewhere.key].cause) == (AWAY.key, None)
 
 
 def test_what_was_notified_before_its_cause_was_seen_is_closed_with_the_opening_of_the_cause() -> None:

@@ -44,6 +44,19 @@ def test_a_leader_that_is_a_broker_and_hangs_may_have_a_successor(leader_id: int
     assert candidate.for_ms == for_ms
 
 
+def test_a_majority_of_voters_on_brokers_that_hang_is_critical_at_once_and_names_them() -> None:
+    hung = {"reachable": False, "error": "It does not answer."}
+    candidate = judged(
+        quorum_ms=NOW_MS - 4_000,
+        quorum_leader_id=1,
+        quorum_replicas=[voter(1), voter(2), voter(3)],
+        brokers=[broker(1, **hung), broker(2), broker(3, **hung)],
+    )[QUORUM]
+    assert (candidate.severity, candidate.for_ms) == ("critical", 0)
+    assert "Away: 1, 3." in candidate.why
+    assert candidate.action == "Bring back controllers 1, 3, each with its own disk."
+
+
 @pytest.mark.parametrize("skew_ms", [-60_000, 0, 60_000])
 def test_voters_are_compared_with_their_leader_and_not_with_our_clock(skew_ms: int) -> None:
     leaders_ms = NOW_MS + skew_ms

@@ -52,6 +52,12 @@ def test_reads_that_all_fail_are_critical_after_one_look() -> None:
     assert "lower no retention" in candidate.action
 
 
+def test_reads_that_nobody_has_tried_for_half_a_minute_are_no_failure_any_more() -> None:
+    failed = [growth(looks, errors=28, requests=28) for looks in (2, 3)]
+    assert list(failing(*failed)) == ["orders-0"]
+    assert failing(*[growth(looks, errors=28, requests=28) for looks in (3, 4)]) == {}
+
+
 def test_a_read_that_fails_once_is_nothing_and_one_that_fails_again_and_again_a_warning() -> None:
     assert failing(growth(errors=1, requests=9, fetched_bytes=9)) == {}
     assert failing(growth(errors=2, requests=2)) == {}
