@@ -127,6 +127,13 @@ class SampleRecorder:
         return self.away is None and (began_s is None or time.monotonic() - began_s < HANGS_S)
 
     @property
+    def unwritten_ms(self) -> int:
+        """For how long the database has taken no write; 0: it takes them."""
+        if self.takes_samples or self.stored_s is None:
+            return 0
+        return round((time.monotonic() - self.stored_s) * 1000)
+
+    @property
     def waiting_rounds(self) -> int:
         """Rounds that the database has not taken yet."""
         return len(self._waiting)

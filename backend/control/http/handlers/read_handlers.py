@@ -50,10 +50,12 @@ class ReadHandlers:
         """Identity of the cluster, whether it answers, age of the data."""
         settings, state, at_ms = self._settings, self._observer.state, now_ms()
         cluster_id = settings.cluster_id
+        # Signs of life are as old as the last write that the database took: nobody could give one since.
+        written_ms = at_ms - self._observer.recorder.unwritten_ms
         rows = await self._database.read(
             lambda c: (
                 health.clusters(c),
-                health.processes(c, cluster_id, at_ms),
+                health.processes(c, cluster_id, written_ms),
                 health.data_version(c, cluster_id),
                 overview.history(c, cluster_id, at_ms - 60_000, 60),
             )

@@ -32,6 +32,7 @@ from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.unseen_findings import unseen
 from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.control.observer.watches.finding_contexts import FindingContexts, ObservedLiveness, ObservedRound
+from backend.control.wall_clock import now_ms
 from backend.store import tables as t
 from backend.store.connection.database import reading, writing
 from backend.store.connection.database_faults import first_line
@@ -47,6 +48,8 @@ PIPELINE_RETURNS_MS: Final = 20_000
 PIPELINE_SLUGS: Final = frozenset({"pipeline-behind", "pipeline-down"})
 PROBE_INTERVAL_MS: Final = 5_000
 RETRY_S: Final = 2.0
+# A server that is away refuses at once.
+WAITED_S: Final = 1.0
 # Longer than any hold.
 HOLD_MS_MAX: Final = 86_400_000
 # 10,000 partitions with 3 replicas take 0.2 s of a core: then they are judged every 4 s, not every 2.
@@ -94,6 +97,9 @@ class FindingWatch:
         self._alerts = OpenAlerts()
         self._open = OpenInMemory()
         self._waits_since_ms: int | None = None
+        # While the database is away: an attempt to write, which may wait ten seconds for a lock.
+        self._attempt: asyncio.Task[bool] | None = None
+        self._away_reason = ""
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
 
@@ -122,8 +128,19 @@ class FindingWatch:
 
     async def run(self) -> None:
         """Judges rounds, and between them who is alive, until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._attempt is not None:
+                self._attempt.cancel()
+                self._attempt = None
+
+    async def _run(self) -> None:
         while True:
             await self._work()
+            if not self._takes_writes():
+                await self._without_database()
+                continue
             began_s, clock_ms = time.monotonic(), self._monotonic_ms()
             liveness, self._newest_liveness = self._newest_liveness, None
             newest = None
@@ -146,12 +163,49 @@ class FindingWatch:
                     self._round_due_s = time.monotonic() + min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s)
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
+                self._away_reason = str(error)
                 self._alerts = self._judge_in_memory(liveness, str(error), at_ms, clock_ms)
                 self._notify(self._alerts)
-                await asyncio.sleep(RETRY_S)
+                self._attempt = asyncio.create_task(self._attempt_to_write(), name="findings-attempt")
             except SQLAlchemyError as error:
                 _log.error("The findings of a round were refused by the database: %s", first_line(error))
                 await asyncio.sleep(RETRY_S)
+
+    def _takes_writes(self) -> bool:
+        """Whether the database is to be used now: not while an attempt to write waits, or after one that waited."""
+        if self._attempt is None:
+            return True
+        if not self._attempt.done():
+            return False
+        waited = self._attempt.exception() is None and self._attempt.result()
+        self._attempt = asyncio.create_task(self._attempt_to_write(), name="findings-attempt") if waited else None
+        return not waited
+
+    async def _attempt_to_write(self) -> bool:
+        """Whether it waited in vain, as for a lock: whoever writes now waits as long."""
+
+        def touch() -> None:
+            with writing(self._database.engine) as connection:
+                cluster_rows.touch(connection)
+
+        await asyncio.sleep(RETRY_S)
+        began_s = time.monotonic()
+        try:
+            await self._database.observe(touch)
+        except DatabaseAway as error:
+            self._away_reason = str(error)
+            return time.monotonic() - began_s >= WAITED_S
+        return False
+
+    async def _without_database(self) -> None:
+        """Judges who is alive while the database is away; the newest round waits until it is back."""
+        liveness, self._newest_liveness = self._newest_liveness, None
+        clock_ms = self._monotonic_ms()
+        at_ms = liveness.liveness.at_ms if liveness is not None else now_ms()
+        self._alerts = self._judge_in_memory(liveness, self._away_reason, at_ms, clock_ms)
+        self._notify(self._alerts)
+        if liveness is None:
+            await asyncio.sleep(RETRY_S)
 
     async def _work(self) -> None:
         """Returns when something new has arrived, or when a round that waits for its turn is due."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.control import control_database
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
 from backend.control.findings.finding_context import ClusterSilence
@@ -311,3 +314,21 @@ def test_what_is_over_before_the_database_is_back_closes_once(
     with reading(watched.database.engine) as connection:
         (offline,) = queries.findings(connection, "c1", state="all")
     assert offline.closed_ms == NOW_MS + 2_000
+
+
+def test_while_another_program_holds_the_lock_who_dies_is_told_without_waiting_for_it(
+    made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_database, "SERVING", replace(control_database.SERVING, busy_ms=2_000))
+    monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
+    watched = made()
+    watched.play((1_000, refused(NOW_MS)), (1_001, alive(NOW_MS + 1)))
+    steps = [(7_000, alive(NOW_MS + 6_000))]
+    steps += [(at_ms, alive(NOW_MS + at_ms - 1_000, leader=-1)) for at_ms in (8_000, 9_000, 10_000)]
+    with closing(sqlite3.connect(watched.database.file or "")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        began_s = time.monotonic()
+        state = watched.play(*steps)
+    assert ("offline", "orders-0") in state.open
+    assert time.monotonic() - began_s < 4.0, "the first attempt alone waits for the lock"
+    assert ("offline", "orders-0") in watched.play((20_000, alive(NOW_MS + 19_000, leader=-1))).open
