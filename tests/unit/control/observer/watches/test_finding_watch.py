@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from backend.control import control_database
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
 from backend.control.findings.finding_context import ClusterSilence
@@ -29,6 +28,7 @@ from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
 from backend.protocol.errors import ErrorCode
 from backend.store.connection.database import reading, writing
+from backend.store.connection.limits import SERVING
 from backend.store.queries import findings as queries
 from backend.store.writes.finding_rows import mute_findings
 from backend.store.writes.maintenance_rows import add_window, end_window
@@ -319,7 +319,7 @@ def test_what_is_over_before_the_database_is_back_closes_once(
 def test_while_another_program_holds_the_lock_who_dies_is_told_without_waiting_for_it(
     made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_database, "SERVING", replace(control_database.SERVING, busy_ms=2_000))
+    monkeypatch.setattr("backend.control.control_database.SERVING", replace(SERVING, busy_ms=2_000))
     monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
     watched = made()
     watched.play((1_000, refused(NOW_MS)), (1_001, alive(NOW_MS + 1)))
