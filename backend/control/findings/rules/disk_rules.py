@@ -37,10 +37,21 @@ def offline_directories(context: FindingContext) -> Iterable[Candidate]:
             severity=CRITICAL if lost else WARNING,
             sentence=f"Log directory offline: {', '.join(paths)} on broker {broker.broker_id}",
             why=why,
-            action="Repair the disk, then start the broker again.",
+            action=_after_a_lost_disk(context, broker.broker_id, last_copies=bool(lost)),
             facts={"path": paths[0], "paths": paths, "without_another": lost[:NAMED_MAX]},
             broker_id=broker.broker_id,
         )
+
+
+def _after_a_lost_disk(context: FindingContext, broker_id: int, *, last_copies: bool) -> str:
+    """Apache Kafka lets a broker with a new disk lead what it was the last one in sync of, empty: others cut theirs."""
+    if not (last_copies and context.kafka_rules):
+        return "Repair the disk, then start the broker again."
+    return (
+        f"Start broker {broker_id} again only with the disk's old content. If that is lost, do not start it: it would"
+        " lead with an empty disk, and the other replicas would cut their logs to its. Let another replica lead first:"
+        " runbook last-leader-behind, step 3."
+    )
 
 
 def _without_another(context: FindingContext, broker_id: int) -> list[str]:

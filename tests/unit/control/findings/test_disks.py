@@ -85,3 +85,20 @@ def test_a_lost_disk_is_a_warning_while_every_partition_has_another_replica_in_s
     assert severity(leader=-1, isr=(2,)) == "warning", "another broker's replica is the last one"
     (lost,) = offline(brokers=brokers, partitions=[partition(leader=-1, isr=(1,))]).values()
     assert lost.why.endswith("No other broker has a replica in sync of 1 partition: orders-0.")
+
+
+def test_a_disk_with_the_last_copies_is_given_back_with_its_content_or_another_replica_leads_first() -> None:
+    """Apache Kafka elects a broker with a new, empty disk, and its followers cut their logs."""
+    brokers = [broker(1, log_dirs=[disk(**LOST), disk(path="/b")])]
+
+    def action(*, kafka_rules: bool = True, **more: Any) -> str:
+        (candidate,) = offline(brokers=brokers, partitions=[partition(**more)], kafka_rules=kafka_rules).values()
+        return candidate.action
+
+    last = action(leader=-1, isr=(1,))
+    assert last.startswith("Start broker 1 again only with the disk's old content.")
+    assert "do not start it" in last
+    assert "last-leader-behind" in last
+    plain = "Repair the disk, then start the broker again."
+    assert action(leader=2, isr=(2, 3)) == plain, "the others are in sync"
+    assert action(leader=-1, isr=(1,), kafka_rules=False) == plain, "an empty disk does not lead there"
