@@ -57,7 +57,15 @@ INCIDENTS: Final = (
             breaks("set_topic", topic=TOPIC, name="cleanup.policy", value="compact"),
             mends("set_topic", topic=TOPIC, name="cleanup.policy", value="delete"),
         ),
-        expected=(unsafe(CRITICAL, "cleanup.policy", "compact", action=("cleanup.policy", "delete")),),
+        # In this order: the policy first would let a finite retention delete the map.
+        expected=(
+            unsafe(
+                CRITICAL,
+                "cleanup.policy",
+                "compact",
+                action=("retention.ms=-1", "retention.bytes=-1", "cleanup.policy=delete"),
+            ),
+        ),
     ),
     Incident(
         name="metadata-leader-away",

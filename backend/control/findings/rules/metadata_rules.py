@@ -24,6 +24,8 @@ from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 RIGHTS_SEEN_MS: Final = 10_000
+SETS: Final = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {METADATA_TOPIC} --add-config"
+UNLIMITED: Final = "retention.ms=-1,retention.bytes=-1"
 
 
 def without_elr(context: FindingContext) -> Iterable[Candidate]:
@@ -51,14 +53,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
         return
     required = min(round(context.thresholds.metadata_replicas), len(context.brokers))
     few = topic.replication_factor < required
-    lasting = []
-    policy = (topic.config or {}).get("cleanup.policy") or "delete"
-    for name in ("retention.ms", "retention.bytes"):
-        limit = setting(topic, name)
-        if limit is not None and limit >= 0 and "delete" in policy:
-            lasting.append(f"{name} is {limit}, so events are removed while their segments live")
-    if "compact" in policy:
-        lasting.append("cleanup.policy has compact: its records have no keys, so brokers can write none")
+    lasting = _endangering_settings(topic)
     own = [row for row in context.partitions if row.topic == METADATA_TOPIC]
     behind = [row for row in own if len(row.isr) < len(row.replicas)]
     replicas = f"{topic.replication_factor} of {required} replicas"
@@ -67,8 +62,8 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             topic,
             CRITICAL,
             f"{'; '.join([replicas, *lasting] if few else lasting)}: losing it loses the remote tier's map.",
-            f"Give it {f'{required} replicas, ' if few else ''}cleanup.policy=delete and unlimited retention"
-            " (retention.ms and retention.bytes -1).",
+            _safe_settings(topic)
+            + (f" Then give it {required} replicas (kafka-reassign-partitions.sh)." if few else ""),
             behind,
         )
     elif few:
@@ -91,6 +86,31 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             missing,
             round(context.thresholds.metadata_gone_s * 1000),
         )
+
+
+def _policy(topic: TopicRow) -> str:
+    return (topic.config or {}).get("cleanup.policy") or "delete"
+
+
+def _endangering_settings(topic: TopicRow) -> list[str]:
+    """A retention counts at once where `cleanup.policy` has delete; beside compact alone it waits for that policy."""
+    policy = _policy(topic)
+    result = []
+    for name in ("retention.ms", "retention.bytes"):
+        limit = setting(topic, name)
+        if limit is not None and limit >= 0:
+            removes = "events are removed" if "delete" in policy else "cleanup.policy=delete would remove events"
+            result.append(f"{name} is {limit}, so {removes} while their segments live")
+    if "compact" in policy:
+        return ["cleanup.policy has compact: its records have no keys, so brokers can write none", *result]
+    return result
+
+
+def _safe_settings(topic: TopicRow) -> str:
+    """Retention before the policy: in the other order the first look of the log cleaner deletes the map."""
+    if "compact" in _policy(topic):
+        return f"First {SETS} {UNLIMITED}; then, not before, the same with cleanup.policy=delete."
+    return f"Give it unlimited retention: {SETS} {UNLIMITED}."
 
 
 def _unsafe(

@@ -662,6 +662,20 @@ def test_a_metadata_topic_that_is_compacted_is_unsafe() -> None:
     candidate = rules(**meta(cleanup_policy="compact"))["metadata-unsafe"]
     assert candidate.severity == "critical"
     assert "cleanup.policy has compact" in candidate.why
+    assert "retention" not in candidate.why
+
+
+def test_a_compacted_metadata_topic_is_given_its_retention_before_its_policy() -> None:
+    """With cleanup.policy=delete first, a retention that slept beside compact would delete the map at once."""
+    for config in ({}, {"retention_ms": "1000"}, {"retention_bytes": "5"}):
+        action = rules(**meta(cleanup_policy="compact", **config))["metadata-unsafe"].action
+        assert 0 < action.index("retention.ms=-1,retention.bytes=-1") < action.index("cleanup.policy=delete")
+    asleep = rules(**meta(cleanup_policy="compact", retention_ms="1000"))["metadata-unsafe"]
+    assert "retention.ms is 1000, so cleanup.policy=delete would remove events" in asleep.why
+    both = rules(**meta(cleanup_policy="compact,delete", retention_ms="1000"))["metadata-unsafe"]
+    assert "retention.ms is 1000, so events are removed" in both.why
+    lasting = rules(**meta(retention_ms="1000"))["metadata-unsafe"]
+    assert "cleanup.policy" not in lasting.action
 
 
 def test_a_replica_whose_partition_has_no_leader_follows_nobody_and_is_not_stuck() -> None:
