@@ -140,7 +140,9 @@ def refused_truncations(context: FindingContext) -> Iterable[Candidate]:
             sentence=f"Leader lacks acknowledged records: {name} keeps them",
             why=f"{str(evidence.get('reason') or 'The follower stopped.').rstrip('.')}.",
             action=f"Remove nothing; stop producers of {replica.topic}. To keep broker {replica.broker_id}'s records"
-            f" let it lead: stop broker {leader}, elect uncleanly, start it again. The runbook says how to decide.",
+            f" let it lead: stop broker {leader}, elect uncleanly, start it again; records that broker {leader} took"
+            " since are dropped. Of several followers, the follower with the highest log must be the first of the"
+            " replica list. The runbook says how to decide.",
             facts={"rule": KEEPS_ACKNOWLEDGED, "leader": leader, "log_end_offset": replica.log_end_offset},
             topic=replica.topic,
             partition=replica.partition,

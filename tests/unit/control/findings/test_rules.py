@@ -645,6 +645,14 @@ def test_one_crash_is_one_finding_and_a_warning_only_where_too_few_logs_were_com
     assert candidate.why.startswith("Of payments-3 fewer than min.insync.replicas of the logs that had every")
 
 
+def test_a_refused_truncation_says_what_an_election_drops_and_who_must_be_the_first() -> None:
+    row = replica(2, phase="FAILED", in_isr=False, evidence={"rule": "keeps-acknowledged-records", "reason": "Cut."})
+    action = rules(replicas=[row])["truncation-refused"].action
+    assert "records that broker 1 took since are dropped" in action
+    assert "the follower with the highest log" in action
+    assert "first" in action
+
+
 def test_a_missing_replica_of_the_metadata_topic_is_a_warning_that_depends_on_its_broker() -> None:
     row = partition(METADATA, tiered=False, isr=(1, 2))
     missing = rules(**meta(), partitions=[row])["metadata-unsafe"]
