@@ -211,7 +211,7 @@ def test_replicas_that_never_join_are_told_why_and_join_by_the_way_out(kafka: Ka
     cut = attached.finding("follower-stuck", "cut", "never-joins-nothing-remote")
     for finding in (stuck, cut):
         assert f"Turn {FLAG} off on broker 3" in finding["action"]
-    assert "or produce a record" in stuck["action"]
+    assert "produce" not in stuck["action"]
 
     kafka.reassign("all-copied", [1, 2])
     moving = attached.finding("move-stalled", "all-copied", "added-and-removed")

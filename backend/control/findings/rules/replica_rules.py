@@ -97,8 +97,7 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
         )
         if trap is not None:
             rule, why = trap
-            record = ", or produce a record" if rule == "never-joins-all-copied" else ""
-            return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}{record}; then it joins."
+            return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}; then it joins."
     reported = evidence.get("error") or evidence.get("reason")
     throttles = holding_throttles(context.throttles, partition, replica.broker_id)
     if throttles and not reported and not replica.error:

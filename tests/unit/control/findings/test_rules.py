@@ -463,6 +463,7 @@ def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], fl
     ]
     assert candidate.facts["rule"] == rule
     assert ("follower.fetch.last.tiered.offset.enable off" in candidate.action) is (rule != "no-progress")
+    assert "produce" not in candidate.action, "a record that no application made has no place in its topic"
 
 
 def test_a_replica_whose_broker_says_what_it_waits_for_is_stuck_for_that_reason() -> None:
