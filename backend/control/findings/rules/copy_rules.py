@@ -50,8 +50,7 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
         age_ms, leader = context.ledger_ms - segment.copy_started_ms, leaders.get(key)
         if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
             if age_ms > HUNG_MS_MIN:
-                now = "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
-                yield _dangling(segment, age_ms, now)
+                yield _without_its_leader(context, segment, age_ms, leader)
         elif segment.superseded:
             if age_ms > HUNG_MS_MIN:
                 yield _dangling(segment, age_ms, "it failed, or a later copy has begun since")
@@ -59,14 +58,37 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
             yield _hung(segment, age_ms, context.p99_ms.get(key))
 
 
-def _dangling(segment: SegmentRow, age_ms: int, now: str) -> Candidate:
+def _without_its_leader(
+    context: FindingContext, segment: SegmentRow, age_ms: int, leader: tuple[int, str | None] | None
+) -> Candidate:
+    """Its author leads no more, or its topic was deleted: Apache Kafka removes leftovers once then, and never again."""
+    if leader is not None and leader[1] == segment.topic_id:
+        return _dangling(segment, age_ms, f"broker {leader[0]} leads now")
+    now = "its partition is gone" if leader is None else "its topic was deleted and made again"
+    if not context.kafka_rules:
+        return _dangling(segment, age_ms, now, "Nothing is lost: the brokers remove it with its deleted topic.")
+    return _dangling(
+        segment,
+        age_ms,
+        now,
+        "Nothing removes what it copied; that costs storage only. Check with an administrator's rights that no topic"
+        f" has topic id {segment.topic_id} and that its topic was to be deleted: then its objects may go, by hand.",
+    )
+
+
+def _dangling(
+    segment: SegmentRow,
+    age_ms: int,
+    now: str,
+    action: str = "Nothing is lost: retention removes it when its offsets expire.",
+) -> Candidate:
     return Candidate(
         slug="copy-dangling",
         object=name_of(segment),
         severity=NOTICE,
         sentence=f"Copy dangling: {name_of(segment)}",
         why=f"Begun {in_time(age_ms)} ago by broker {segment.copy_broker_id}; {now}.",
-        action="Nothing is lost: retention removes it when its offsets expire.",
+        action=action,
         facts={"segment_id": segment.segment_id, "age_ms": age_ms, "copy_broker_id": segment.copy_broker_id},
         topic=segment.topic,
         partition=segment.partition,

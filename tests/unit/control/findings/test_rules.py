@@ -654,6 +654,23 @@ def test_a_refused_truncation_says_what_an_election_drops_and_who_must_be_the_fi
     assert "first" in action
 
 
+def test_a_dangling_copy_of_a_deleted_topic_waits_for_no_retention() -> None:
+    def dangling(*, kafka_rules: bool, **more: Any) -> Candidate:
+        copies = [segment(age_ms=2 * MINUTE_MS, **more)]
+        return rules(open_segments=copies, kafka_rules=kafka_rules)["copy-dangling"]
+
+    for more in ({"topic": "gone", "topic_id": "id-gone"}, {"topic_id": "id-gone"}):
+        left = dangling(kafka_rules=True, **more)
+        assert "retention" not in left.action
+        assert "topic id id-gone" in left.action
+        assert left.action.index("Check") < left.action.index("by hand"), "a topic may be hidden, or lost by mistake"
+        taken = dangling(kafka_rules=False, **more)
+        assert taken.action == "Nothing is lost: the brokers remove it with its deleted topic."
+    assert "its topic was deleted and made again" in dangling(kafka_rules=True, topic_id="id-gone").why
+    assert "retention removes it" in dangling(kafka_rules=True, copy_broker_id=2).action
+    assert "retention removes it" in dangling(kafka_rules=True, superseded=True).action
+
+
 def test_a_missing_replica_of_the_metadata_topic_is_a_warning_that_depends_on_its_broker() -> None:
     row = partition(METADATA, tiered=False, isr=(1, 2))
     missing = rules(**meta(), partitions=[row])["metadata-unsafe"]
