@@ -14,7 +14,9 @@ from backend.control.alerts.notices import Notice, NoticeEvent, OpenAlerts
 from backend.control.findings.finding_context import SEVERITIES, FindingKey
 
 # Ten rules at their limit of 1,000 objects, and as many that have ended while the receiver was away; each waits once,
-# with its newest state. A notice has 1 kB and is shared by all receivers: 20 MB. Of more `superseded` counts the lost.
+# with its newest state. A notice has 1 kB and is shared by all receivers: 20 MB. Beyond it no opening waits, and
+# `superseded` counts it. Ends of what the receiver has always wait, else it would be open there for good: each is of an
+# opening that had room when it was sent, so they are at most 20,000 and what was open then, 10,000: 30 MB.
 WAITING_MAX: Final = 20_000
 DIGEST_ABOVE: Final = 10
 
@@ -51,6 +53,7 @@ class ReceiverQueue:
         self._doubtful: dict[FindingKey, Notice] = {}
         self._waiting: dict[FindingKey, Notice] = {}
         self._alerts: OpenAlerts | None = None
+        self._without_room: frozenset[FindingKey] = frozenset()
         self.superseded = 0
 
     @property
@@ -136,9 +139,14 @@ class ReceiverQueue:
         return notice is not None and notice.event is NoticeEvent.CLOSED
 
     def _bound(self) -> None:
-        while len(self._waiting) > WAITING_MAX:
-            closing = next((key for key, n in self._waiting.items() if n.event is NoticeEvent.CLOSED), None)
-            oldest = closing if closing is not None else next(iter(self._waiting))
-            del self._waiting[oldest]
-            self._delivered.pop(oldest, None)
-            self.superseded += 1
+        """Drops openings that nobody was sent, the mildest and latest first; an open one is back when there is room."""
+        excess = len(self._waiting) - WAITING_MAX
+        dropped: list[FindingKey] = []
+        if excess > 0:
+            unsent = [key for key in self._waiting if key not in self._delivered and key not in self._doubtful]
+            dropped = sorted(unsent, key=lambda key: SEVERITIES.index(self._waiting[key].severity))[-excess:]
+        for key in dropped:
+            del self._waiting[key]
+        without_room = frozenset(dropped)
+        self.superseded += len(without_room - self._without_room)
+        self._without_room = without_room

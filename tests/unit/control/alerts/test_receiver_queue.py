@@ -175,13 +175,42 @@ def test_the_process_after_goes_on_with_what_was_delivered() -> None:
     assert {n.object for n in after.still_open()} == {"t-0", "t-2"}
 
 
-def test_a_storm_beyond_the_room_loses_ends_that_are_superseded_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_beyond_the_room_loses_no_end_of_a_finding_that_the_receiver_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A receiver that never gets an end has that finding open for good."""
     monkeypatch.setattr(receiver_queue, "WAITING_MAX", 3)
     queue = ReceiverQueue(QueuePolicy(digest_above=None), [notice(number) for number in range(3)])
     update(queue, alerts(notice(7), notice(8)))
     assert (queue.waiting, queue.superseded) == (3, 2)
-    waiting = {n[:2] for n in drained(queue)}
-    assert {(NoticeEvent.OPENED, "t-7"), (NoticeEvent.OPENED, "t-8")} <= waiting
+    update(queue, alerts(notice(7), notice(8)))
+    assert queue.superseded == 2, "each is counted once"
+    assert {n[:2] for n in drained(queue)} == {(NoticeEvent.CLOSED, f"t-{number}") for number in range(3)}
+    assert queue.delivered == []
+    update(queue, alerts(notice(7), notice(8)))
+    assert {n[:2] for n in drained(queue)} == {(NoticeEvent.OPENED, "t-7"), (NoticeEvent.OPENED, "t-8")}
+
+
+def test_a_message_that_may_have_arrived_keeps_its_end_in_a_storm_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver_queue, "WAITING_MAX", 1)
+    queue = ReceiverQueue(ONE_BY_ONE)
+    update(queue, alerts(notice()))
+    queue.mark_doubtful(first(queue))
+    update(queue, alerts(notice(7), notice(8)))
+    assert drained(queue) == [(NoticeEvent.CLOSED, "t-0", "critical")]
+
+
+def test_a_storm_beyond_the_room_keeps_the_worst_openings_and_of_those_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receiver_queue, "WAITING_MAX", 2)
+    queue = ReceiverQueue(ONE_BY_ONE)
+    update(queue, alerts(notice(1, severity="notice"), notice(2, severity="warning"), notice(3, severity="warning")))
+    update(
+        queue,
+        alerts(notice(1, severity="notice"), notice(2, severity="warning"), notice(3, severity="warning"), notice(4)),
+    )
+    assert [(name, severity) for _, name, severity in drained(queue)] == [("t-2", "warning"), ("t-4", "critical")]
 
 
 def test_a_day_away_leaves_no_more_than_what_is_open_and_what_ended() -> None:
