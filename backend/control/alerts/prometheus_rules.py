@@ -19,15 +19,26 @@ BLIND_FOR: Final = "2m"
 
 @dataclass(frozen=True, slots=True)
 class OwnAlert:
-    """An alert about the product itself; `expression` names numbers of `/metrics`."""
+    """An alert about the product itself; `expression` names numbers of `/metrics`.
+
+    `runbook_of`: the incident whose runbook says what to do; None: the page about alerts does.
+    """
 
     name: str
     expression: str
     severity: str
     summary: str
+    runbook_of: str | None = None
+
+    def annotations(self, public_url: str | None) -> dict[str, str]:
+        page = f"docs/alerts.md#{self.name.lower()}"
+        return {"summary": self.summary} | (
+            {"runbook": page} if self.runbook_of is None else _runbook(public_url, self.runbook_of)
+        )
 
 
-# None of them is a finding: who is blind, dead or cannot speak does not say so.
+# None of them is a finding: who is blind, dead or cannot speak does not say so. A cluster, a database or a pipeline
+# that is away is one, of the same process and the same `/metrics`: an alert of our own beside it would ring twice.
 OWN_ALERTS: Final = (
     OwnAlert(
         "EbblineAway",
@@ -36,22 +47,11 @@ OWN_ALERTS: Final = (
         "Nothing is scraped from ebbline: it does not watch, or Prometheus does not reach it.",
     ),
     OwnAlert(
-        "EbblineClusterDown",
-        "ebbline_cluster_up == 0",
+        "EbblineNoRounds",
+        "ebbline_cluster_up == 0 and on (job, instance) ebbline_brokers_answer == 1",
         "critical",
-        "The watched cluster does not answer: nothing else here is known.",
-    ),
-    OwnAlert(
-        "EbblineDatabaseDown",
-        "ebbline_database_up == 0",
-        "critical",
-        "The database of ebbline takes no samples: history, ledger and plans stand still.",
-    ),
-    OwnAlert(
-        "EbblinePipelineAway",
-        "ebbline_pipeline_up == 0",
-        "warning",
-        "The pipeline gives no sign of life: what happens in the remote tier is not seen.",
+        "Brokers answer, and no round of samples ends: all that ebbline shows is of before; its log says why.",
+        runbook_of="cluster-away",
     ),
     OwnAlert(
         "EbblineReceiverAway",
@@ -76,17 +76,20 @@ def _lines(public_url: str | None) -> Iterator[str]:
     yield "    rules:"
     for own in OWN_ALERTS:
         yield from _alert(
-            own.name, own.expression, {"severity": own.severity}, {"summary": own.summary}, hold=BLIND_FOR
+            own.name, own.expression, {"severity": own.severity}, own.annotations(public_url), hold=BLIND_FOR
         )
     for slug, title in SLUGS.items():
-        link = runbook_link(public_url, slug)
         yield from _alert(
             "Ebbline" + "".join(word.capitalize() for word in slug.split("-")),
             f'sum by (job, instance, severity, slug) ({OPEN_METRIC}{{slug="{slug}"}}) > 0',
             {},
-            {"summary": title + ": {{ $value }} open.", "runbook": link or runbook(slug)}
-            | ({} if link is None else {"runbook_url": link}),
+            {"summary": title + ": {{ $value }} open."} | _runbook(public_url, slug),
         )
+
+
+def _runbook(public_url: str | None, slug: str) -> dict[str, str]:
+    link = runbook_link(public_url, slug)
+    return {"runbook": runbook(slug)} if link is None else {"runbook": link, "runbook_url": link}
 
 
 def _alert(

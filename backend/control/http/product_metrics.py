@@ -98,6 +98,11 @@ class _ObserverNumbers:
     def collect(self) -> Iterator[Metric]:
         state, recorder = self._observer.state, self._observer.recorder
         yield _gauge("ebbline_cluster_up", "1 while the watched cluster answers", float(state.cluster_answers))
+        yield _gauge(
+            "ebbline_brokers_answer",
+            "1 while a broker answers, whatever becomes of rounds",
+            float(self._observer.brokers_answer),
+        )
         yield _gauge("ebbline_observer_rounds", "Rounds of samples since the start", state.rounds)
         yield _gauge("ebbline_observer_last_round_timestamp_seconds", "Time of the last round", _s(state.last_round_ms))
         yield _gauge("ebbline_observer_round_duration_seconds", "Length of the last round", _s(state.round_duration_ms))

@@ -283,6 +283,11 @@ class ClusterObserver:
         """As of the newest look at them."""
         return self._liveness.missing_rights
 
+    @property
+    def brokers_answer(self) -> bool:
+        """Whether a broker answers, also while no round ends."""
+        return self._liveness.brokers_answer
+
     def _submit_liveness(self, liveness: Liveness) -> None:
         """Hands liveness on with the brokers and topics of the newest round; nothing before the first."""
         entry, facts = self._newest_entry, self.facts

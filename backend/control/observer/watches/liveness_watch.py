@@ -109,6 +109,11 @@ class LivenessWatch:
         """As of the newest look at them; empty before the first."""
         return self._missing_rights
 
+    @property
+    def brokers_answer(self) -> bool:
+        """Whether one answers, whatever becomes of rounds; False before the first answer."""
+        return self._view is not None and self._away is None
+
     def restore_endangered(self, partitions: Iterable[EndangeredPartition]) -> None:
         """Endangered partitions of the process before; what this one has seen meanwhile is newer."""
         restored = {endangered.topic_partition: endangered for endangered in partitions}

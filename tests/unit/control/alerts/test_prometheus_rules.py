@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from backend.control.alerts.prometheus_rules import OPEN_METRIC, OWN_ALERTS, rules_file
+from backend.control.alerts.prometheus_rules import BLIND_FOR, OPEN_METRIC, OWN_ALERTS, rules_file
 from backend.control.findings.catalogue import SLUGS, runbook
 
+ROOT = Path(__file__).parents[4]
 PROMTOOL = shutil.which("promtool")
 PUBLIC_URL = "https://ebbline.example.org"
 
@@ -27,9 +28,8 @@ def test_every_incident_has_one_alert_with_its_runbook() -> None:
     assert all(rule["annotations"]["runbook"] == runbook(slug) for slug, rule in slugs.items())
     assert {name for rule in rules for name in re.findall(r"ebbline_\w+", rule["expr"])} == {
         OPEN_METRIC,
+        "ebbline_brokers_answer",
         "ebbline_cluster_up",
-        "ebbline_database_up",
-        "ebbline_pipeline_up",
         "ebbline_receiver_up",
     }
 
@@ -37,14 +37,44 @@ def test_every_incident_has_one_alert_with_its_runbook() -> None:
 def test_the_product_s_own_blindness_has_alerts() -> None:
     expressions = {own.name: own.expression for own in OWN_ALERTS}
     assert expressions["EbblineAway"] == "absent(ebbline_cluster_up)"
-    assert expressions["EbblinePipelineAway"] == "ebbline_pipeline_up == 0"
-    assert expressions["EbblineClusterDown"] == "ebbline_cluster_up == 0"
+    assert expressions["EbblineReceiverAway"] == "ebbline_receiver_up == 0"
+
+
+def test_no_alert_of_our_own_fires_beside_that_of_a_finding() -> None:
+    """A cluster, database or pipeline that is away is a finding, which is as absent as they with a dead backend."""
+    for up in ("database_up", "pipeline_up"):
+        assert not any(up in own.expression for own in OWN_ALERTS)
+    # Without a finding: brokers of another cluster, a fault of our own, questions that no round gets answered.
+    expressions = {own.name: own.expression for own in OWN_ALERTS}
+    no_rounds = "ebbline_cluster_up == 0 and on (job, instance) ebbline_brokers_answer == 1"
+    assert expressions["EbblineNoRounds"] == no_rounds
+
+
+def test_alerts_of_our_own_have_a_page_that_exists_and_names_them() -> None:
+    (group,) = yaml.safe_load(rules_file(PUBLIC_URL))["groups"]
+    for rule in group["rules"][: len(OWN_ALERTS)]:
+        path = rule["annotations"]["runbook"].rsplit("?", 1)[-1]
+        path = f"docs/runbooks/{path.removeprefix('runbook=')}.md" if path.startswith("runbook=") else path
+        page, _, anchor = path.partition("#")
+        text = (ROOT / page).read_text()
+        assert rule["alert"] in text
+        assert not anchor or f"### {rule['alert']}\n" in text
+        assert anchor in ("", rule["alert"].lower())
+
+
+def test_the_page_about_alerts_says_which_are_our_own_and_how_long_they_wait() -> None:
+    text = (ROOT / "docs/alerts.md").read_text().split("## Prometheus")[1]
+    named = set(re.findall(r"`(Ebbline[A-Z]\w+)`", text)) - {"EbblineCopyHung"}
+    assert named == {own.name for own in OWN_ALERTS}
+    assert f"`for: {BLIND_FOR}`" in text
 
 
 def test_runbooks_are_links_where_the_dashboard_has_an_address() -> None:
     (group,) = yaml.safe_load(rules_file(PUBLIC_URL))["groups"]
     links = {rule["annotations"].get("runbook_url") for rule in group["rules"]} - {None}
     assert links == {f"{PUBLIC_URL}/activity?runbook={slug}" for slug in SLUGS}
+    own = {rule["alert"]: rule["annotations"] for rule in group["rules"]}["EbblineNoRounds"]
+    assert own["runbook_url"] == f"{PUBLIC_URL}/activity?runbook=cluster-away"
 
 
 @pytest.mark.outside

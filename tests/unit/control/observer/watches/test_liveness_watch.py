@@ -73,3 +73,42 @@ def test_a_broker_that_is_stopped_endangers_its_partition_until_that_is_led(monk
     assert endangered[1] == endangered[2] == endangered[0]
     assert endangered[3] == {}
     assert [liveness.listed for liveness in seen[:2]] == [frozenset({1, 3}), frozenset({1})]
+
+
+def test_brokers_answer_from_the_first_answer_until_none_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether rounds of samples end well is another question: those of another cluster answer, too."""
+    views: list[ClusterMetadata | None] = [None, cluster((1,), leader=1), None]
+    seen: list[bool] = []
+
+    async def fetch_cluster(*_: Any, **__: Any) -> ClusterMetadata:
+        view = views[min(len(seen), len(views) - 1)]
+        if view is None:
+            raise GatewayError("It did not answer.")
+        return view
+
+    async def fetch_missing_rights(*_: Any) -> tuple[()]:
+        return ()
+
+    for function in (fetch_cluster, fetch_missing_rights):
+        monkeypatch.setattr(liveness_watch, function.__name__, function)
+    monkeypatch.setattr(liveness_watch, "METADATA_INTERVAL_S", 0.0)
+    monkeypatch.setattr(liveness_watch, "METADATA_S_PER_PARTITION", 0.0)
+
+    async def watch() -> None:
+        ended = asyncio.Event()
+
+        def submit(_: Liveness) -> None:
+            if len(seen) < len(views):
+                seen.append(watched.brokers_answer)
+            if len(seen) == len(views):
+                ended.set()
+
+        watched = LivenessWatch(cast(Gateway, None), submit, lambda: 0)
+        assert not watched.brokers_answer
+        task = asyncio.create_task(watched.run())
+        await asyncio.wait_for(ended.wait(), 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(watch())
+    assert seen == [False, True, False]
