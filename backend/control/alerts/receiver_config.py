@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from backend.control.alerts.addresses import check_address
 from backend.control.alerts.receiver_queue import DIGEST_ABOVE, QueuePolicy
-from backend.control.alerts.senders.apprise_urls import check_apprise
+from backend.control.alerts.senders.apprise_urls import check_apprise, names_pagerduty
 
 
 class ReceiverKind(StrEnum):
@@ -44,10 +44,14 @@ class ReceiverConfig:
 
     @property
     def policy(self) -> QueuePolicy:
-        """Alertmanager groups by itself, and takes many at once; the severity is part of an alert's identity there."""
+        """Alertmanager groups by itself, and takes many at once; the severity is part of an alert's identity there.
+
+        PagerDuty groups by itself, too, and has an incident for each finding: that of a digest could not end.
+        """
         if self.kind is ReceiverKind.ALERTMANAGER:
             return QueuePolicy(digest_above=None, batch_max=ALERTMANAGER_BATCH, every_severity=True)
-        return QueuePolicy(digest_above=self.digest_above)
+        pages = self.kind is ReceiverKind.APPRISE and any(map(names_pagerduty, self.urls))
+        return QueuePolicy(digest_above=None if pages else self.digest_above)
 
 
 # 1 kB each: half of what Alertmanager's own clients send at once.

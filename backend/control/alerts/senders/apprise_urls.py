@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
+
+PAGERDUTY: Final = "pagerduty"
 
 
 def quiet_log() -> None:
@@ -11,6 +14,11 @@ def quiet_log() -> None:
     logger.propagate = False
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+
+
+def names_pagerduty(url: str) -> bool:
+    """Whether it leads to PagerDuty, alone or among others."""
+    return f"{PAGERDUTY}://" in url.lower()
 
 
 def check_apprise(url: str) -> None:

@@ -140,7 +140,7 @@ def test_the_example_of_the_page_is_usable(tmp_path: Path) -> None:
     (tmp_path / "pagerduty.url").write_text("pagerduty://A1B2C3D4E5@a1b2c3d4e5f6g7h8i9j0")
     variables = {"HOOK_SECRET": "s", "CHAT_URL": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/general"}
     config = parse_alerts(tmp_path / "alerts.toml", block, variables)
-    assert set(config.receivers) == {"ops", "alertmanager", "oncall"}
+    assert set(config.receivers) == {"ops", "alertmanager", "oncall", "chat"}
     assert len(config.routing.routes) == len(config.rules.settings) == 3
 
 
