@@ -292,8 +292,12 @@ def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new
     path.write_bytes(whole)
     own.cluster.start_broker(2)
     closes(own, lost)
-    (row,) = own.partitions("damaged")
-    assert (row["leader"], row["log_end_offset"]) == (2, 200)
+
+    def leads() -> bool:
+        (row,) = own.partitions("damaged")
+        return (row["leader"], row["log_end_offset"]) == (2, 200)
+
+    own.wait_until("it leads with every record, by the next samples", leads)
 
 
 def page_by_page(site: ControlSite) -> list[int]:
