@@ -17,7 +17,7 @@ import streamlit as st
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.control.backend_readiness import database_responded_ms
+from app.control.backend_readiness import database_readiness
 from app.query_cache import CachedResult, QueryCache
 from backend.store.connection.database import StoreError, create_engine, reading
 from backend.store.connection.database_faults import diagnose, first_line
@@ -139,6 +139,7 @@ class ClusterView:
     away: str | None = None  # why the database cannot be read, one sentence
     away_seen_ms: int | None = None  # when a page noticed it: perhaps long after, if none was open
     responded_ms: int | None = None  # when it last responded to the backend, which always looks; None: not known
+    write_problem: str | None = None  # why the database takes no writes, although it can be read; None: it takes them
     allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
 
 
@@ -178,10 +179,20 @@ def view(cluster_id: str | None) -> ClusterView | None:
             raise
         failed = _failed.get(environment().database_url)
         seen_ms = None if failed is None else failed.first_ms
-        responded_ms = database_responded_ms(environment().api_url)
+        readiness = database_readiness(environment().api_url)
+        responded_ms = None if readiness is None else readiness.responded_ms
         return replace(aged(last.value, moment, str(error), seen_ms), responded_ms=responded_ms)
     _query_cache.keep(key, CachedResult(current, 0, moment))
-    return current
+    return current if current is None else _with_write_problem(current)
+
+
+def _with_write_problem(view: ClusterView) -> ClusterView:
+    """A backend that gives no sign of life is asked itself: it cannot give one while another program locks SQLite."""
+    backend = view.processes.get("backend")
+    if not view.own or backend is None or not backend.stale:
+        return view
+    readiness = database_readiness(environment().api_url)
+    return view if readiness is None else replace(view, write_problem=readiness.problem)
 
 
 def aged(view: ClusterView, moment_ms: int, away: str, seen_ms: int | None = None) -> ClusterView:

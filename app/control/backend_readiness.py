@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import httpx
 
@@ -10,8 +11,18 @@ import httpx
 TIMEOUT_S: Final = 1.0
 
 
-def database_responded_ms(api_url: str) -> int | None:
-    """When the database last did what the backend wanted of it; None: the backend does not answer, or never saw it."""
+@dataclass(frozen=True, slots=True)
+class DatabaseReadiness:
+    """`responded_ms`: when the database last did what the backend wanted of it, None: never; `problem`: why it takes no
+    writes, None: it does.
+    """
+
+    responded_ms: int | None
+    problem: str | None
+
+
+def database_readiness(api_url: str) -> DatabaseReadiness | None:
+    """The backend's word on the database now; None: it does not answer."""
     if not api_url:
         return None
     try:
@@ -19,5 +30,12 @@ def database_responded_ms(api_url: str) -> int | None:
         body = httpx.get(f"{api_url}/readyz", timeout=TIMEOUT_S, trust_env=False, verify=False).json()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
-    responded_ms = body.get("database_responded_ms") if isinstance(body, dict) else None
-    return responded_ms if isinstance(responded_ms, int) else None
+    return _readiness(body) if isinstance(body, dict) else None
+
+
+def _readiness(body: dict[str, Any]) -> DatabaseReadiness:
+    responded_ms, checks = body.get("database_responded_ms"), body.get("checks")
+    problem = checks.get("database") if isinstance(checks, dict) else None
+    return DatabaseReadiness(
+        responded_ms if isinstance(responded_ms, int) else None, problem if isinstance(problem, str) else None
+    )

@@ -74,6 +74,8 @@ def note_block(view: ClusterView, may_write: bool, read_only: str) -> str | None
         return f"Read-only: {view.cluster.name} is not the cluster of this `ebbline up`."
     if view.away is not None:
         return "The database is away: a change could not be recorded."
+    if view.write_problem is not None:
+        return "The database takes no writes: a change could not be recorded."
     backend = view.processes.get("backend")
     if backend is None or not backend.alive:
         return "The backend is down: nothing can be changed until it runs again."
@@ -106,6 +108,9 @@ def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo |
         return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
     brokers_text = f"{'?' if stale(view) else answering}/{len(brokers)} brokers" if brokers else "? brokers"
+    if view.write_problem is not None:
+        hint = f"Last written {fmt.clock(_written_ms(view), view.now_ms, zone)}"
+        return HeadPill("Database takes no writes", "critical", hint)
     pipeline = view.processes.get("pipeline")
     if pipeline is None:
         return HeadPill(f"{brokers_text} · metadata ?", "warning", "The pipeline has never reported")
@@ -127,6 +132,8 @@ def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | No
     """Parts of Ebbline itself that are down or behind, the worst first."""
     if view.away is not None:
         return [_database_away(view, zone)]
+    if view.write_problem is not None:
+        return [_without_writes(view, zone)]
     return sorted([*_own_parts(view, zone), *_partial(view, brokers)], key=lambda spot: spot.status != "critical")
 
 
@@ -140,6 +147,24 @@ def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
         f"{gap_text}What is shown was read {age} ago. Brokers do not need it; this page tries again by itself.",
         view.away or "",
     )
+
+
+def _without_writes(view: ClusterView, zone: tzinfo | None) -> Blindness:
+    """Nobody's sign of life can be seen then: of what runs and of what does not only the backend knows."""
+    written_ms = _written_ms(view)
+    age = fmt.duration(max(1, round((view.now_ms - written_ms) / 1000)))
+    return Blindness(
+        "database-away",
+        "critical",
+        f"The database takes no writes since {fmt.clock(written_ms, view.now_ms, zone)}.",
+        f"What is shown is {age} old, and nothing can be changed now. Brokers do not need it, and messages about who is"
+        " alive go out; `ebbline status` has the findings.",
+        view.write_problem or "",
+    )
+
+
+def _written_ms(view: ClusterView) -> int:
+    return max((process.updated_ms for process in view.processes.values()), default=view.now_ms)
 
 
 def _away_since(view: ClusterView, zone: tzinfo | None) -> tuple[str, str]:

@@ -228,5 +228,5 @@ def body_key(view: ClusterView, name: str) -> str:
 def ledger_key(view: ClusterView, name: str) -> str:
     """As :func:`body_key`, for what comes from the pipeline's ledger: greyed while nobody reads its events."""
     pipeline = view.processes.get("pipeline")
-    silent = view.away is not None or (pipeline is not None and not pipeline.alive)
+    silent = view.away is not None or view.write_problem is not None or (pipeline is not None and not pipeline.alive)
     return f"{'stale' if silent else 'fresh'}-{name}"

@@ -17,6 +17,8 @@ from backend.store.writes import cluster_rows
 
 # The pipeline holds the lock for half a second at most; a database that is not free in this time is faulty.
 PROBE_TIMEOUT_S: Final = 3.0
+# A database that took no write before and is free again takes one in milliseconds; who asks is not to wait for a lock.
+RETURNED_S: Final = 0.3
 # Probes come every 100 ms while a start is watched: one question to the database a second is enough.
 PROBE_EVERY_S: Final = 1.0
 
@@ -77,10 +79,11 @@ class ReadinessChecks:
             return closed
         if self._probe is None or (self._probe.done() and time.monotonic() - self._probed_s > PROBE_EVERY_S):
             self._probe = asyncio.create_task(self._ask_database(), name="readiness-database")
-        done, _ = await asyncio.wait({self._probe}, timeout=PROBE_TIMEOUT_S)
+        problem = self._last_result or self._observer.recorder.away
+        done, _ = await asyncio.wait({self._probe}, timeout=PROBE_TIMEOUT_S if problem is None else RETURNED_S)
         if not done:
             hangs = "it hangs, or another program holds it"
-            return self._last_result or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
+            return problem or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
         self._last_result = self._probe.result()
         return self._last_result
 

@@ -104,6 +104,19 @@ def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:
     assert labels == ["Not live since 07:59:59", "Database away"]
 
 
+def test_a_database_that_takes_no_writes_is_said_instead_of_calling_down_who_cannot_give_a_sign_of_life() -> None:
+    silent = (process(name, age_ms=40_000) for name in ("backend", "observer", "pipeline"))
+    seen = view(*silent, age_ms=41_000, write_problem="The database is held by another program.")
+    [blindness] = health_text.blindness(seen, BROKERS, None)
+    assert (blindness.slug, blindness.status) == ("database-away", "critical")
+    assert blindness.title == "The database takes no writes since 07:59:20."
+    assert blindness.sentence.startswith("What is shown is 40 s old, and nothing can be changed now.")
+    assert blindness.note == "The database is held by another program."
+    labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
+    assert labels == ["Not live since 07:59:19", "Database takes no writes"]
+    assert health_text.note_block(seen, True, "") == "The database takes no writes: a change could not be recorded."
+
+
 def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
     seen = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
     [blindness] = health_text.blindness(seen, BROKERS, None)
