@@ -98,7 +98,7 @@ class Player:
         return min(seconds, QUICK_HOLD_S) if self._quick else seconds
 
     def _unexpected(self, findings: Sequence[SeenFinding]) -> list[SeenFinding]:
-        """Those that the incident neither expects nor allows."""
+        """Findings that the incident neither expects nor allows."""
         rows = [row.slug for row in self._incident.expected] + [row.slug for row in self._incident.allowed]
         slugs = {slug for row in rows for slug in row.split("|")}
         return [finding for finding in findings if finding.slug not in slugs]

@@ -70,7 +70,7 @@ class Cluster:
         self.worn_names = {
             partition: list(itertools.islice(names(partition, "worn"), count)) for partition, count in SEEDED.items()
         }
-        # Those of all threads, and those whose answer nobody waits for.
+        # Connections of all threads, and those whose answer nobody waits for.
         self._connections: list[Connection] = []
 
     def ask(self, request: Any, version: int, response: type[Any]) -> Any:

@@ -77,7 +77,7 @@ class QuorumWorld(World):
         self.looking = False
 
     def controllers(self) -> dict[int, Controller]:
-        """Those that have opened their log and have not gone down."""
+        """Controllers that have opened their log and have not gone down."""
         controllers = {}
         for node, machine in self.machines.items():
             part = None if machine.broker is None else machine.broker._controller

@@ -148,7 +148,7 @@ class World:
     # Looking in, from outside of every process
 
     def brokers(self) -> dict[int, Broker]:
-        """Those that have come up and have not gone down."""
+        """Brokers that have come up and have not gone down."""
         return {
             node: machine.broker
             for node in BROKERS

@@ -468,7 +468,7 @@ def _findings(now_ms: int) -> list[Row]:
 
 
 def finding_of_broker_4(now_ms: int) -> Row:
-    """That a broker does not answer, as the control plane stores it."""
+    """A broker that does not answer, as the control plane stores it."""
     return {
         "cluster_id": CLUSTER_ID,
         "slug": "broker-away",

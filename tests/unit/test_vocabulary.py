@@ -290,7 +290,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # A comment or docstring that begins so has a relative clause where its subject belongs.
-_RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those who|Whose)\b(?![^.]*\?)")
+_RELATIVE_CLAUSE = re.compile(r"^\W*(What|Which|Who|Whoever|Whatever|Those (who|that|of)|Whose)\b(?![^.]*\?)")
 _DIALECT_WORDS = re.compile(
     r"\b(anew|of (its|their) own|lets? rest|Facts:|told|troubles?|without news|the news|chance"
     r"|(an?|each|every|last|next|one|per|the|two) looks?(?! up|-up| at every| for))(?!\w)",

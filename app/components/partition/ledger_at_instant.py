@@ -83,7 +83,7 @@ def _not_after(at_ms: int, now_ms: int) -> int | None:
 
 
 def past(events: Sequence[StoredEvent], at_ms: int) -> Past:
-    """``events``: all stored ones of a partition, in log order. Those that the ledger did not follow count nowhere."""
+    """``events``: all stored ones of a partition, in log order. Events that the ledger did not follow count nowhere."""
     segments: dict[str, SegmentRow] = {}
     applied = later = out_of_order = refused = 0
     last: StoredEvent | None = None

@@ -20,7 +20,7 @@ def receivers(
     options: ApiOptions,
     test: Annotated[str | None, typer.Option(metavar="NAME", help="Send a test message to this receiver.")] = None,
 ) -> None:
-    """Who is notified, what waits for each. Ends with 1 when one of them takes nothing, or the file has a mistake."""
+    """Receivers and messages that wait for each. Ends with 1 when one takes nothing, or the file has a mistake."""
     with options.connected() as opened:
         if test is not None:
             response = opened.post(f"/v1/alerts/receivers/{quote(test, safe='')}/test", {})
@@ -60,7 +60,7 @@ def thresholds(
     topics: Annotated[str | None, typer.Option(metavar="PATTERN", help="For these topics alone: logs-*")] = None,
     reason: Annotated[str | None, typer.Option(help="Why; it stands in the audit.")] = None,
 ) -> None:
-    """What the rules compare with, the reason of each default, and the holds and severities that the file sets."""
+    """Thresholds of the rules with the reason of each default, and the holds and severities that the file sets."""
     changes = _rule_changes(set_ or [], unset or [])
     if changes and not reason:
         fail("Give a reason: --reason TEXT.", Exit.USAGE)

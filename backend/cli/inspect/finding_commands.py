@@ -49,7 +49,7 @@ def findings(
     topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 100,
 ) -> None:
-    """What needs attention, why, and what to do.
+    """Findings: a problem, its evidence, and what to do.
 
     Ends with 1, whatever is listed, when something open is critical and not muted, or when something is not seen."""
     given = None if severity is None else severity.value

@@ -24,5 +24,5 @@ def open_findings(opened: ApiSession, topic: str | None = None) -> list[Json]:
 
 
 def not_muted(findings: list[Json], now_ms: int) -> list[Json]:
-    """Those that nobody has muted."""
+    """The findings that nobody has muted."""
     return [finding for finding in findings if (finding["muted_until_ms"] or 0) <= now_ms]

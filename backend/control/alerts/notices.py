@@ -106,7 +106,7 @@ def withheld_keys(
     windows: Sequence[MaintenanceWindow],
     at_ms: int,
 ) -> frozenset[FindingKey]:
-    """Those of the findings that are muted or in maintenance."""
+    """Keys of the findings that are muted or in maintenance."""
     if not muted_until_ms and not windows:
         return frozenset()
     return frozenset(

@@ -41,7 +41,7 @@ class Routing:
     everything: frozenset[str] = frozenset()
 
     def receivers_of(self, notice: Notice) -> frozenset[str]:
-        """Those of the first route that fits, and of the ones after it as long as each continues."""
+        """Receivers of the first route that fits, and of the routes after it as long as each continues."""
         result = set(self.everything)
         for route in self.routes:
             if route.fits(notice):

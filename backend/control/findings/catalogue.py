@@ -37,7 +37,7 @@ class FindingLane(StrEnum):
     """The facts that rules rest on: each lane is judged when its facts are new, and speaks of other slugs."""
 
     LIVENESS = "liveness"
-    """Who is alive, leads, and is in sync: every second or two (`liveness_watch`)."""
+    """Brokers that are alive, leaders and replicas in sync: every second or two (`liveness_watch`)."""
     ROUND = "round"
     """A round of samples: offsets, sizes, the ledger, settings."""
 

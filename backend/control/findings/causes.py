@@ -27,11 +27,11 @@ class Link(StrEnum):
     CLUSTER = "cluster"
     """All findings of the slug, where the cause names no broker."""
     BROKER = "broker"
-    """Those that depend on the cause's broker."""
+    """Findings that depend on the cause's broker."""
     TOPIC = "topic"
-    """Those of the cause's topic."""
+    """Findings of the cause's topic."""
     PARTITION = "partition"
-    """Those of the cause's partition."""
+    """Findings of the cause's partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ NOT_TOLD: Final = "The meters do not tell the partitions."
 def read_partitions(
     context: FindingContext, broker_ids: Collection[int], topics: Collection[str], reports: Iterable[FailedRead] = ()
 ) -> list[PartitionKey]:
-    """Those of the engine's reports, else those that groups read there, else the only one that has remote records.
+    """Partitions of the engine's reports, else those that groups read there, else the only one with remote records.
 
     Empty: not known. `topics` empty: all of the brokers.
     """

@@ -16,7 +16,7 @@ from backend.control.gateway.requests.eligible_replica_requests import EligibleR
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import TopicPartition
 
-# Those that lack most stay: 400 bytes each.
+# Elections that lack most stay: 400 bytes each.
 ELECTIONS_MAX: Final = 1_000
 # A finding for an hour, and for as long as a broker that has the records has not cut its log.
 SHOWN_FOR_MS: Final = 3_600_000

@@ -87,7 +87,7 @@ def add_token(connection: Connection, cluster_id: str, token: KnownToken) -> str
 
 
 def withdraw_token(connection: Connection, cluster_id: str, name: str) -> bool:
-    """Whether there was such a token. Those of the first start come back with the next one."""
+    """Whether there was such a token. Tokens of the first start come back with the next one."""
     table = t.api_token
     result = connection.execute(delete(table).where(table.c.cluster_id == cluster_id, table.c.name == name))
     return result.rowcount > 0

@@ -1,8 +1,8 @@
 """Settings of Kafka 4.3.1 that change nothing here: those that this engine takes, and those that it does not have.
 
 The latter stand in `not_served.tsv` (scope in Kafka, name). Such a name is no plug-in's, whose settings are nobody's
-business: a start that finds one in the broker's file says so, and no client may set one while brokers run. Those that
-would change what is let in are refused (`security`).
+business: a start that finds one in the broker's file says so, and no client may set one while brokers run. Settings
+that would change what is let in are refused (`security`).
 """
 
 from __future__ import annotations

@@ -354,7 +354,7 @@ def _may_stand(state: RaftState, now: Now) -> bool:
     """Whether a node with the pre-votes of a majority may ask for votes.
 
     Right after its start it waits for the others: its folder may be an older copy, and a voter that has more says so by
-    refusing. Those that catch up are not waited for.
+    refusing. Voters that catch up are not waited for.
     """
     answered = state.granted | state.abstaining
     return now.ms >= state.majority_from_ms or len(answered) == len(state.voters)

@@ -50,7 +50,7 @@ def test_a_refused_statement_is_an_error_of_its_own_job(tmp_path: Path) -> None:
     database = Database(new_sqlite(tmp_path / "own.db"))
 
     def refused() -> None:
-        raise ValueError("a job of its own")
+        raise ValueError("the statement is refused")
 
     async def both() -> list[object]:
         return list(
@@ -59,6 +59,6 @@ def test_a_refused_statement_is_an_error_of_its_own_job(tmp_path: Path) -> None:
 
     first, second = asyncio.run(both())
     asyncio.run(database.close())
-    with pytest.raises(ValueError, match="a job of its own"):
+    with pytest.raises(ValueError, match="the statement is refused"):
         raise first  # type: ignore[misc]
     assert second == "done"

@@ -16,7 +16,7 @@ THROTTLES_STORED_MAX: Final = 100
 
 def throttles_left(context: FindingContext) -> Iterable[Candidate]:
     """Replication throttles that no move uses: they slow ordinary replication down. One act sets several, so all that
-    are left are one finding. Those of a move that has just ended are left to whoever verifies it.
+    are left are one finding. Throttles of a move that has just ended are removed by its --verify.
     """
     moving = {row.topic for row in context.partitions if row.adding_replicas or row.removing_replicas}
     left = [

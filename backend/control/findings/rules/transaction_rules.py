@@ -53,7 +53,7 @@ def _holding(
     held: Sequence[tuple[PartitionKey, StillOffset, bool]],
     rows: Mapping[PartitionKey, PartitionSample],
 ) -> Candidate:
-    # Those that copying waits for come first, of these the one that waits longest.
+    # Partitions that copying waits for come first, of these the one that waits longest.
     ordered = sorted(held, key=lambda part: (not part[2], part[1].since_ms, part[0]))
     key, stable, holds = ordered[0]
     row, transaction = rows[key], _transaction(context, key, stable)

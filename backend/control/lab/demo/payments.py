@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from backend.control.lab.demo.topics import PAYMENTS, record
 
 TRANSACTIONAL_ID: Final = "demo-payments"
-# After the history of all topics is copied; then often enough for whoever comes later.
+# After the history of all topics is copied; then often enough for a visitor who comes later.
 BEGINS_AFTER_S: Final = 120.0
 EVERY_S: Final = 1_200.0
 # PAYMENTS seals a segment every 70 s. So copying has something to wait for, and the finding is open for a minute.

@@ -71,7 +71,7 @@ class _PartitionSelection:
         )
 
     def only(self, partitions: AbstractSet[TopicPartition]) -> _PartitionSelection:
-        """Those of `partitions` alone."""
+        """The selection without all that is not in `partitions`."""
         return _PartitionSelection(
             [tp for tp in self.replicas if tp in partitions],
             [tp for tp in self.tiered if tp in partitions],

@@ -182,7 +182,7 @@ class FindingWatch:
         return not waited
 
     async def _attempt_to_write(self) -> bool:
-        """Whether it waited in vain, as for a lock: whoever writes now waits as long."""
+        """Whether it waited for a lock and did not get it: the next write would wait as long."""
 
         def touch() -> None:
             with writing(self._database.engine) as connection:

@@ -88,7 +88,7 @@ def test_of_two_brokers_whose_reads_all_fail_the_store_is_named() -> None:
 
 def test_a_broker_that_tells_no_topics_is_judged_as_a_whole() -> None:
     assert list(failing(growth(topic=None, errors=28))) == ["orders-0"]
-    # Where it does, the sum says nothing more.
+    # The sum says nothing more where it does.
     both = [growth(topic=None, errors=28, fetched_bytes=9), growth(errors=28)]
     assert failing(*both)["orders-0"].severity == "critical"
 

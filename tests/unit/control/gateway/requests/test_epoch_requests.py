@@ -103,7 +103,7 @@ def test_a_follower_has_no_epoch_where_it_has_no_record(log_end: int) -> None:
     chain = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end, log_end + 5)
     assert chain.disagrees is None
     assert chain.entries == (((0, 0),) if log_end else ((2, 0),))
-    # Where both have a record, of different epochs, they differ; where the leader has none, nothing is compared.
+    # Records of different epochs differ; of what the leader has none, nothing is compared.
     differing = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1, log_end + 1)
     assert differing.disagrees == EpochPoint(log_end, 0)
     assert follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1, log_end).disagrees is None
