@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from app.components.partition.pending_limits import disk_share
+from app.components.partition.replica_ranges import PHASE_LABELS
 from app.components.remote.copy_age import is_hung, times_p99
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, gaps
@@ -20,15 +21,6 @@ from backend.tiering.segment_state import DELETE_OVERDUE_MS, SegmentState
 # Copies come segment by segment; a rate over less than this would be a comb.
 RATE_WINDOW_MS_MIN: Final = 60_000
 RATE_WINDOW_SHARE: Final = 1 / 40
-PHASE_LABELS: Final = {
-    "TRUNCATING": "truncating",
-    "WAITING_FOR_METADATA": "waiting for metadata",
-    "BUILDING_REMOTE_AUX": "building remote state",
-    "FETCHING": "fetching",
-    "DELAYED": "stuck",
-    "FAILED": "failed",
-    "IN_SYNC": "in sync",
-}
 
 
 @dataclass(frozen=True, slots=True)
