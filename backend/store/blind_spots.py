@@ -59,7 +59,7 @@ def _backend(
             BlindSpot("observer-down", CRITICAL, "Observer down", observer.updated_ms, text, observer.message or "")
         ]
     if offsets_age_ms is not None and stale(offsets_age_ms, interval_ms):
-        text = "The observer runs, but no broker told it offsets."
+        text = "The observer runs, and has no newer offsets."
         source = observer or backend
         note = "" if source is None else source.message or ""
         return [BlindSpot("samples-stale", CRITICAL, "Not live", now_ms - offsets_age_ms, text, note)]

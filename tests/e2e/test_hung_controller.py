@@ -44,6 +44,30 @@ def test_a_hung_controller_holds_up_no_round_of_samples(tmp_path: Path) -> None:
         up.stop()
 
 
+def test_a_majority_that_hangs_is_met_while_it_does_and_nobody_who_lives_is_called_down(tmp_path: Path) -> None:
+    """The loss of the quorum came when it was over; the third broker and the observer looked dead meanwhile."""
+    up = UpProcess(tmp_path / "data", options=OPTIONS)
+    up.start()
+    try:
+        wait_until("the quorum is described", lambda: (_json(up, "/v1/quorum")["quorum"] or {}).get("leader_id"))
+        wait_until("a round has ended", lambda: _json(up, "/v1/cluster")["checked_ms"])
+        hung = [up.pid(f"broker-{number}") for number in (1, 3)]
+        for pid in hung:
+            os.kill(pid, signal.SIGSTOP)
+        began_s, objects, blind = time.monotonic(), set(), set()
+        while time.monotonic() - began_s < HUNG_S:
+            objects |= {item["object"] for item in _json(up, "/v1/findings")["items"]}
+            blind |= {spot["slug"] for spot in _json(up, "/v1/cluster")["blind_spots"]}
+            time.sleep(0.5)
+        for pid in hung:
+            os.kill(pid, signal.SIGCONT)
+        assert {"quorum", "broker 1", "broker 3"} <= objects
+        assert "broker 2" not in objects
+        assert not blind & {"backend-down", "observer-down"}
+    finally:
+        up.stop()
+
+
 def _json(up: UpProcess, path: str) -> Any:
     headers = {"Authorization": f"Bearer {up.operator_token}"}
     return httpx.get(f"{up.api_url}{path}", headers=headers, timeout=20).raise_for_status().json()

@@ -54,6 +54,7 @@ JITTER: Final = 0.1
 # A round of 10,000 partitions takes seconds; one that takes longer than this has met a broker that hangs.
 ROUND_TIMEOUT_S: Final = 60.0
 PAUSE_S_MIN: Final = 0.1
+SIGN_INTERVAL_S_MIN: Final = 1.0
 # Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
 LEDGER_WAIT_S: Final = 1.0
 _log = logging.getLogger(__name__)
@@ -214,6 +215,7 @@ class ClusterObserver:
 
     async def _sample_round(self, *, whole: bool) -> None:
         at_ms = now_ms()
+        signs = asyncio.create_task(self._give_signs_of_life(), name="observer-signs-of-life")
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 await self._round(at_ms, whole=whole)
@@ -223,6 +225,16 @@ class ClusterObserver:
             self._away(at_ms, f"The brokers did not answer all questions in {ROUND_TIMEOUT_S:.0f} s.")
         except Exception as error:  # a fault of ours must not end the watch over the cluster; it is logged and shown
             self._failed(at_ms, error)
+        finally:
+            signs.cancel()
+
+    async def _give_signs_of_life(self) -> None:
+        """While a round waits for brokers that hang, it is not the observer that is down."""
+        began_s = time.monotonic()
+        while True:
+            await asyncio.sleep(max(SIGN_INTERVAL_S_MIN, self._watched.interval_ms / 1000))
+            message = f"A round of samples waits for brokers for {time.monotonic() - began_s:.0f} s."
+            self.recorder.submit(RecorderEntry(ObserverHeartbeat(now_ms(), "running", message, self._detail())))
 
     async def _round(self, at_ms: int, *, whole: bool) -> None:
         began_s = time.monotonic()
@@ -307,7 +319,8 @@ class ClusterObserver:
         message = None if not silent else " ".join(b.error or "" for b in silent)
         topic_ids = {topic.topic: uuid_text(topic.topic_id) for topic in facts.topics}
         return RecorderEntry(
-            ObserverHeartbeat(facts.at_ms, "running", message, self._detail()),
+            # Given now: a round that waited for brokers that hang began long ago.
+            ObserverHeartbeat(now_ms(), "running", message, self._detail()),
             round=round_,
             cluster=cluster_row(self._watched, facts),
             brokers=self._broker_rows(facts),
