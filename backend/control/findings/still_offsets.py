@@ -51,6 +51,17 @@ def remember_still(
     return result
 
 
+def with_jump(memory: Mapping[PartitionKey, PartitionStill], jump_ms: int) -> dict[PartitionKey, PartitionStill]:
+    """The memory by a wall clock that was set forward by `jump_ms`: nothing has waited longer for that."""
+
+    def later(still: StillOffset | None) -> StillOffset | None:
+        return None if still is None else StillOffset(still.offset, still.since_ms + jump_ms)
+
+    return {
+        key: PartitionStill(still.topic_id, later(still.pending), later(still.stable)) for key, still in memory.items()
+    }
+
+
 def _still(offset: int | None, last: StillOffset | None, at_ms: int) -> StillOffset | None:
     if offset is None:
         return None

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from backend.control.alerts.alert_delivery import AlertDelivery
 from backend.control.control_database import Database, DatabaseAway
-from backend.control.findings.still_offsets import PartitionKey, PartitionStill, remember_still
+from backend.control.findings.still_offsets import PartitionKey, PartitionStill, remember_still, with_jump
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
@@ -55,6 +55,8 @@ JITTER: Final = 0.1
 ROUND_TIMEOUT_S: Final = 60.0
 PAUSE_S_MIN: Final = 0.1
 SIGN_INTERVAL_S_MIN: Final = 1.0
+# A clock that is slewed gains milliseconds between two rounds; one that is set makes nothing older.
+CLOCK_JUMP_MS_MIN: Final = 1_000
 # Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
 LEDGER_WAIT_S: Final = 1.0
 _log = logging.getLogger(__name__)
@@ -117,6 +119,7 @@ class ClusterObserver:
         self._newest_entry: RecorderEntry | None = None
         self.transactions = TransactionWatch(gateway)
         self._still: Mapping[PartitionKey, PartitionStill] = {}
+        self._clocks_ms: int | None = None  # the wall clock's lead over the monotonic one at the newest round
         # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
         self.quorum = QuorumObservation()
@@ -262,7 +265,7 @@ class ClusterObserver:
         self._context = round_.next_context(self._context)
         self.events.set_partitions(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
         self.events.forget_others(p.view for p in facts.partitions)
-        self._still = remember_still(self._still, round_.partitions, facts.at_ms)
+        self._still = remember_still(self._still_by_clock(), round_.partitions, facts.at_ms)
         self.transactions.watch(held_partitions(self._still, round_.partitions, facts.at_ms))
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
@@ -289,6 +292,12 @@ class ClusterObserver:
                 self.readers.read_growth,
             )
         )
+
+    def _still_by_clock(self) -> Mapping[PartitionKey, PartitionStill]:
+        """The memory of the round before, by the wall clock as it is set now."""
+        clocks_ms = now_ms() - time.monotonic_ns() // 1_000_000
+        jump_ms, self._clocks_ms = clocks_ms - (self._clocks_ms or clocks_ms), clocks_ms
+        return self._still if abs(jump_ms) < CLOCK_JUMP_MS_MIN else with_jump(self._still, jump_ms)
 
     @property
     def missing_rights(self) -> tuple[MissingRight, ...]:

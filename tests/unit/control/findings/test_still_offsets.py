@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.control.findings.still_offsets import PartitionKey, PartitionStill, StillOffset, remember_still
+import pytest
+
+from backend.control.findings.still_offsets import (
+    PartitionKey,
+    PartitionStill,
+    StillOffset,
+    remember_still,
+    with_jump,
+)
 from tests.unit.control.findings.sights import partition
 
 KEY = ("orders", 0)
@@ -51,6 +59,14 @@ def test_an_open_transaction_is_a_last_stable_offset_below_the_high_watermark() 
     plain = after({"tiered": False, **held})
     assert plain is not None
     assert (plain.pending, plain.stable) == (None, StillOffset(900, 0))
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_was_set_makes_no_wait_longer_or_shorter(jump_ms: int) -> None:
+    held = partition(last_stable_offset=900)
+    memory = remember_still(remember_still({}, [held], 5_000), [held], 7_000)
+    still = remember_still(with_jump(memory, jump_ms), [held], 9_000 + jump_ms)[KEY]
+    assert (still.pending, still.stable) == (StillOffset(800, 5_000 + jump_ms), StillOffset(900, 5_000 + jump_ms))
 
 
 def test_a_topic_that_was_made_again_and_a_clock_that_was_set_back_begin_again() -> None:
