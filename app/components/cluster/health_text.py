@@ -158,7 +158,7 @@ def _without_writes(view: ClusterView, zone: tzinfo | None) -> Blindness:
         "critical",
         f"The database takes no writes since {fmt.clock(written_ms, view.now_ms, zone)}.",
         f"What is shown is {age} old, and nothing can be changed now. Brokers do not need it, and messages about who is"
-        " alive go out; `ebbline status` has the findings.",
+        " alive go out; the command ebbline status has the findings.",
         view.write_problem or "",
     )
 
