@@ -20,7 +20,6 @@ from backend.control.findings.rules import (
     copy_rules,
     reader_rules,
     slow_copy_rules,
-    transaction_rules,
 )
 from backend.control.findings.thresholds import Thresholds
 from backend.control.observer.sampling import settings_watch
@@ -72,7 +71,15 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of seconds instead of minutes: what never ends need not be waited for."""
-    impatient_defaults = replace(Thresholds(), stuck_s=2, move_undone_s=2, move_stalled_s=2, throttle_left_s=1)
+    impatient_defaults = replace(
+        Thresholds(),
+        stuck_s=2,
+        move_undone_s=2,
+        move_stalled_s=2,
+        throttle_left_s=1,
+        copy_full_still_s=1,
+        transaction_held_s=2,
+    )
     monkeypatch.setattr(thresholds, "DEFAULTS", impatient_defaults)
     monkeypatch.setattr(copy_failures, "REPEATED_FOR_MS", 1_000)
     monkeypatch.setattr(copy_failures, "RETRY_ENDS_MS", 1_000)
@@ -82,8 +89,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_rules, "LEAK_FOR_MS", 0)
     monkeypatch.setattr(copy_rules, "CLOCKS_DIFFER_MS", 0)
     monkeypatch.setattr(slow_copy_rules, "SLOW_FOR_MS", 1_000)
-    monkeypatch.setattr(slow_copy_rules, "FULL_STILL_MS", 1_000)
-    monkeypatch.setattr(transaction_rules, "TRANSACTION_FOR_MS", 2_000)
     monkeypatch.setattr(transaction_watch, "HELD_MS_MIN", 500)
     monkeypatch.setattr(transaction_watch, "INTERVAL_S", 0.5)
     monkeypatch.setattr(reader_rules, "STORM_FOR_MS", 0)

@@ -30,6 +30,15 @@ class Thresholds:
     gone_topics: float = 10.0
     gone_share: float = 0.1
     gone_together_s: float = 60.0
+    transaction_held_s: float = 20.0
+    transaction_open_s: float = 900.0
+    copy_still_s: float = 120.0
+    copy_full_still_s: float = 60.0
+    skew_share: float = 0.5
+    skew_partitions: float = 10.0
+    pipeline_lag_s: float = 30.0
+    read_errors: float = 3.0
+    reads_expired: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,43 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ThresholdEntry(
         "topics-gone", "together_s", "gone_together_s", "s", 1.0, HOLD_S_MAX, False,
         "A script deletes several topics a second; what goes within a minute went together.",
+    ),
+    ThresholdEntry(
+        "transaction-open", "held_s", "transaction_held_s", "s", 0.0, HOLD_S_MAX, True,
+        "Copying waits for it; transactions of applications last milliseconds, those of Kafka Streams up to 30 s.",
+    ),
+    ThresholdEntry(
+        "transaction-open", "open_s", "transaction_open_s", "s", 0.0, HOLD_S_MAX, True,
+        "No copy waits for it; Kafka's transaction.max.timeout.ms, 15 min, is the longest that a coordinator allows.",
+    ),
+    ThresholdEntry(
+        "copy-slow", "still_s", "copy_still_s", "s", 0.0, HOLD_S_MAX, True,
+        "Four of Kafka's task intervals (30 s): a sealed segment is copied in the next one. Brokers that look less"
+        " often get four of theirs.",
+    ),
+    ThresholdEntry(
+        "copy-slow", "full_still_s", "copy_full_still_s", "s", 0.0, HOLD_S_MAX, True,
+        "Two of the task intervals where local retention is passed meanwhile: the disk grows.",
+    ),
+    ThresholdEntry(
+        "leader-skew", "share", "skew_share", "share", 0.0, 1.0, False,
+        "A broker that leads less than half of what it should leaves the others twice its load.",
+    ),
+    ThresholdEntry(
+        "leader-skew", "partitions_min", "skew_partitions", "partitions", 1.0, 1e6, False,
+        "Of fewer than 10 partitions one that was moved by hand is a tenth already.",
+    ),
+    ThresholdEntry(
+        "pipeline-behind", "lag_s", "pipeline_lag_s", "s", 1.0, HOLD_S_MAX, False,
+        "A pipeline that keeps pace reads within a second or two; its heartbeat comes every 2 s.",
+    ),
+    ThresholdEntry(
+        "remote-read-failing", "errors_min", "read_errors", "errors", 1.0, 1e6, False,
+        "A single failed read is tried again by its consumer; three within 15 s and none that works are no accident.",
+    ),
+    ThresholdEntry(
+        "remote-read-slow", "expired_min", "reads_expired", "reads", 1.0, 1e6, False,
+        "One cold read may pass remote.fetch.max.wait.ms; three, and none in time, hold consumers.",
     ),
 )  # fmt: skip
 

@@ -26,8 +26,6 @@ _NAMED_MAX: Final = 3
 BELOW_MIN_ISR_FOR_MS: Final = 2_000
 # Kafka moves leaders back by itself every 5 min (`leader.imbalance.check.interval.seconds`): two of them have passed.
 SKEW_FOR_MS: Final = 660_000
-SKEW_SHARE_MIN: Final = 0.5
-SKEW_PARTITIONS_MIN: Final = 10
 # A move of replicas passes through such orders.
 SPREAD_FOR_MS: Final = 15_000
 
@@ -149,11 +147,12 @@ def leader_skew(context: FindingContext) -> Iterable[Candidate]:
     for row in context.partitions:
         for broker_id in row.replicas:
             share[broker_id] += 1 / len(row.replicas)
+    share_min, partitions_min = context.thresholds.skew_share, context.thresholds.skew_partitions
     for broker in context.brokers:
         if not broker.reachable or broker.fenced:
             continue
         due, own, fair = preferred[broker.broker_id], led[broker.broker_id], round(share[broker.broker_id])
-        if fair >= SKEW_PARTITIONS_MIN and due < fair * SKEW_SHARE_MIN:
+        if fair >= partitions_min and due < fair * share_min:
             yield _skew(
                 broker.broker_id,
                 f"Broker {broker.broker_id} is to lead {due} of {count(fair, 'partition')} that would be its share",
@@ -162,7 +161,7 @@ def leader_skew(context: FindingContext) -> Iterable[Candidate]:
                 {"preferred": due, "share": fair},
                 for_ms=SPREAD_FOR_MS,
             )
-        elif due >= SKEW_PARTITIONS_MIN and own < due * SKEW_SHARE_MIN:
+        elif due >= partitions_min and own < due * share_min:
             yield _skew(
                 broker.broker_id,
                 f"Broker {broker.broker_id} leads {own} of the {count(due, 'partition')} that it should",

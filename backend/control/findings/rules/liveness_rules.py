@@ -21,8 +21,6 @@ NOT_RUNNING: Final = (
     "`ebbline up` starts one that has ended again; one that hangs or was stopped is killed (run/pipeline.pid has its"
     " process id). Its log (logs/pipeline.log) says why."
 )
-# A pipeline that keeps pace reads within a second or two; its heartbeat comes every 2 s.
-BEHIND_MS: Final = 30_000
 # After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load.
 BEHIND_FOR_MS: Final = 60_000
 
@@ -52,6 +50,7 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
             yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
         return
+    lag_ms_max = 1000 * context.thresholds.pipeline_lag_s
     if not pipeline.alive:
         yield _down(pipeline)
     elif pipeline.state == "waiting" and context.away is None:
@@ -65,7 +64,7 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             for_ms=WAITING_FOR_MS,
             topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
         )
-    elif (lag_ms := (pipeline.detail or {}).get("lag_ms")) is not None and lag_ms > BEHIND_MS:
+    elif (lag_ms := (pipeline.detail or {}).get("lag_ms")) is not None and lag_ms > lag_ms_max:
         lag_records = (pipeline.detail or {}).get("lag_records")
         yield _pipeline(
             "pipeline-behind",

@@ -15,9 +15,6 @@ from backend.control.formatting import grouped, in_time
 from backend.store.queries.findings import FailedRead
 
 STORE: Final = "remote storage"
-# A consumer comes back every half second: 30 errors between two readings of the counters, 15 s apart. A read
-# that fails once works at the next attempt.
-FAILURES_MIN: Final = 3
 # Two readings 15 s apart, and the time of one: a consumer that still fails does so in each.
 FAILS_FOR_MS: Final = 35_000
 NAMED_MAX: Final = 10
@@ -70,7 +67,7 @@ def _failing(context: FindingContext) -> list[FailingReads]:
             continue  # nobody reads any more, or it works
         served = any(reading.fetched_bytes for reading in failed)
         errors = round(sum(reading.errors for reading in failed))
-        if len(failed) >= 2 or (errors >= FAILURES_MIN and not served):
+        if len(failed) >= 2 or (errors >= context.thresholds.read_errors and not served):
             result.append(FailingReads(broker_id, topic, errors, failed[0].since_ms, served))
     return result
 
@@ -153,7 +150,12 @@ def slow_reads(context: FindingContext) -> Iterable[Candidate]:
     for growth in context.read_growth:
         if growth.topic is None:
             by_broker[growth.broker_id].append(growth)
-    slow = {broker_id: readings[-2:] for broker_id, readings in by_broker.items() if _is_slow(readings[-2:])}
+    expired_min = context.thresholds.reads_expired
+    slow = {
+        broker_id: readings[-2:]
+        for broker_id, readings in by_broker.items()
+        if _is_slow(readings[-2:], expired_min=expired_min)
+    }
     if len(slow) >= 2:
         yield _slow_candidate(context, slow, STORE)
         return
@@ -161,10 +163,10 @@ def slow_reads(context: FindingContext) -> Iterable[Candidate]:
         yield _slow_candidate(context, {broker_id: readings}, f"broker {broker_id}")
 
 
-def _is_slow(readings: Sequence[ReadGrowth]) -> bool:
+def _is_slow(readings: Sequence[ReadGrowth], *, expired_min: float) -> bool:
     """Whether in two readings all that was asked for expired."""
     expired = sum(reading.expired for reading in readings)
-    return len(readings) == 2 and expired >= FAILURES_MIN and all(map(_only_expires, readings))
+    return len(readings) == 2 and expired >= expired_min and all(map(_only_expires, readings))
 
 
 def _only_expires(reading: ReadGrowth) -> bool:

@@ -32,11 +32,8 @@ STORE_ACTION: Final = (
     " rate with the brokers' copier threads."
 )
 NAMED_MAX: Final = 10
-# Four of Kafka's task intervals (30 s): a sealed segment is copied in the next one.
-STILL_MS: Final = 120_000
+# Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
-# Two of them where local retention is passed meanwhile.
-FULL_STILL_MS: Final = 60_000
 FULL_STILL_INTERVALS: Final = 2
 
 
@@ -111,19 +108,19 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
         still_ms = -1 if waits is None else listed_ms - waits.since_ms
         if is_full and segment is not None and sealed >= segment:
             yield _slow(row, sealed, pending, full, limit=limit, paused=paused)
-        elif still_ms >= _still_for_ms(context, row.leader, is_full=is_full) and waits is not None:
+        elif still_ms >= _still_for_ms(context, row, is_full=is_full) and waits is not None:
             if paused or key in copying:
                 continue
             reason = f"none of it has been copied for {in_time(still_ms)}, from offset {grouped(waits.offset)} on"
             yield _slow(row, sealed, pending, f"{full}; {reason}" if is_full else reason, limit=limit, still=waits)
 
 
-def _still_for_ms(context: FindingContext, leader: int, *, is_full: bool) -> int:
+def _still_for_ms(context: FindingContext, row: PartitionSample, *, is_full: bool) -> int:
     """A broker that looks less often than Kafka's default does is given more time."""
-    interval_ms = task_interval_ms(context, leader)
+    interval_ms, limits = task_interval_ms(context, row.leader), context.thresholds_of(row.topic)
     if is_full:
-        return max(FULL_STILL_MS, FULL_STILL_INTERVALS * interval_ms)
-    return max(STILL_MS, STILL_INTERVALS * interval_ms)
+        return max(round(limits.copy_full_still_s * 1000), FULL_STILL_INTERVALS * interval_ms)
+    return max(round(limits.copy_still_s * 1000), STILL_INTERVALS * interval_ms)
 
 
 def _slow(

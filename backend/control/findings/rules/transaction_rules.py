@@ -14,10 +14,6 @@ from backend.control.formatting import grouped, in_time
 from backend.control.gateway.requests.transaction_requests import OpenTransaction
 from backend.store.writes.samples import PartitionSample
 
-# A transaction that copying waits for; those of applications last milliseconds, of streams 100 ms to 30 s.
-TRANSACTION_FOR_MS: Final = 20_000
-# Kafka's transaction.max.timeout.ms, 15 min: the longest that a coordinator allows.
-LONG_TRANSACTION_MS: Final = 900_000
 NAMED_MAX: Final = 10
 TOOL: Final = "kafka-transactions.sh --bootstrap-server HOST:PORT"
 # States of a coordinator (TransactionState) in which nothing of a transaction is left to be done.
@@ -35,7 +31,8 @@ def held_copies(context: FindingContext) -> Iterable[Candidate]:
             continue
         open_ms = context.listed_ms(*key) - still.stable.since_ms
         holds = key in sealed and not is_paused(context.topic(row.topic))
-        if open_ms >= (TRANSACTION_FOR_MS if holds else LONG_TRANSACTION_MS):
+        limits = context.thresholds_of(row.topic)
+        if open_ms >= 1000 * (limits.transaction_held_s if holds else limits.transaction_open_s):
             transaction = _transaction(context, key, still.stable)
             producer = row.topic if transaction is None else (transaction.producer_id, transaction.producer_epoch)
             by_producer[producer].append((key, still.stable, holds))

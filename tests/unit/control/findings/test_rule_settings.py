@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import evaluate
+from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.rule_settings import adjusted
+from backend.control.findings.still_offsets import PartitionStill, StillOffset
 from backend.control.findings.thresholds import (
     THRESHOLDS,
     RuleSetting,
@@ -17,9 +20,21 @@ from backend.control.findings.thresholds import (
     Thresholds,
     in_force,
 )
-from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, context, disk, partition, replica, stored
+from tests.unit.control.findings.sights import (
+    MINUTE_MS,
+    NOW_MS,
+    broker,
+    context,
+    disk,
+    partition,
+    replica,
+    stored,
+    topic,
+)
 from tests.unit.control.findings.test_evaluate import BASE, saying
-from tests.unit.control.findings.test_rules import rules
+from tests.unit.control.findings.test_rules import led_by_another, pipeline, rules
+
+FINDINGS = Path(__file__).parents[4] / "backend/control/findings"
 
 
 def settings(*given: RuleSetting) -> RuleSettings:
@@ -77,6 +92,25 @@ LAGGING = {
 }
 
 
+TIME_ONLY: dict[str, Any] = {
+    "topics": {"orders": topic(segment_bytes="100", local_retention_bytes="-2", local_retention_ms="60000")}
+}
+
+
+def unmoved(age_ms: int, *, stable: bool = True) -> dict[tuple[str, int], PartitionStill]:
+    """Offset 800 is the earliest pending one since then, and with `stable` the last stable one as well."""
+    since = StillOffset(800, NOW_MS - age_ms)
+    return {("orders", 0): PartitionStill("id-orders", since, since if stable else None)}
+
+
+def reads(age_ms: int = 1_000, topic: str | None = "orders", **more: float) -> ReadGrowth:
+    numbers = {"errors": 0.0, "requests": 0.0, "fetched_bytes": 0.0, "expired": 0.0}
+    return ReadGrowth(NOW_MS - age_ms, NOW_MS - age_ms - 15_000, 1, topic, **numbers | more)
+
+
+EXPIRED = [reads(age_ms, None, expired=3.0, requests=3.0) for age_ms in (16_000, 1_000)]
+
+
 @pytest.mark.parametrize(
     ("slug", "facts", "setting"),
     [
@@ -92,6 +126,13 @@ LAGGING = {
             {"thin_records": 10_000.0},
         ),
         ("thin-leader", {"replicas": [replica(1, local_log_start_offset=800), replica(2)]}, {"thin_share": 0.1}),
+        ("transaction-open", {"still": unmoved(MINUTE_MS)}, {"transaction_held_s": 61.0}),
+        ("copy-slow", TIME_ONLY | {"still": unmoved(5 * MINUTE_MS, stable=False)}, {"copy_still_s": 301.0}),
+        ("leader-skew", {"partitions": led_by_another(10, 6), "replicas": []}, {"skew_share": 0.4}),
+        ("leader-skew", {"partitions": led_by_another(10, 6), "replicas": []}, {"skew_partitions": 11.0}),
+        ("pipeline-behind", pipeline(detail={"lag_ms": 31_000, "lag_records": 9}), {"pipeline_lag_s": 31.0}),
+        ("remote-read-failing", {"read_growth": [reads(errors=4.0, requests=4.0)]}, {"read_errors": 5.0}),
+        ("remote-read-slow", {"read_growth": EXPIRED}, {"reads_expired": 7.0}),
     ],
 )
 def test_a_threshold_decides_whether_a_rule_speaks(slug: str, facts: dict[str, Any], setting: dict[str, float]) -> None:
@@ -121,3 +162,10 @@ def test_a_move_waits_by_its_topic_s_threshold() -> None:
         "rule_settings": settings(RuleSetting("move-stalled", topics="orders", thresholds={"move_stalled_s": 7.0})),
     }
     assert rules(**moving)["move-stalled"].for_ms == 7_000
+
+
+def test_every_threshold_is_read_by_a_rule() -> None:
+    rules_text = "".join(
+        path.read_text() for path in FINDINGS.rglob("*.py") if path.name not in {"thresholds.py", "rule_settings.py"}
+    )
+    assert [entry.field for entry in THRESHOLDS if f".{entry.field}" not in rules_text] == []

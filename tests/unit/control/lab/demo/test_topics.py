@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.control.findings.rules.transaction_rules import TRANSACTION_FOR_MS
+from backend.control.findings.thresholds import DEFAULTS
 from backend.control.lab.demo.payments import OPEN_S, TIMEOUT_MS
 from backend.control.lab.demo.readers import GROUPS
 from backend.control.lab.demo.topics import (
@@ -58,7 +58,7 @@ def test_copying_has_something_to_wait_for_while_the_forgotten_transaction_is_op
     assert PAYMENTS.config["remote.storage.enable"] == "true"
     sealed_every_s = int(PAYMENTS.config["segment.bytes"]) / PAYMENTS.bytes_per_s
     # Beside the transaction's own segment the next one must be sealed, and then stand for the finding's hold.
-    assert 2 * sealed_every_s + TRANSACTION_FOR_MS / 1000 < OPEN_S < TIMEOUT_MS / 1000
+    assert 2 * sealed_every_s + DEFAULTS.transaction_held_s < OPEN_S < TIMEOUT_MS / 1000
 
 
 def test_all_of_it_fits_on_a_small_disk() -> None:
