@@ -9,6 +9,9 @@ from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 
 # After each move of a leader the pipeline waits for a moment, and finds the new one by itself.
 WAITING_MS = 30_000
+# A round waits 3.5 s for a broker that hangs, twice where it must look for another controller: no reason to say that
+# nothing is live.
+SAMPLES_STALE_MS_MIN = 10_000
 # Spark takes 10 s to start, and 30 s on a busy machine with two cores.
 PIPELINE_STARTS_MS = 60_000
 PIPELINE_EXPECTED = "pipeline_expected"
@@ -42,8 +45,9 @@ def blind_spots(
 
 
 def stale(offsets_age_ms: int | None, interval_ms: int) -> bool:
-    """The newest sample is older than three intervals, or there is none."""
-    return offsets_age_ms is None or offsets_age_ms > STALE_AFTER_INTERVALS * interval_ms
+    """The newest sample is older than three intervals and 10 s, or there is none."""
+    limit_ms = max(SAMPLES_STALE_MS_MIN, STALE_AFTER_INTERVALS * interval_ms)
+    return offsets_age_ms is None or offsets_age_ms > limit_ms
 
 
 def _backend(

@@ -38,7 +38,7 @@ class Blindness:
 
 
 def stale(view: ClusterView) -> bool:
-    """The offsets on the page are older than three sample intervals."""
+    """The offsets on the page are older than three sample intervals and 10 s."""
     return blind_spots_stale(view.ages.offsets_ms, view.cluster.sample_interval_ms)
 
 

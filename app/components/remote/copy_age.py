@@ -20,8 +20,11 @@ def why_dangling(segment: SegmentRow, leader: tuple[int, str] | None) -> str | N
     """Why an open copy will never finish; None: it may. ``leader``: the partition's leader now, and its topic id."""
     if leader is None:
         return "its partition is gone"
-    if leader != (segment.copy_broker_id, segment.topic_id):
-        return f"broker {leader[0]} leads now"
+    leader_id, topic_id = leader
+    if topic_id != segment.topic_id:
+        return "its topic was deleted, and made again under its name"
+    if leader_id != segment.copy_broker_id:
+        return f"broker {leader_id} leads now"
     return "it failed, or a later copy began" if segment.superseded else None
 
 

@@ -68,7 +68,7 @@ def _print_status(cluster: Json, brokers: list[Json], findings: list[Json]) -> N
     out.print(tables.processes(cluster["processes"]))
     out.print()
     for line in blind_lines(cluster):
-        out.print(Text(line, "bold red"))
+        out.print(line)
     own = [finding for finding in findings if finding["cause_slug"] is None]
     if own:
         out.print(tables.findings(own, cluster["now_ms"]))

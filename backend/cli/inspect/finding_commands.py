@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from backend.cli.shared import tables, value_text
 from backend.cli.shared.api_session import PAGE, Json
@@ -61,7 +60,7 @@ def findings(
         show_json(response)
     else:
         for line in blind_lines(cluster):
-            console().print(Text(line, "bold red"))
+            console().print(line)
         matching = [f for f in everything if given in (None, f["severity"]) and topic in (None, f["topic"])]
         _print_findings(cluster, response, everything, len(matching) if state is FindingState.open else None)
     end(attention=needs_attention(cluster, not_muted(everything, cluster["now_ms"])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 from backend.cli.shared import value_text
 from backend.cli.shared.api_session import Json
 
@@ -25,15 +27,14 @@ def is_blind(cluster: Json) -> bool:
     return any(spot["severity"] != "notice" for spot in cluster["blind_spots"])
 
 
-def blind_lines(cluster: Json) -> list[str]:
-    """One line for each thing that is not seen now."""
+def blind_lines(cluster: Json) -> list[Text]:
+    """One line for each thing that is not seen now; dim where it is a matter of set-up and no trouble."""
     lines = []
     for spot in cluster["blind_spots"]:
-        if spot["severity"] == "notice":
-            continue
+        style = "dim" if spot["severity"] == "notice" else "bold red"
         since = "" if spot["since_ms"] is None else f" for {value_text.age(spot['since_ms'], cluster['now_ms'])}"
         text = f"{spot['headline']}{since}. {spot['text']} {spot['note']}".strip()
-        lines.append(value_text.printable_text(text))
+        lines.append(Text(value_text.printable_text(text), style))
     return lines
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from backend.control.findings.finding_context import FindingContext
+from backend.control.formatting import in_bytes
 from backend.store.queries.partitions import SegmentRow
 from backend.tiering.segment_state import HUNG_BYTES_PER_S, HUNG_FACTOR, SegmentState, hung_after_ms
 
@@ -14,11 +16,21 @@ TASK_INTERVAL_MS: Final = 30_000
 SLOW_COPY_MS: Final = 20_000
 # A topic that is being filled may have two partitions that are behind.
 STORE_PARTITIONS_MIN: Final = 3
+COPY_LIMIT: Final = "remote.log.manager.copy.max.bytes.per.second"
 
 
 def task_interval_ms(context: FindingContext, broker_id: int) -> int:
     """How often a broker looks for segments to copy; what failed is tried again then."""
     return context.task_intervals_ms.get(broker_id, TASK_INTERVAL_MS)
+
+
+def copy_limit_sentence(context: FindingContext, broker_ids: Iterable[int]) -> str:
+    """Which of the brokers have a limit for their copies, and which; empty where none has."""
+    limited = [broker_id for broker_id in sorted(broker_ids) if broker_id in context.copy_limits]
+    if not limited:
+        return ""
+    limits = ", ".join(f"broker {broker_id} {in_bytes(context.copy_limits[broker_id])}/s" for broker_id in limited)
+    return f" Copies have a limit ({COPY_LIMIT}): {limits}."
 
 
 def expected_ms(context: FindingContext, segment: SegmentRow) -> float:

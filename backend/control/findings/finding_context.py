@@ -157,7 +157,8 @@ class FindingContext:
     `slow_copies`: those that were slow together within the last 45 s.
     `move_throttles`: those that a move uses or used a short while ago. `p99_ms`: how long copies of partitions with an
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
-    segments to copy (remote.log.manager.task.interval.ms).
+    segments to copy (remote.log.manager.task.interval.ms); `copy_limits`: bytes a second that a broker copies at most,
+    of those with a limit (remote.log.manager.copy.max.bytes.per.second).
     `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
@@ -177,6 +178,7 @@ class FindingContext:
     p99_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
     cluster_p99_ms: int | None = None
     task_intervals_ms: Mapping[int, int] = field(default_factory=dict)
+    copy_limits: Mapping[int, int] = field(default_factory=dict)
     copy_events: Sequence[StoredCopyEvent] = ()
     failed_attempts: Sequence[FailedAttempt] = ()
     finished_copies: Sequence[FinishedCopy] = ()

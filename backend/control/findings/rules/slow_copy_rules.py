@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from backend.control.findings.copy_times import STORE_PARTITIONS_MIN, is_expected, slow_together, task_interval_ms
+from backend.control.findings.copy_times import (
+    STORE_PARTITIONS_MIN,
+    copy_limit_sentence,
+    is_expected,
+    slow_together,
+    task_interval_ms,
+)
 from backend.control.findings.finding_context import (
     WARNING,
     Candidate,
@@ -31,6 +37,7 @@ STORE_ACTION: Final = (
     "See how long the store takes for a write, and what the way to it carries; where it is well, compare the produce"
     " rate with the brokers' copier threads."
 )
+LIMIT_ACTION: Final = "Raise the limit where less is copied than produced (the page Config shows and sets it)."
 NAMED_MAX: Final = 10
 # Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
@@ -57,14 +64,15 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
     names = [candidate.object for candidate in running]
     more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     sealed = sum(candidate.facts["sealed_bytes"] for candidate in running)
+    limits = copy_limit_sentence(context, brokers)
     yield Candidate(
         slug="copy-slow",
         object=STORE,
         severity=WARNING,
         sentence="Copying to the remote storage is behind",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
-        f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.",
-        action=STORE_ACTION,
+        f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.{limits}",
+        action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
         facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
     )
@@ -76,14 +84,15 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
     brokers = sorted({segment.copy_broker_id for segment in segments})
     oldest_ms = (context.ledger_ms or context.at_ms) - min(segment.copy_started_ms for segment in segments)
     more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    limits = copy_limit_sentence(context, brokers)
     return Candidate(
         slug="copy-slow",
         object=STORE,
         severity=WARNING,
         sentence="Copying to the remote storage is slow",
         why=f"Copies of {count(len(names), 'partition')} of broker {ids(brokers)} are open for up to"
-        f" {in_time(oldest_ms)}, far longer than usual: {', '.join(names[:NAMED_MAX])}{more}.",
-        action=STORE_ACTION,
+        f" {in_time(oldest_ms)}, far longer than usual: {', '.join(names[:NAMED_MAX])}{more}.{limits}",
+        action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
         facts={"open_ms": oldest_ms, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
     )
@@ -107,12 +116,13 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
         full = "" if limit is None else f"local retention is {in_bytes(limit)}, so nothing local can go"
         still_ms = -1 if waits is None else listed_ms - waits.since_ms
         if is_full and segment is not None and sealed >= segment:
-            yield _slow(row, sealed, pending, full, limit=limit, paused=paused)
+            yield _slow(context, row, sealed, pending, full, limit=limit, paused=paused)
         elif still_ms >= _still_for_ms(context, row, is_full=is_full) and waits is not None:
             if paused or key in copying:
                 continue
             reason = f"none of it has been copied for {in_time(still_ms)}, from offset {grouped(waits.offset)} on"
-            yield _slow(row, sealed, pending, f"{full}; {reason}" if is_full else reason, limit=limit, still=waits)
+            reason = f"{full}; {reason}" if is_full else reason
+            yield _slow(context, row, sealed, pending, reason, limit=limit, still=waits)
 
 
 def _still_for_ms(context: FindingContext, row: PartitionSample, *, is_full: bool) -> int:
@@ -124,6 +134,7 @@ def _still_for_ms(context: FindingContext, row: PartitionSample, *, is_full: boo
 
 
 def _slow(
+    context: FindingContext,
     row: PartitionSample,
     sealed: int,
     pending: int,
@@ -133,16 +144,19 @@ def _slow(
     paused: bool = False,
     still: StillOffset | None = None,
 ) -> Candidate:
-    action = f"Compare with the produce rate; raise the copy quota or the copier threads of broker {row.leader}."
+    limits = copy_limit_sentence(context, [row.leader])
+    action = f"Compare with the produce rate; raise the copier threads of broker {row.leader}."
     if still is not None:
-        action = f"Look in broker {row.leader}'s log why it copies nothing of {name_of(row)}; compare its copy quota."
+        action = f"Look in broker {row.leader}'s log why it copies nothing of {name_of(row)}."
+    if limits:
+        action = f"{LIMIT_ACTION} {action}"
     return Candidate(
         slug="copy-slow",
         object=name_of(row),
         severity=WARNING,
         sentence=f"Copying is behind: {name_of(row)}",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {in_bytes(pending)} not uploaded; {reason}."
-        + (" Copying is paused on this topic (remote.log.copy.disable)." if paused else ""),
+        + (" Copying is paused on this topic (remote.log.copy.disable)." if paused else limits),
         action="Resume copying on the topic." if paused else action,
         facts={
             "sealed_bytes": sealed,

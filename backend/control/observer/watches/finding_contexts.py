@@ -29,6 +29,7 @@ from backend.control.observer.sampling_round import FLAG, SamplingRound
 from backend.control.observer.watches.liveness_watch import Liveness
 from backend.control.observer.watches.quorum_watch import QuorumObservation
 from backend.control.observer.watches.sampled_settings import (
+    copy_limits,
     keeps_kafka_overlap,
     remote_wait_ms,
     task_intervals_ms,
@@ -179,6 +180,7 @@ class FindingContexts:
             p99_ms=p99_ms,
             cluster_p99_ms=overview.cluster_copy_p99_ms(connection, cluster_id) if copying - p99_ms.keys() else None,
             task_intervals_ms=task_intervals_ms(seen.settings),
+            copy_limits=copy_limits(seen.settings),
             copy_events=copy_events,
             failed_attempts=attempts,
             finished_copies=finished_copies(connection, cluster_id, copies_since_ms) if failing else (),

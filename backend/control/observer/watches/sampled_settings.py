@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from backend.control.findings.copy_times import COPY_LIMIT
 from backend.control.findings.finding_context import ThrottleSetting
 from backend.control.findings.rules.remote_read_rules import WAIT
 from backend.control.gateway.requests.config_requests import ConfigEntry
@@ -18,6 +19,8 @@ THROTTLE_RATES: Final = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 TASK_INTERVAL: Final = "remote.log.manager.task.interval.ms"
+# Kafka's default of it: no limit.
+NO_LIMIT: Final = 2**63 - 1
 OVERLAP: Final = "remote.log.metadata.overlap"
 
 
@@ -49,6 +52,11 @@ def remote_wait_ms(settings: SettingsSample) -> dict[int, int]:
 def task_intervals_ms(settings: SettingsSample) -> dict[int, int]:
     """How often each broker looks for segments to copy, of those that tell it."""
     return _numbers(settings, TASK_INTERVAL)
+
+
+def copy_limits(settings: SettingsSample) -> dict[int, int]:
+    """How many bytes a second each broker copies at most, of those that have a limit."""
+    return {broker_id: limit for broker_id, limit in _numbers(settings, COPY_LIMIT).items() if limit < NO_LIMIT}
 
 
 def _numbers(settings: SettingsSample, name: str) -> dict[int, int]:

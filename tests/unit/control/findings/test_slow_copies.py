@@ -165,3 +165,16 @@ def test_partitions_of_several_brokers_that_are_behind_are_one_finding_of_the_st
     )
     assert "24.0 MB in sealed segments wait, of 12 partitions of broker 1, 2, 3: orders-0, " in store_wide.why
     assert "and 2 more" in store_wide.why
+
+
+def test_a_limit_of_copies_is_named_before_threads_and_the_store() -> None:
+    busy: dict[str, Any] = {"topics": {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}}
+    limited = slow(partitions=waiting(3 * MB), copy_limits={1: 250_000, 2: 1}, **busy)
+    assert limited is not None
+    assert limited.why.endswith(
+        "Copies have a limit (remote.log.manager.copy.max.bytes.per.second): broker 1 250 kB/s."
+    )
+    assert limited.action.startswith("Raise the limit where less is copied than produced")
+    unlimited = slow(partitions=waiting(3 * MB), copy_limits={2: 1}, **busy)
+    assert unlimited is not None
+    assert unlimited.action == "Compare with the produce rate; raise the copier threads of broker 1."
