@@ -12,6 +12,7 @@ from typing import Final
 
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
 from app.components.shared import format as fmt
+from backend.store.finding_age import unseen_ms
 from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
 from backend.store.queries.overview import FindingRow
 
@@ -108,10 +109,12 @@ def _count(number: int, noun: str) -> str:
 
 
 def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: int) -> Alert:
-    """A stored finding, with who looks after it, and the end of its maintenance."""
+    """A stored finding, with its age where it is not of now, the end of its maintenance, and who looks after it."""
     until_ms = maintenance_until(windows, finding.slug, finding.topic, finding.broker_id, now_ms)
     alert = _line_of(finding)
-    notes = [] if until_ms is None else [f"In maintenance for {fmt.duration((until_ms - now_ms) / 1000)} more."]
+    age_ms = unseen_ms(finding.seen_ms, finding.closed_ms, now_ms)
+    notes = [] if age_ms is None else [f"Last seen {fmt.duration(age_ms / 1000)} ago."]
+    notes += [] if until_ms is None else [f"In maintenance for {fmt.duration((until_ms - now_ms) / 1000)} more."]
     notes += [f"{finding.acknowledged_by} looks after it."] if finding.acknowledged_by else []
     return replace(
         alert,

@@ -19,6 +19,7 @@ from backend.cli.shared.value_text import (
     size,
     yes,
 )
+from backend.store.finding_age import unseen_ms
 
 TableRow = dict[str, Any]
 SEGMENT_STATES: Final = ("copy started", "copy finished", "delete started", "delete finished")
@@ -174,7 +175,9 @@ def findings(rows: Iterable[TableRow], now_ms: int) -> Table:
 
     def description(row: TableRow) -> str:
         why = (row["evidence"] or {}).get("sentence", "")
-        return f"{row['sentence']}. {why}".strip()
+        age_ms = unseen_ms(row["seen_ms"], row["closed_ms"], now_ms)
+        seen = "" if age_ms is None else f"Last seen {age(row['seen_ms'], now_ms)} ago."
+        return " ".join(part for part in (f"{row['sentence']}.", why, seen) if part)
 
     return table(
         ["ID", "SEVERITY", "SINCE", "RULE", "WHAT", "DO", "TAKEN BY"],

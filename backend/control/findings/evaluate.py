@@ -33,6 +33,19 @@ READ_SLUGS: Final = frozenset({"remote-read-failing", "remote-read-slow"})
 BROKERS_OUTLAST_MS: Final = 5_000
 # A backlog that a store has left behind is copied and deleted in about the time that the store was away.
 BACKLOG_OUTLASTS_MS: Final = 120_000
+# Offsets of partitions that rest are listed in some rounds only.
+OFFSET_SLUGS: Final = frozenset(
+    {
+        "copy-slow",
+        "divergence",
+        "follower-stuck",
+        "local-debt",
+        "move-stalled",
+        "segment-leak",
+        "thin-leader",
+        "transaction-open",
+    }
+)
 BACKLOG_SLUGS: Final = frozenset({"copy-slow", "delete-lag", "local-debt"})
 
 
@@ -70,8 +83,16 @@ def candidates(context: FindingContext, rules: Iterable[FindingRule] = ALL_RULES
     result: dict[FindingKey, Candidate] = {}
     for rule in rules:
         for candidate in map(_as_stored, rule(context)):
-            result.setdefault(candidate.key, candidate)
+            result.setdefault(candidate.key, _with_time(candidate, context))
     return adjusted(result, context.rule_settings)
+
+
+def _with_time(candidate: Candidate, context: FindingContext) -> Candidate:
+    """A candidate that offsets decide, with the time at which they were listed where that was an earlier round."""
+    if candidate.slug not in OFFSET_SLUGS or candidate.topic is None or candidate.partition is None:
+        return candidate
+    listed_ms = context.listed_ms(candidate.topic, candidate.partition)
+    return candidate if listed_ms >= context.at_ms else replace(candidate, seen_ms=listed_ms)
 
 
 def limited(

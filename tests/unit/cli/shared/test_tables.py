@@ -127,6 +127,7 @@ def finding(**more: Any) -> dict[str, Any]:
         "action": "Look.",
         "evidence": {"sentence": "Open for 9 m."},
         "opened_ms": NOW_MS - 60_000,
+        "seen_ms": NOW_MS,
         "closed_ms": None,
         "acknowledged_by": None,
         "muted_until_ms": None,
@@ -147,6 +148,8 @@ def test_the_worst_finding_comes_first_and_of_those_the_oldest() -> None:
 def test_a_finding_tells_why_and_what_was_done_about_it() -> None:
     cells = texts(tables.findings([finding()], NOW_MS))[1]
     assert cells == ["7", "warning", "1 m", "copy-hung", "Copy hung: orders-3. Open for 9 m.", "Look."]
+    unseen = texts(tables.findings([finding(seen_ms=NOW_MS - 90_000)], NOW_MS))[1]
+    assert unseen[4] == "Copy hung: orders-3. Open for 9 m. Last seen 1 m 30 s ago."
     assert texts(tables.findings([finding(acknowledged_by="Ada")], NOW_MS))[1][-1] == "Ada"
     assert texts(tables.findings([finding(muted_until_ms=NOW_MS + 1)], NOW_MS))[1][-1] == "muted"
     covered = texts(tables.findings([finding(maintenance_until_ms=NOW_MS + 60_000)], NOW_MS))[1][-1]

@@ -178,3 +178,13 @@ def test_a_limit_of_copies_is_named_before_threads_and_the_store() -> None:
     unlimited = slow(partitions=waiting(3 * MB), copy_limits={2: 1}, **busy)
     assert unlimited is not None
     assert unlimited.action == "Compare with the produce rate; raise the copier threads of broker 1."
+
+
+def test_a_finding_by_offsets_has_the_time_at_which_they_were_listed() -> None:
+    busy: dict[str, Any] = {"topics": {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}}
+    rests = slow(partitions=waiting(3 * MB), earlier_ms={("orders", 0): NOW_MS - 90_000}, **busy)
+    assert rests is not None
+    assert rests.seen_ms == NOW_MS - 90_000
+    moves = slow(partitions=waiting(3 * MB), earlier_ms={("orders", 1): NOW_MS - 90_000}, **busy)
+    assert moves is not None
+    assert moves.seen_ms is None

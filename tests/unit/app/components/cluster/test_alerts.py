@@ -37,6 +37,13 @@ def test_a_finding_is_shown_in_its_words() -> None:
     assert shown(finding("thin-leader", severity="a severity of a later version"))[0].severity == "warning"
 
 
+def test_a_finding_that_is_not_seen_now_says_when_it_was() -> None:
+    [alert] = shown(finding("divergence", seen_ms=NOW_MS - 25_001))
+    assert alert.detail == "Why. Last seen 25 s ago."
+    [alert] = shown(finding("divergence", seen_ms=NOW_MS - 25_000))
+    assert alert.detail == "Why."
+
+
 def test_a_finding_leads_to_its_partition_or_to_the_page_where_one_acts() -> None:
     about: dict[str, Any] = {"topic": "orders", "partition": 3}
     assert [(a.link, a.partition) for a in shown(finding("thin-leader", **about))] == [("Open partition", "orders-3")]
