@@ -5,6 +5,6 @@ segment metadata) write it, the dashboard reads it and never asks a broker while
 The same schema serves SQLite (the default, one file, WAL) and PostgreSQL.
 
 ``tables`` is the schema and ``migrate`` brings a database to it; ``connection`` opens the database, ``writes`` and
-``queries`` are by the subject of their rows (``maintenance_window`` and ``finding_age`` are of their values), ``history`` says what is
-removed when, ``backups`` copies and restores.
+``queries`` are by the subject of their rows (``maintenance_window`` and ``finding_age`` are of their values),
+``history`` says what is removed when, ``backups`` copies and restores.
 """

@@ -28,7 +28,7 @@ def is_blind(cluster: Json) -> bool:
 
 
 def blind_lines(cluster: Json) -> list[Text]:
-    """One line for each thing that is not seen now; dim where it is a matter of set-up and no trouble."""
+    """A line for each blind spot, dim for a notice."""
     lines = []
     for spot in cluster["blind_spots"]:
         style = "dim" if spot["severity"] == "notice" else "bold red"

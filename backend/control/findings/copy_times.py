@@ -25,7 +25,7 @@ def task_interval_ms(context: FindingContext, broker_id: int) -> int:
 
 
 def copy_limit_sentence(context: FindingContext, broker_ids: Iterable[int]) -> str:
-    """Which of the brokers have a limit for their copies, and which; empty where none has."""
+    """The limits that the brokers have for their copies, as a sentence; empty where none has one."""
     limited = [broker_id for broker_id in sorted(broker_ids) if broker_id in context.copy_limits]
     if not limited:
         return ""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.findings.broker_absences import RepeatedAbsence
 from backend.control.findings.endangered_partitions import EndangeredPartitions
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey, PartitionStill
@@ -162,7 +163,8 @@ class FindingContext:
     `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
-    `missing_rights`: lines of docs/attach.md that our principal lacks. `own_moves`: partitions that our plans move.
+    `repeated_absences`: brokers that come and go. `missing_rights`: lines of docs/attach.md that our principal lacks.
+    `own_moves`: partitions that our plans move.
     `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
     that nobody sets, for holds; None: `at_ms` is as good. `rule_settings`: what the file of alerts says about rules.
     """
@@ -216,6 +218,7 @@ class FindingContext:
     away: ClusterSilence | None = None
     missing_rights: Sequence[MissingRight] = ()
     vanished_topics: VanishedTopics | None = None
+    repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
     own_moves: Collection[tuple[str, int]] = ()
     processes: Mapping[str, ProcessHealth] = field(default_factory=dict)
     monotonic_ms: int | None = None

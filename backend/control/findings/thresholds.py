@@ -30,6 +30,8 @@ class Thresholds:
     gone_topics: float = 10.0
     gone_share: float = 0.1
     gone_together_s: float = 60.0
+    broker_absences: float = 3.0
+    broker_lived_s: float = 60.0
     transaction_held_s: float = 20.0
     transaction_open_s: float = 900.0
     copy_still_s: float = 120.0
@@ -139,6 +141,14 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ThresholdEntry(
         "topics-gone", "together_s", "gone_together_s", "s", 1.0, HOLD_S_MAX, False,
         "A script deletes several topics a second; what goes within a minute went together.",
+    ),
+    ThresholdEntry(
+        "broker-away", "absences_min", "broker_absences", "absences", 2.0, 1000.0, False,
+        "A broker may be restarted twice by hand; one that is away for a third time comes and goes.",
+    ),
+    ThresholdEntry(
+        "broker-away", "lived_s", "broker_lived_s", "s", 1.0, HOLD_S_MAX, False,
+        "One that fails after its start does so within seconds; one that has answered for a minute is back.",
     ),
     ThresholdEntry(
         "transaction-open", "held_s", "transaction_held_s", "s", 0.0, HOLD_S_MAX, True,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from backend.control.findings.broker_absences import RepeatedAbsence
 from backend.control.findings.finding_context import (
     CRITICAL,
     NOTICE,
@@ -21,6 +22,10 @@ from backend.tiering.durability import MIN_ISR
 # A broker that starts is fenced until it has caught up, which takes seconds.
 FENCED_FOR_MS: Final = 15_000
 ELECTIONS_NAMED_MAX: Final = 3
+LOOP_ACTION: Final = (
+    "See at the end of its log, and of the system's, why it ends after each start: memory, open files, disk, a damaged"
+    " log. Until that is mended another start changes nothing."
+)
 
 
 def brokers_away(context: FindingContext) -> Iterable[Candidate]:
@@ -33,6 +38,8 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
         if not broker.reachable:
             lead = f" It has replicas of {count(held[broker.broker_id], 'partition')}"
             lead += f" and leads {led[broker.broker_id]}." if led[broker.broker_id] else "."
+            absence = context.repeated_absences.get(broker.broker_id)
+            times = "" if absence is None else f", {_times_away(absence)}"
             yield Candidate(
                 slug="broker-away",
                 object=name,
@@ -40,7 +47,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 if broker.broker_id in needed
                 else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
-                why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
+                why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}{times}. {broker.error or ''}".strip() + lead,
                 action=_action_away(context, broker.broker_id),
                 facts={
                     "seen_ms": broker.seen_ms,
@@ -49,6 +56,8 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 },
                 broker_id=broker.broker_id,
             )
+        elif broker.broker_id in context.repeated_absences:
+            yield _returning(broker.broker_id, context.repeated_absences[broker.broker_id])
         elif broker.fenced:
             yield Candidate(
                 slug="broker-fenced",
@@ -62,6 +71,24 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
             )
 
 
+def _returning(broker_id: int, absence: RepeatedAbsence) -> Candidate:
+    """A broker that answers now and will most likely stop again: the finding stays, so that nobody is sent an end."""
+    return Candidate(
+        slug="broker-away",
+        object=f"broker {broker_id}",
+        severity=WARNING,
+        sentence=f"Broker {broker_id} comes and goes",
+        why=f"It has answered for {in_time(absence.back_ms or 0)}, and was {_times_away(absence)}.",
+        action=LOOP_ACTION,
+        facts={"absences": absence.count, "within_ms": absence.within_ms},
+        broker_id=broker_id,
+    )
+
+
+def _times_away(absence: RepeatedAbsence) -> str:
+    return f"away {absence.count} times in {in_time(absence.within_ms)}"
+
+
 def _action_away(context: FindingContext, broker_id: int) -> str:
     if context.kafka_rules and broker_id in context.endangered.last_leaders:
         return "Leave it stopped until other replicas lead the partitions that last-leader-behind names."
@@ -73,6 +100,8 @@ def _action_away(context: FindingContext, broker_id: int) -> str:
             f"Before it starts again, copy its folders of {named}{more}: only there are records that their leaders lack"
             " (unclean-recovery), and it cuts its logs to theirs."
         )
+    if broker_id in context.repeated_absences:
+        return LOOP_ACTION
     return "Look whether its process runs and its listener can be reached, then start it again."
 
 

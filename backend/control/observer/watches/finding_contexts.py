@@ -140,6 +140,7 @@ class FindingContexts:
             quorum_silent_since_ms=seen.quorum.silent_since_ms,
             missing_rights=liveness.missing_rights,
             vanished_topics=liveness.vanished_topics,
+            repeated_absences=liveness.repeated_absences,
             processes=self._processes,
             kafka_rules=self._attached,
             rule_settings=self._rule_settings(),

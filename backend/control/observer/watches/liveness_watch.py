@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from backend.control.findings.broker_absences import BrokerAbsences, RepeatedAbsence
 from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.findings.thresholds import RuleSettings
@@ -59,6 +60,7 @@ class BrokerLiveness:
     broker_id: int
     seen_ms: int | None
     error: str | None = None
+    absences: BrokerAbsences = field(default_factory=BrokerAbsences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Liveness:
     away: ClusterSilence | None = None
     missing_rights: tuple[MissingRight, ...] = ()
     vanished_topics: VanishedTopics | None = None
+    repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
 
 
 class LivenessWatch:
@@ -159,7 +162,13 @@ class LivenessWatch:
             self._away,
             self._missing_rights,
             self._topics.vanished,
+            self._repeated_absences(),
         )
+
+    def _repeated_absences(self) -> dict[int, RepeatedAbsence]:
+        limits, now_s = self._rule_settings().thresholds(None), time.monotonic()
+        repeated = {broker_id: b.absences.repeated(now_s, limits) for broker_id, b in self._brokers.items()}
+        return {broker_id: absence for broker_id, absence in repeated.items() if absence is not None}
 
     async def _ask_cluster(self) -> None:
         began_ms = self._clock_ms()
@@ -225,12 +234,20 @@ class LivenessWatch:
             late = time.monotonic() - began_s > PROBE_ANSWER_S + HELD_UP_S
             last = self._brokers.get(broker_id, BrokerLiveness(broker_id, None))
             if error is None:
-                self._brokers[broker_id] = BrokerLiveness(broker_id, self._clock_ms())
+                self._brokers[broker_id] = BrokerLiveness(broker_id, self._clock_ms(), None, self._absences(last, None))
             elif not late:
-                self._brokers[broker_id] = replace(last, error=error)
+                self._brokers[broker_id] = replace(last, error=error, absences=self._absences(last, error))
                 # A round of samples would wait for it for as long as a request may take, and look silent itself.
                 self._gateway.give_up(broker_id, Lane.SAMPLE, error)
             await asyncio.sleep(PROBE_INTERVAL_S)
+
+    def _absences(self, last: BrokerLiveness, error: str | None) -> BrokerAbsences:
+        """The broker's absences after this probe; one that has never answered is not back from one."""
+        was_reachable = last.error is None and last.seen_ms is not None
+        limits = self._rule_settings().thresholds(None)
+        return last.absences.next(
+            was_reachable=was_reachable, reachable=error is None, now_s=time.monotonic(), limits=limits
+        )
 
     async def _probe(self, broker_id: int) -> str | None:
         """Why the broker does not answer; None: it does."""
