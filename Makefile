@@ -13,13 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # faster on two cores: each test then had a sixth of a machine, and waited for longer than it was ready to.
 WORKERS ?= 3
 
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 # Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
 CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
 
-.PHONY: help up check checked test tests lint bench soak incidents screenshots docs lock clean
+.PHONY: help up check checked test tests test-slow lint bench soak incidents screenshots docs lock clean
 
 help: ## These targets
-	@grep -E '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## (.*)/\1\t\2/' | expand -t 14
+	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## (.*)/\1\t\2/' | expand -t 14
 
 up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
@@ -31,11 +33,14 @@ check: $(STAMP) ## Lint, types, and all tests that need no process, browser, JVM
 checked: $(STAMP)
 	EBBLINE_CHECK=1 $(BIN)/python -m pytest --quiet --numprocesses 3 --dist worksteal -p no:schemathesis $(or $(ARGS),$(CHECKED))
 
-test: $(STAMP) ## Every test tier that this machine can run, and lint beside them
+test: $(STAMP) ## Tests of every tier that this machine can run, and lint beside them
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: $(STAMP) | .pytest_cache
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(or $(ARGS),-m "not slow")
+
+test-slow: $(STAMP) | .pytest_cache ## The files that take longest, which `make test` leaves out: tests/slow.py
+	$(PYTEST) -m slow
 
 # Of a fresh clone one process rewrites the assertions of all tests, instead of every worker for itself.
 .pytest_cache: $(STAMP)

@@ -18,6 +18,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from tests.checked import OUTSIDE, Guard, leave_out
 from tests.effort import CHECK, SOAK
 from tests.litter import left_behind, names
+from tests.slow import KEPT, SLOW
 from tests.unsteady import unsteady
 
 # Files of tests in memory: a cluster waits for its disk at every flush, and so for whoever else writes to that disk.
@@ -141,6 +142,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"{OUTSIDE}: starts a process, a browser or a JVM, or waits for the real clock; not in `make check`"
     )
 
+    config.addinivalue_line("markers", f"{SLOW}: in a file of tests/slow.py; `make test-slow` runs them")
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.stash[NAMES_BEFORE] = names()
@@ -163,6 +166,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if item.nodeid.partition("::")[0] in KEPT:
+            item.add_marker(SLOW)
         if item.nodeid.startswith(NOT_STRICT):
             for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))

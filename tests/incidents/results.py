@@ -15,7 +15,13 @@ from typing import Any, Final
 from tests.incidents.expectations import Incident, Where
 from tests.incidents.verdicts import Verdict
 
+ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent / "results"
+# The product, and the incidents with what must be said of them.
+PLAYED: Final = (
+    *("app", "backend", "spark", "migrations", "tests/incidents/catalogue", "tests/incidents/rigs"),
+    *(":!backend/ARCHITECTURE.md", ":!backend/decisions"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +66,16 @@ def result_of(incident: Incident, where: Where, commit: str, verdict: Verdict) -
 
 
 def commit_id() -> str:
-    """The commit that is played, with `-dirty` when files differ from it."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """The newest commit of the product and of the incidents, with `-dirty` when files differ from it.
+
+    Later ones that change other tests or pages are the same product: results of several days are then of one commit.
+    """
+    commit = _git("log", "-1", "--format=%h", "--abbrev=12", "--", *PLAYED)
+    return f"{commit or 'unknown'}{'-dirty' if _git('status', '--porcelain', '--', *PLAYED) else ''}"
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=ROOT).stdout.strip()
 
 
 def write(results: Sequence[Result], began: str, seconds: float, folder: Path = FOLDER) -> Path:
