@@ -39,6 +39,6 @@ def status_complaints(incident: Incident, timeline: Timeline) -> Iterator[str]:
         allowed_critical = any(allowed.severity == CRITICAL for allowed in incident.allowed)
         if run.code not in right and not (run.code == ATTENTION and allowed_critical):
             codes = " or ".join(map(str, sorted(right)))
-            yield f"`ebbline status` ended with {run.code}, not with {codes}: {run.text[:400]}"
+            yield f"`ebbline status` ended with {run.code}, not with {codes}: {run.text[-700:]}"
         if ALL_WELL in run.text and any(expected.severity != NOTICE for expected in incident.expected):
             yield f'`ebbline status` said "{ALL_WELL}"'

@@ -32,6 +32,7 @@ PARTITION_LINKS: Final[Mapping[str, str]] = {
 """Labels of the links to a finding's partition, by slug; of all others it is `Open partition`."""
 PAGE_LINKS: Final[Mapping[str, tuple[str, str, str]]] = {
     "broker-away": ("Partitions", "partitions", ""),
+    "copy-dangling": ("Open copies", "remote", ""),
     "disk-runway": ("Partitions", "partitions", ""),
     "move-foreign": ("Moves", "reassign", ""),
     # Config lists the folders, with the plan that removes one.

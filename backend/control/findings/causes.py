@@ -168,7 +168,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "below-min-isr": ("partition below its minimum of replicas in sync", "partitions below their minimum in sync"),
     "broker-away": ("broker that does not answer", "brokers that do not answer"),
     "broker-fenced": ("fenced broker", "fenced brokers"),
-    "copy-dangling": ("copy without its author", "copies without their author"),
+    "copy-dangling": ("leftover of copies", "leftovers of copies"),
     "copy-failing": ("source of failed copies", "sources of failed copies"),
     "copy-hung": ("copy that does not end", "copies that do not end"),
     "copy-slow": ("partition whose copies are behind", "partitions whose copies are behind"),

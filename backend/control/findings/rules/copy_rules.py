@@ -25,6 +25,9 @@ from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_MS_MIN, SegmentState
 
+NAMED_MAX: Final = 10
+# Retention that is short removes them meanwhile; those that stay cost room in the store.
+LEFTOVERS_FOR_MS: Final = 600_000
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_FOR_MS: Final = 600_000
 # Longer than two readings of the segments, 15 s apart (`finding_contexts.LINEAGE_INTERVAL_MS`).
@@ -41,6 +44,7 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
     if context.ledger_ms is None:
         return
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in context.partitions}
+    leftovers: list[SegmentRow] = []
     # Of a store that is slow as a whole `copy-slow` is the finding.
     together = {segment.segment_id for segment in slow_together(context)}
     for segment in context.open_segments:
@@ -48,22 +52,45 @@ def open_copies(context: FindingContext) -> Iterable[Candidate]:
             continue
         key = (segment.topic, segment.partition)
         age_ms, leader = context.ledger_ms - segment.copy_started_ms, leaders.get(key)
-        if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
+        if leader is None or leader[1] != segment.topic_id:
             if age_ms > HUNG_MS_MIN:
-                yield _without_its_leader(context, segment, age_ms, leader)
-        elif segment.superseded:
+                yield _of_deleted_topic(context, segment, age_ms, leader)
+        elif segment.superseded or leader[0] != segment.copy_broker_id:
             if age_ms > HUNG_MS_MIN:
-                yield _dangling(segment, age_ms, "it failed, or a later copy has begun since")
+                leftovers.append(segment)
         elif not is_expected(context, segment) and segment.segment_id not in together:
             yield _hung(segment, age_ms, context.p99_ms.get(key))
+    if leftovers:
+        yield _leftovers(context.ledger_ms, leftovers)
 
 
-def _without_its_leader(
+def _leftovers(ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
+    """Copies that failed, or whose author leads no more: one finding of them all, since nobody has to do a thing.
+
+    Each restart and each move of leaders cuts some off.
+    """
+    names = sorted({name_of(segment) for segment in segments})
+    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    oldest_ms = ledger_ms - min(segment.copy_started_ms for segment in segments)
+    size_bytes = sum(segment.segment_size_bytes for segment in segments)
+    return Candidate(
+        slug="copy-dangling",
+        object="remote storage",
+        severity=NOTICE,
+        sentence=f"{count(len(segments), 'copy', 'copies')} will never finish",
+        why=f"Of {', '.join(names[:NAMED_MAX])}{more}, the oldest begun {in_time(oldest_ms)} ago: their brokers lead no"
+        f" more, they failed, or later copies have begun since. They have at most {in_bytes(size_bytes)} in the store.",
+        action="Nothing is lost: retention removes them when their offsets expire.",
+        facts={"count": len(segments), "first": names[:NAMED_MAX], "oldest_ms": oldest_ms, "size_bytes": size_bytes},
+        depends_on=frozenset(segment.copy_broker_id for segment in segments),
+        for_ms=LEFTOVERS_FOR_MS,
+    )
+
+
+def _of_deleted_topic(
     context: FindingContext, segment: SegmentRow, age_ms: int, leader: tuple[int, str | None] | None
 ) -> Candidate:
-    """Its author leads no more, or its topic was deleted: Apache Kafka removes leftovers once then, and never again."""
-    if leader is not None and leader[1] == segment.topic_id:
-        return _dangling(segment, age_ms, f"broker {leader[0]} leads now")
+    """Apache Kafka removes leftovers while it deletes their topic, and never again."""
     now = "its partition is gone" if leader is None else "its topic was deleted and made again"
     if not context.kafka_rules:
         return _dangling(segment, age_ms, now, "Nothing is lost: the brokers remove it with its deleted topic.")
@@ -76,12 +103,7 @@ def _without_its_leader(
     )
 
 
-def _dangling(
-    segment: SegmentRow,
-    age_ms: int,
-    now: str,
-    action: str = "Nothing is lost: retention removes it when its offsets expire.",
-) -> Candidate:
+def _dangling(segment: SegmentRow, age_ms: int, now: str, action: str) -> Candidate:
     return Candidate(
         slug="copy-dangling",
         object=name_of(segment),

@@ -667,8 +667,17 @@ def test_a_dangling_copy_of_a_deleted_topic_waits_for_no_retention() -> None:
         taken = dangling(kafka_rules=False, **more)
         assert taken.action == "Nothing is lost: the brokers remove it with its deleted topic."
     assert "its topic was deleted and made again" in dangling(kafka_rules=True, topic_id="id-gone").why
-    assert "retention removes it" in dangling(kafka_rules=True, copy_broker_id=2).action
-    assert "retention removes it" in dangling(kafka_rules=True, superseded=True).action
+    assert "retention removes them" in dangling(kafka_rules=True, copy_broker_id=2).action
+    assert "retention removes them" in dangling(kafka_rules=True, superseded=True).action
+
+
+def test_copies_that_restarts_cut_off_are_one_finding_and_only_when_they_last() -> None:
+    copies = [segment(age_ms=(2 + n) * MINUTE_MS, superseded=True, segment_id=f"id-{n}") for n in range(3)]
+    cut_off = rules(open_segments=copies)["copy-dangling"]
+    assert (cut_off.object, cut_off.topic, cut_off.for_ms) == ("remote storage", None, 10 * MINUTE_MS)
+    assert cut_off.sentence == "3 copies will never finish"
+    assert cut_off.why.startswith("Of orders-0, the oldest begun 4 m ago: ")
+    assert cut_off.depends_on == frozenset({1})
 
 
 def test_a_missing_replica_of_the_metadata_topic_is_a_warning_that_depends_on_its_broker() -> None:
