@@ -116,6 +116,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     chosen = [word for setting in (*settings, *SECURITY) for word in ("--set", setting)]
     chosen += [word for broker in BROKERS for setting in listeners(port, broker) for word in ("--set-broker", setting)]
     up = [*script, "up", "--dir", str(folder), "--brokers", "2", "--tiered", "--port-base", str(port), *chosen]
+    up += ["--jvm-arg=-XX:TieredStopAtLevel=1"]
     started = subprocess.run(up, capture_output=True, text=True, check=False)
     if started.returncode == apache_kafka.EXIT_UNAVAILABLE:
         pytest.skip(f"Apache Kafka is unavailable: {started.stderr.strip()}")
