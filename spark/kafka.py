@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from spark.settings import SettingsError
 
@@ -20,8 +20,9 @@ _NO_ID: Final = "A" * 22  # sixteen zero bytes
 REQUEST_TIMEOUT_S: Final = 3.0
 # A topic may be given more partitions: they are asked for again after this time, a request of 2 kB by each client.
 PARTITIONS_AGE_S: Final = 10.0
-_EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library left it out
-_LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library left it out
+# Timestamps of ListOffsets that mean an end of the log.
+_EARLIEST: Final = -2
+_LATEST: Final = -1
 
 
 class BrokersAway(Exception):
@@ -72,17 +73,19 @@ class TopicOffsets:
     def __init__(self, bootstrap_servers: str, topic: str, properties: Mapping[str, str], name: str) -> None:
         self.topic = topic
         config = client_config(bootstrap_servers, properties, name)
-        self._metadata = new_consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
         # It asks for the topic's metadata, too, and must not make a topic that was deleted.
         self._config = {**config, "allow.auto.create.topics": False}
-        self._admin, self._knows_brokers = AdminClient(self._config), False
+        # The log ends at its high watermark, whatever transaction a stranger may have begun in the topic.
+        unused = {"group.id": "ebbline-unused", "isolation.level": "read_uncommitted"}
+        self._consumer = new_consumer({**self._config, **unused})
+        self._admin: AdminClient | None = None
         self._partitions: list[int] = []
         self._asked_s = 0.0
 
     def partitions(self) -> list[int]:
         """The topic's partitions. Raises TopicMissing or BrokersAway."""
         try:
-            metadata = self._metadata.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics.get(self.topic)
+            metadata = self._consumer.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics.get(self.topic)
         except KafkaException as error:
             raise BrokersAway(f"no broker answers: {error.args[0].str()}") from error
         if metadata is None or metadata.error is not None or not metadata.partitions:
@@ -107,12 +110,13 @@ class TopicOffsets:
 
     def topic_id(self) -> str | None:
         """The topic's id as Kafka writes it, None where brokers have none (before 2.8). Raises as `partitions`."""
-        self._learn_brokers()
+        if self._admin is None:
+            self._admin = self._new_admin()
         future = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_TIMEOUT_S)
         try:
             description = future[self.topic].result(timeout=2 * REQUEST_TIMEOUT_S)
         except (KafkaException, TimeoutError) as error:
-            self._forget()
+            self._admin = None
             code = error.args[0].code() if isinstance(error, KafkaException) else None
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicMissing(f"the topic {self.topic} does not exist yet") from error
@@ -120,50 +124,41 @@ class TopicOffsets:
         text = str(description.topic_id).replace("+", "-").replace("/", "_")
         return None if text == _NO_ID else text
 
-    def _list(self, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
-        self._learn_brokers()
-        queries = {TopicPartition(self.topic, partition): spec for partition in partitions}
-        offsets = {}
-        for tp, future in self._admin.list_offsets(queries, request_timeout=REQUEST_TIMEOUT_S).items():
-            try:
-                offset = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
-            except (KafkaException, TimeoutError) as error:
-                self._forget()
-                raise BrokersAway(f"no offsets of {self.topic}-{tp.partition}: {_text(error)}") from error
-            if offset < 0:
-                # librdkafka's "not known" (-1001), without an error: the answer of a leader that was just found.
-                self._forget()
-                raise BrokersAway(f"no offsets of {self.topic}-{tp.partition}: its leader did not tell them")
-            offsets[tp.partition] = offset
-        return offsets
+    def _list(self, partitions: list[int], timestamp: int) -> dict[int, int]:
+        """ListOffsets by the consumer: the admin client of librdkafka 2.16 asks a leader that is away again and again
+        without a pause, with nine tenths of a core, until another one is elected.
+        """
+        queries = [TopicPartition(self.topic, partition, timestamp) for partition in partitions]
+        try:
+            listed = self._consumer.offsets_for_times(queries, timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            self._partitions = []
+            raise BrokersAway(f"no offsets of {self.topic}: {_text(error)}") from error
+        for tp in listed:
+            if tp.error is not None or tp.offset < 0:
+                # The topic may have been deleted or have got partitions meanwhile.
+                self._partitions = []
+                reason = "its leader did not tell them" if tp.error is None else tp.error.str()
+                raise BrokersAway(f"no offsets of {self.topic}-{tp.partition}: {reason}")
+        return {tp.partition: tp.offset for tp in listed}
 
-    def _learn_brokers(self) -> None:
-        """Makes a new admin client ask for metadata first.
+    def _new_admin(self) -> AdminClient:
+        """An admin client that has asked for metadata.
 
         librdkafka 2.16 drops its first connection at the first response, together with the requests that wait there. Of
         120 new clients that asked Apache Kafka 4.3.1 for offsets at once, 9 ran into their time-out. Of 120 that had
         asked for metadata first, none did.
         """
-        if self._knows_brokers:
-            return
+        admin = AdminClient(self._config)
         try:
-            self._admin.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S)
+            admin.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise BrokersAway(f"no broker answers: {error.args[0].str()}") from error
-        self._knows_brokers = True
-
-    def _forget(self) -> None:
-        """Look again: the topic may have been deleted or extended, or have new leaders and leader epochs.
-
-        An admin client keeps what it learned of leaders for up to 15 minutes, also that there were none, and every
-        broker refuses an old epoch: after an election only a new client is sure to be answered.
-        """
-        self._partitions = []
-        self._admin, self._knows_brokers = AdminClient(self._config), False
+        return admin
 
     def close(self) -> None:
         """Give the connections back."""
-        self._metadata.close()
+        self._consumer.close()
 
 
 def _text(error: BaseException) -> str:
