@@ -14,7 +14,7 @@ from tests.engine_cluster import EngineCluster
 from tests.spark.kafka_peer import admin
 
 TOPIC = "remote-records"
-# Asks in a process of its own until the offsets are those that are given, and prints the seconds of processor.
+# Another process asks until the offsets are those that are given, and prints its seconds of processor.
 ASKS = f"""
 import sys, time
 from spark.kafka import BrokersAway, TopicOffsets
