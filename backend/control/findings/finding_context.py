@@ -204,6 +204,7 @@ class FindingContext:
     slow_copies: Sequence[SegmentRow] = ()
     quorum_leader_id: int = -1
     quorum_silent_since_ms: int | None = None
+    quorum_refused: Collection[int] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
     still: Mapping[PartitionKey, PartitionStill] = field(default_factory=dict)

@@ -27,23 +27,28 @@ def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
     voters = sorted(replica.node_id for replica in context.quorum_replicas if replica.role == "voter")
     majority = len(voters) // 2 + 1
     silent_brokers = {broker.broker_id: broker for broker in context.brokers if not broker.reachable}
-    away = [voter for voter in voters if voter in silent_brokers]
+    away = [voter for voter in voters if voter in silent_brokers or voter in context.quorum_refused]
     lost = bool(voters) and len(voters) - len(away) < majority
     since_ms = context.quorum_silent_since_ms
     if lost and since_ms is None:
-        since_ms = max(silent_brokers[voter].seen_ms for voter in away)
+        since_ms = max(silent_brokers[voter].seen_ms for voter in away if voter in silent_brokers)
     if since_ms is None or context.away is not None:
         return
     leader_away = context.quorum_leader_id in silent_brokers
+    running = len(voters) - len(away)
+    counts = f"a majority, {majority} of {len(voters)} voters, must run"
+    if away:
+        counts = (
+            f"{running} of {len(voters)} voters {'runs' if running == 1 else 'run'}, and a majority, {majority}, must"
+        )
     missing = f" Away: {ids(away)}." if away else ""
     yield Candidate(
         slug="voter-away",
         object="quorum",
         severity=CRITICAL,
         sentence="The metadata quorum does not answer",
-        why=f"No active controller answers for {in_time(context.at_ms - since_ms)}; a majority, {majority} of"
-        f" {len(voters)} voters, must run.{missing} Until then no leader can be elected and nothing can be changed;"
-        " partitions that have a leader go on.",
+        why=f"No active controller answers for {in_time(context.at_ms - since_ms)}; {counts}.{missing} Until then no"
+        " leader can be elected and nothing can be changed; partitions that have a leader go on.",
         action=f"Bring back controller{'s' if len(away) > 1 else ''} {ids(away)}, each with its own disk."
         if lost
         else f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",

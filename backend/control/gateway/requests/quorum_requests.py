@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import UnsupportedByBroker
@@ -31,12 +32,15 @@ class QuorumReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class QuorumInfo:
-    """The quorum as its leader describes it (Kafka: QuorumInfo)."""
+    """The quorum as its leader describes it (Kafka: QuorumInfo). `listeners`: host and port of each voter, by its id;
+    empty before version 2 of DescribeQuorum (Kafka 3.9).
+    """
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
     replicas: tuple[QuorumReplicaState, ...]
+    listeners: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
     def lag(self, replica: QuorumReplicaState) -> int:
         """Records that the replica lacks of what the leader has."""
@@ -59,7 +63,10 @@ async def fetch_quorum(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> QuorumI
     for described in response.topics:
         for partition in described.partitions:
             if not partition.error_code and partition.leader_id >= 0:
-                return _quorum(partition)
+                listeners = {
+                    n.node_id: (n.listeners[0].host, n.listeners[0].port) for n in response.nodes if n.listeners
+                }
+                return replace(_quorum(partition), listeners=listeners)
     return None
 
 

@@ -138,6 +138,7 @@ class FindingContexts:
             quorum_ms=seen.quorum.described_ms,
             quorum_leader_id=seen.quorum.leader_id,
             quorum_silent_since_ms=seen.quorum.silent_since_ms,
+            quorum_refused=seen.quorum.refused,
             missing_rights=liveness.missing_rights,
             vanished_topics=liveness.vanished_topics,
             repeated_absences=liveness.repeated_absences,

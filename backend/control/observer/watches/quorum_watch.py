@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from backend.control.gateway.connection_pool import Lane
@@ -27,6 +27,7 @@ SNAPSHOT_LOOK_MS: Final = 15_000
 REPLICAS_MAX: Final = 500
 # The active controller answers in milliseconds; brokers hand the question on, and wait up to 60 s for one.
 ANSWER_S: Final = 3.0
+CONNECT_S: Final = 1.0
 NO_ANSWER: Final = f"No active controller answered in {ANSWER_S:.0f} s."
 NOT_DESCRIBED: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
@@ -73,14 +74,44 @@ def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms
     return {"generated_ms": now_ms - int(age_ms), "bytes": int(result.get(SIZE_GAUGE, 0)), "cause": None}
 
 
+async def refused_voters(listeners: Mapping[int, tuple[str, int]]) -> frozenset[int]:
+    """Voters whose host refuses a connection to them; empty where none takes one: then a firewall may refuse it.
+
+    A voter that takes one may still hang.
+    """
+    voters = list(listeners)
+    taken = await asyncio.gather(*(_takes_connections(*listeners[voter]) for voter in voters))
+    by_voter = dict(zip(voters, taken, strict=True))
+    if True not in by_voter.values():
+        return frozenset()
+    return frozenset(voter for voter, takes in by_voter.items() if takes is False)
+
+
+async def _takes_connections(host: str, port: int) -> bool | None:
+    """None: there is no way to know, as behind a firewall that drops what comes."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _reader, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return False
+    except (OSError, TimeoutError):
+        return None
+    writer.close()
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class QuorumObservation:
-    """The quorum as last described, at `described_ms`; `silent_since_ms`: no attempt since then got a description."""
+    """The quorum as last described, at `described_ms`; `silent_since_ms`: no attempt since then got a description.
+    `refused`: voters whose listener refuses connections meanwhile, so that they do not run.
+    """
 
     replicas: tuple[QuorumReplicaState, ...] = ()
     leader_id: int = -1
     described_ms: int | None = None
     silent_since_ms: int | None = None
+    listeners: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    refused: frozenset[int] = frozenset()
 
 
 class QuorumWatch:
@@ -102,15 +133,15 @@ class QuorumWatch:
             async with asyncio.timeout(ANSWER_S):
                 quorum = await fetch_quorum(self._gateway, lane=Lane.CONTROLLER)
         except (GatewayError, KafkaError) as error:
-            self._set_silent(now_ms, describe_failure(error))
+            await self._set_silent(now_ms, describe_failure(error))
             return
         except TimeoutError:
-            self._set_silent(now_ms, NO_ANSWER)
+            await self._set_silent(now_ms, NO_ANSWER)
             return
         if quorum is None:
-            self._set_silent(now_ms, NOT_DESCRIBED)
+            await self._set_silent(now_ms, NOT_DESCRIBED)
             return
-        self.quorum = QuorumObservation(quorum.replicas, quorum.leader_id, now_ms)
+        self.quorum = QuorumObservation(quorum.replicas, quorum.leader_id, now_ms, listeners=quorum.listeners)
         try:
             self.feature_levels = await fetch_features(self._gateway)
         except (GatewayError, KafkaError) as error:
@@ -122,11 +153,14 @@ class QuorumWatch:
         }
         self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
 
-    def _set_silent(self, now_ms: int, cause: str) -> None:
+    async def _set_silent(self, now_ms: int, cause: str) -> None:
         """A cluster that never described its quorum is not silent: it may be too old for it."""
         self.facts = {**(self.facts or {}), "cause": cause}
-        if self.quorum.described_ms is not None and self.quorum.silent_since_ms is None:
-            self.quorum = replace(self.quorum, silent_since_ms=now_ms)
+        if self.quorum.described_ms is None:
+            return
+        since_ms = now_ms if self.quorum.silent_since_ms is None else self.quorum.silent_since_ms
+        refused = await refused_voters(self.quorum.listeners)
+        self.quorum = replace(self.quorum, silent_since_ms=since_ms, refused=refused)
 
     async def _read_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
         if self._meters is None:

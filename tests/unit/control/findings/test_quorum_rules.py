@@ -57,6 +57,18 @@ def test_a_majority_of_voters_on_brokers_that_hang_is_critical_at_once_and_names
     assert candidate.action == "Bring back controllers 1, 3, each with its own disk."
 
 
+def test_dedicated_controllers_that_refuse_connections_are_named_at_once() -> None:
+    candidate = judged(
+        quorum_silent_since_ms=NOW_MS - 2_000,
+        quorum_ms=NOW_MS - 4_000,
+        quorum_replicas=[voter(4), voter(5), voter(6)],
+        quorum_refused=frozenset({4, 5}),
+    )[QUORUM]
+    assert candidate.for_ms == 0
+    assert "1 of 3 voters runs, and a majority, 2, must. Away: 4, 5." in candidate.why
+    assert candidate.action == "Bring back controllers 4, 5, each with its own disk."
+
+
 @pytest.mark.parametrize("skew_ms", [-60_000, 0, 60_000])
 def test_voters_are_compared_with_their_leader_and_not_with_our_clock(skew_ms: int) -> None:
     leaders_ms = NOW_MS + skew_ms
