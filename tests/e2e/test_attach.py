@@ -294,7 +294,7 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_th
         findings = attached.get("/v1/findings?slug=metadata-loading")["items"]
         return next((finding for finding in findings if finding["object"] == "broker 3"), None)
 
-    finding = wait_until("the leader is seen not to know", loading, timeout_s=60)
+    finding = wait_until("the leader is seen not to know", loading, timeout_s=100)
     assert "answers -1 for the latest tiered offset" in finding["evidence"]["sentence"]
     assert finding["action"].startswith("Wait: ")
     switched = attached.plan("toggle_bootstrap", {"scope": "broker", "broker_id": 1, "enable": True})

@@ -12,6 +12,11 @@ ALL_BROKERS: Final = ""
 ELR: Final = "eligible.leader.replicas.version"
 # Topics of the rig itself, which no incident makes or deletes.
 KEPT_TOPICS: Final = frozenset({"orders", "quiet", "__remote_log_metadata"})
+# Settings with which brokers make the metadata topic: what an incident has changed goes back to them.
+MADE_WITH: Final = {
+    ("__remote_log_metadata", "retention.ms"): "-1",
+    ("__remote_log_metadata", "cleanup.policy"): "delete",
+}
 # The client of the pipeline's reader (spark.reading.open_consumer).
 PIPELINE_CLIENT: Final = "ebbline-pipeline-source"
 
@@ -44,7 +49,9 @@ class SettingOperations(LeaderOperations):
             if parts and not any(part in name for part in parts):
                 continue
             if kind != requests.TOPIC or resource in self.topics or resource in KEPT_TOPICS:
-                requests.alter_configs(self._port_for(kind, resource), kind, resource, {name: None})
+                requests.alter_configs(
+                    self._port_for(kind, resource), kind, resource, {name: MADE_WITH.get((resource, name))}
+                )
             self.altered.discard((kind, resource, name))
 
     def tiering_off(self, *, topic: str) -> None:

@@ -23,6 +23,8 @@ from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
+# Longer than one task interval: each new leader, and each topic whose tiering is switched on, waits for the next one.
+LOADING_FOR_MS: Final = 35_000
 RIGHTS_SEEN_MS: Final = 10_000
 SETS: Final = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {METADATA_TOPIC} --add-config"
 UNLIMITED: Final = "retention.ms=-1,retention.bytes=-1"
@@ -183,6 +185,7 @@ def metadata_loading(context: FindingContext) -> Iterable[Candidate]:
             sentence=f"Broker {broker_id} reads the remote log's metadata",
             why=f"{rates}; until then it copies nothing and answers -1 for the latest tiered offset.",
             action="Wait: the first look at the remote tier comes within one task interval (30 s).",
+            for_ms=LOADING_FOR_MS,
             **about,
         )
         yield Candidate(

@@ -441,7 +441,7 @@ def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_m
     unknowing = [partition(pending_reason="leader_does_not_know", earliest_pending_upload_offset=-1)]
     by_slug = rules(partitions=unknowing)
     assert set(by_slug) == {"metadata-loading", "metadata-failed"}
-    assert (by_slug["metadata-loading"].severity, by_slug["metadata-loading"].for_ms) == ("notice", 0)
+    assert (by_slug["metadata-loading"].severity, by_slug["metadata-loading"].for_ms) == ("notice", 35_000)
     assert (by_slug["metadata-failed"].severity, by_slug["metadata-failed"].for_ms) == ("critical", 300_000)
     assert by_slug["metadata-failed"].replaces == "metadata-loading"
     assert "-1 for the latest tiered offset" in by_slug["metadata-loading"].why
