@@ -8,6 +8,8 @@ from typing import Final
 
 # Five readings 15 s apart: what failed a minute ago and was not tried since is over.
 WINDOW_MS: Final = 75_000
+# Two usual readings: whoever still reads has tried again meanwhile.
+FAILING_MS: Final = 30_000
 NAMES: Final = ("fetch_errors", "fetch_requests", "fetched_bytes", "expired_fetches", "copy_errors", "copied_bytes")
 
 
@@ -63,6 +65,16 @@ def remember_readings(
             growth = (*kept, *_grown(broker_id, last, now, at_ms))
         result[broker_id] = BrokerReading(at_ms, now, growth)
     return result
+
+
+def reads_fail(readings: BrokerReadings) -> bool:
+    """Whether reads of the remote tier have failed or expired in one of the newest readings."""
+    return any(
+        growth.errors or growth.expired
+        for reading in readings.values()
+        for growth in reading.growth
+        if growth.at_ms > reading.at_ms - FAILING_MS
+    )
 
 
 def _grown(broker_id: int, last: BrokerReading, now: ReadCounters, at_ms: int) -> list[ReadGrowth]:

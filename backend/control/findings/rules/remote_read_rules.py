@@ -17,6 +17,10 @@ from backend.store.queries.findings import FailedRead
 STORE: Final = "remote storage"
 # Two readings 15 s apart, and the time of one: a consumer that still fails does so in each.
 FAILS_FOR_MS: Final = 35_000
+# Some reads fail and others are served: for longer than one reading.
+REPEATED_MS: Final = 20_000
+# A consumer whose reads fail tries again within a second: after a pause it is another failure.
+PAUSE_MS: Final = 20_000
 NAMED_MAX: Final = 10
 ERROR_CHARS_MAX: Final = 1_000
 WAIT: Final = "remote.fetch.max.wait.ms"
@@ -58,18 +62,31 @@ def _failing(context: FindingContext) -> list[FailingReads]:
     with_topics = {broker_id for broker_id, topic in rows if topic is not None}
     result = []
     for (broker_id, topic), readings in sorted(rows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        failed = [reading for reading in readings if reading.errors]
+        failed = _failing_now(readings)
         if (topic is None and broker_id in with_topics) or not failed:
             continue
-        if any(reading.fetched_bytes and reading.at_ms > failed[-1].at_ms for reading in readings):
-            continue  # they work again
         if context.at_ms - failed[-1].at_ms > FAILS_FOR_MS:
             continue  # nobody reads any more, or it works
         served = any(reading.fetched_bytes for reading in failed)
         errors = round(sum(reading.errors for reading in failed))
-        if len(failed) >= 2 or (errors >= context.thresholds.read_errors and not served):
+        if failed[-1].at_ms - failed[0].since_ms >= REPEATED_MS or (
+            errors >= context.thresholds.read_errors and not served
+        ):
             result.append(FailingReads(broker_id, topic, errors, failed[0].since_ms, served))
     return result
+
+
+def _failing_now(readings: Sequence[ReadGrowth]) -> list[ReadGrowth]:
+    """Readings with errors since reads last worked, and since a pause in which nobody tried; oldest first."""
+    failed: list[ReadGrowth] = []
+    for reading in readings:
+        if reading.errors:
+            if failed and reading.since_ms - failed[-1].at_ms > PAUSE_MS:
+                failed = []
+            failed.append(reading)
+        elif reading.fetched_bytes:
+            failed = []
+    return failed
 
 
 def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads], object_: str) -> Candidate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +17,13 @@ from typing import Any, Final
 from prometheus_client.exposition import generate_latest
 
 from backend.control.findings.finding_context import GroupOffset, count
-from backend.control.findings.remote_read_growth import BrokerReadings, ReadCounters, ReadGrowth, remember_readings
+from backend.control.findings.remote_read_growth import (
+    BrokerReadings,
+    ReadCounters,
+    ReadGrowth,
+    reads_fail,
+    remember_readings,
+)
 from backend.control.findings.remote_reads import remote_reads
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
@@ -41,6 +48,8 @@ from backend.tiering.ids import TopicPartition
 OFFSETS_MAX: Final = 100_000
 # Groups with the most to read; 120 bytes each: 24 kB in a heartbeat.
 READS_MAX: Final = 200
+# While reads fail or expire the brokers' meters are read more often: their end is seen within a few seconds.
+FAILING_INTERVAL_S: Final = 5.0
 _BROKER: Final = re.compile(r'broker="(\d+)"')
 _log = logging.getLogger(__name__)
 
@@ -125,13 +134,18 @@ class ReaderWatch:
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
+        groups_due_s = 0.0
         while True:
             hosts = {broker_id: address.host for broker_id, address in self._gateway.brokers.items()}
             if hosts:
-                await self._sample(hosts)
-            await asyncio.sleep(INTERVAL_S if hosts else min(1.0, INTERVAL_S))
+                await self._read_meters(hosts)
+            if hosts and time.monotonic() >= groups_due_s:
+                groups_due_s = time.monotonic() + INTERVAL_S
+                await self._read_groups(hosts)
+            pause_s = FAILING_INTERVAL_S if reads_fail(self.readings) else INTERVAL_S
+            await asyncio.sleep(min(pause_s, INTERVAL_S) if hosts else min(1.0, INTERVAL_S))
 
-    async def _sample(self, hosts: Mapping[int, str]) -> None:
+    async def _read_meters(self, hosts: Mapping[int, str]) -> None:
         at_ms = now_ms()
         await self._pages.refresh(hosts, at_ms)
         numbers, topics = dict(self._pages.numbers), dict(self._pages.topics)
@@ -145,6 +159,9 @@ class ReaderWatch:
         )
         self.numbers, self.topic_numbers = numbers, topics
         self._coverage = remember_coverage(self._coverage or MeterCoverage(), hosts, numbers, at_ms)
+
+    async def _read_groups(self, hosts: Mapping[int, str]) -> None:
+        at_ms = now_ms()
         try:
             newest = await committed_offsets(self._gateway, sorted(hosts))
         except (GatewayError, KafkaError) as error:

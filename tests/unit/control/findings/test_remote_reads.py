@@ -9,7 +9,14 @@ import pytest
 from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate, GroupOffset
-from backend.control.findings.remote_read_growth import WINDOW_MS, ReadCounters, ReadGrowth, remember_readings
+from backend.control.findings.remote_read_growth import (
+    WINDOW_MS,
+    BrokerReading,
+    ReadCounters,
+    ReadGrowth,
+    reads_fail,
+    remember_readings,
+)
 from backend.store.queries.findings import FailedRead
 from tests.unit.control.findings.sights import NOW_MS, attempt, context, partition
 
@@ -72,6 +79,24 @@ def test_it_ends_with_the_first_read_that_works() -> None:
     assert failing(failed, growth(fetched_bytes=100, requests=1)) == {}
     # Nobody has tried since.
     assert list(failing(failed, growth())) == ["orders-0"]
+
+
+def test_a_failure_after_a_pause_or_after_reads_that_worked_is_another_one() -> None:
+    before = growth(3, errors=9, requests=20, fetched_bytes=9)
+    (candidate,) = failing(before, growth(0, errors=20, requests=20)).values()
+    assert (candidate.severity, candidate.facts["errors"]) == ("critical", 20)
+    (candidate,) = failing(growth(2, errors=9), growth(1, fetched_bytes=5), growth(0, errors=4)).values()
+    assert (candidate.severity, candidate.facts["errors"]) == ("critical", 4)
+
+
+def test_meters_are_read_more_often_while_reads_fail() -> None:
+    def after(*rows: ReadGrowth) -> bool:
+        return reads_fail({1: BrokerReading(NOW_MS, ReadCounters({}, {}), rows)})
+
+    assert after(growth(1, errors=1))
+    assert after(growth(0, expired=1))
+    assert not after(growth(0, requests=5, fetched_bytes=9))
+    assert not after(growth(2, errors=9)), "nobody has tried since"
 
 
 def test_of_two_brokers_whose_reads_all_fail_the_store_is_named() -> None:
