@@ -9,6 +9,7 @@ from backend.control.gateway.connection_pool import Lane
 from backend.control.gateway.gateway_errors import UnsupportedByBroker
 from backend.control.gateway.kafka_client import Gateway
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import uuid_text
 
 
@@ -51,7 +52,10 @@ class QuorumInfo:
 
 
 async def fetch_quorum(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> QuorumInfo | None:
-    """The quorum; None when the cluster does not describe it or has no leader. Raises GatewayError."""
+    """The quorum; None when the cluster does not describe it or has no leader.
+
+    Raises GatewayError, and KafkaError(CLUSTER_AUTHORIZATION_FAILED) where our principal may not ask.
+    """
     topic = m.DescribeQuorumRequest.Topics
     request = m.DescribeQuorumRequest(
         topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
@@ -60,6 +64,8 @@ async def fetch_quorum(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> QuorumI
         response = await gateway.ask_any(request, m.DescribeQuorumResponse, lane=lane)
     except UnsupportedByBroker:
         return None
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     for described in response.topics:
         for partition in described.partitions:
             if not partition.error_code and partition.leader_id >= 0:
@@ -101,6 +107,9 @@ def _replica(
 
 
 async def fetch_controller_id(gateway: Gateway) -> int | None:
-    """Node id of the active controller; None when the cluster does not name it. Raises GatewayError."""
-    quorum = await fetch_quorum(gateway, lane=Lane.CONTROLLER)
+    """Node id of the active controller; None when the cluster does not name it to us. Raises GatewayError."""
+    try:
+        quorum = await fetch_quorum(gateway, lane=Lane.CONTROLLER)
+    except KafkaError:
+        return None
     return None if quorum is None else quorum.leader_id

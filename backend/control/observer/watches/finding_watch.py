@@ -302,7 +302,7 @@ class FindingWatch:
             kept = {} if last is None else {k: c for k, c in last.candidates.items() if k[0] not in OWN_SLUGS}
             now = {key: replace(c, seen_ms=c.seen_ms or context.away.since_ms) for key, c in kept.items()} | dict(now)
             self._verdicts[FindingLane.LIVENESS] = _Verdicts(context.at_ms, now)
-        elif not context.topics and last is None:
+        elif not context.topics and not context.missing_rights and last is None:
             return  # the first settings are not there yet: nothing can be said of what was open before
         else:
             self._set_verdicts(FindingLane.LIVENESS, now, context, open_findings)

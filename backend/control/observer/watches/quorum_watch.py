@@ -17,7 +17,7 @@ from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel, fetch_features
 from backend.control.gateway.requests.quorum_requests import QuorumInfo, QuorumReplicaState, fetch_quorum
 from backend.control.observer.watches.broker_numbers import BrokerMetricSource
-from backend.protocol.errors import KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 
 AGE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedagems"
 SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
@@ -133,7 +133,12 @@ class QuorumWatch:
             async with asyncio.timeout(ANSWER_S):
                 quorum = await fetch_quorum(self._gateway, lane=Lane.CONTROLLER)
         except (GatewayError, KafkaError) as error:
-            await self._set_silent(now_ms, describe_failure(error))
+            if isinstance(error, KafkaError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # The missing right is a finding, and the quorum may be well.
+                self.facts = {**(self.facts or {}), "cause": describe_failure(error)}
+                self.quorum = replace(self.quorum, silent_since_ms=None, refused=frozenset())
+            else:
+                await self._set_silent(now_ms, describe_failure(error))
             return
         except TimeoutError:
             await self._set_silent(now_ms, NO_ANSWER)

@@ -186,6 +186,15 @@ def alive(at_ms: int, *, away: str | None = None, leader: int = 1) -> ObservedLi
     return ObservedLiveness(Liveness(at_ms, brokers, (led,), away=lost), rows, [asdict(topic())])
 
 
+def test_a_principal_without_any_right_sees_no_topic_and_is_told_what_it_lacks(
+    made: Callable[..., Watched],
+) -> None:
+    watched, seen = made(), alive(NOW_MS)
+    blind = replace(seen.liveness, partitions=(), missing_rights=(MissingRight("Describe", TOPICS),))
+    state = watched.play((1_000, ObservedLiveness(blind, seen.brokers, [])))
+    assert state.open.keys() == {("rights-missing", "cluster")}
+
+
 def test_while_no_broker_answers_all_else_is_explained_and_stays_as_it_was_seen_last(
     made: Callable[..., Watched],
 ) -> None:
