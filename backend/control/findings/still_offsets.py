@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.pending import pending_from
 
+# Rounds of a small cluster end every 2 s, and wait 10 s for brokers that hang.
+UNSEEN_MS_MIN: Final = 30_000
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
 
@@ -49,6 +52,11 @@ def remember_still(
         if pending is not None or stable is not None:
             result[key] = PartitionStill(row.topic_id, pending, stable)
     return result
+
+
+def unseen_ms(since_round_ms: int, interval_ms: int) -> int:
+    """The time since the last round where it is longer than a round takes, else 0: the cluster was away meanwhile."""
+    return since_round_ms if since_round_ms > max(UNSEEN_MS_MIN, 3 * interval_ms) else 0
 
 
 def with_jump(memory: Mapping[PartitionKey, PartitionStill], jump_ms: int) -> dict[PartitionKey, PartitionStill]:

@@ -17,7 +17,13 @@ from typing import Any, Final
 
 from backend.control.alerts.alert_delivery import AlertDelivery
 from backend.control.control_database import Database, DatabaseAway
-from backend.control.findings.still_offsets import PartitionKey, PartitionStill, remember_still, with_jump
+from backend.control.findings.still_offsets import (
+    PartitionKey,
+    PartitionStill,
+    remember_still,
+    unseen_ms,
+    with_jump,
+)
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway, describe_failure
 from backend.control.gateway.requests.feature_requests import FeatureLevel
@@ -119,6 +125,7 @@ class ClusterObserver:
         self._newest_entry: RecorderEntry | None = None
         self.transactions = TransactionWatch(gateway)
         self._still: Mapping[PartitionKey, PartitionStill] = {}
+        self._still_ms: int | None = None  # of the monotonic clock
         self._clocks_ms: int | None = None  # the wall clock's lead over the monotonic one at the newest round
         # As last described by the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
@@ -294,9 +301,15 @@ class ClusterObserver:
         )
 
     def _still_by_clock(self) -> Mapping[PartitionKey, PartitionStill]:
-        """The memory of the round before, by the wall clock as it is set now."""
-        clocks_ms = now_ms() - time.monotonic_ns() // 1_000_000
+        """The memory of the round before, by the wall clock as it is set now, without the time in which no round ended.
+
+        While the cluster is away nothing is copied as a matter of course.
+        """
+        monotonic_ms = time.monotonic_ns() // 1_000_000
+        clocks_ms, since_round_ms = now_ms() - monotonic_ms, monotonic_ms - (self._still_ms or monotonic_ms)
         jump_ms, self._clocks_ms = clocks_ms - (self._clocks_ms or clocks_ms), clocks_ms
+        self._still_ms = monotonic_ms
+        jump_ms += unseen_ms(since_round_ms, self._watched.interval_ms)
         return self._still if abs(jump_ms) < CLOCK_JUMP_MS_MIN else with_jump(self._still, jump_ms)
 
     @property

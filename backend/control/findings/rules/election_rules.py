@@ -59,8 +59,10 @@ def _without_loss(leader: int, elections: Sequence[UncleanElection]) -> Candidat
         object=f"broker {leader}",
         severity=WARNING,
         sentence=f"Broker {leader} was elected outside of the ISR of {count(len(elections), 'partition')}",
-        why=f"It leads {named}{more}. Nothing that was sampled is missing; what was acknowledged after that may be.",
-        action=f"Compare with what producers know, before broker {ids(unsaved)} comes back and cuts its log."
+        why=f"It leads {named}{more}. Nothing that was sampled is missing; what was acknowledged after that may be."
+        + (f" Broker {ids(unsaved)} may still have it." if unsaved else ""),
+        action=f"Keep broker {ids(unsaved)} from coming back before its folders of {named}{more} are copied (stop it if"
+        " it runs): as a follower it cuts its logs. Then compare with what producers know to be acknowledged."
         if unsaved
         else "Compare with what producers know to be acknowledged.",
         facts={"partitions": [_name(election) for election in elections[:_STORED_MAX]], "count": len(elections)},

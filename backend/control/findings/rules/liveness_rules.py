@@ -35,7 +35,8 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
         severity=CRITICAL,
         sentence="The cluster does not answer",
         why=f"No broker answers for {in_time(context.at_ms - context.away.since_ms)}. {context.away.reason}",
-        action="See whether the brokers run and whether this machine reaches them; all other facts are of before.",
+        action="Start the brokers that do not run, and see whether this machine reaches their listeners; all other"
+        " facts are of before.",
         facts={"since_ms": context.away.since_ms, "reason": context.away.reason},
         for_ms=CLUSTER_AWAY_FOR_MS,
     )

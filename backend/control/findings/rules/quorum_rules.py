@@ -20,6 +20,8 @@ QUORUM_SILENT_FOR_MS: Final = 15_000
 # Brokers of Apache Kafka wait 30 s (`controller.socket.timeout.ms`) for an active controller that hangs, although
 # another leads by then; one that is a broker as well is seen to be away.
 LEADER_HUNG_FOR_MS: Final = 45_000
+# Nodes of a cluster that was away start one after another: the first that answers has no majority yet.
+STARTED_MS: Final = 60_000
 
 
 def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
@@ -53,8 +55,16 @@ def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
         if lost
         else f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",
         facts={"voters": voters, "majority": majority, "since_ms": since_ms},
-        for_ms=0 if lost else LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS,
+        for_ms=_silent_for_ms(context, lost=lost, leader_away=leader_away),
     )
+
+
+def _silent_for_ms(context: FindingContext, *, lost: bool, leader_away: bool) -> int:
+    if context.back_ms is not None and context.back_ms < STARTED_MS:
+        return STARTED_MS
+    if lost:
+        return 0
+    return LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS
 
 
 def voters_catching_up(context: FindingContext) -> Iterable[Candidate]:

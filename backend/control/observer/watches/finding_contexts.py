@@ -142,6 +142,7 @@ class FindingContexts:
             missing_rights=liveness.missing_rights,
             vanished_topics=liveness.vanished_topics,
             repeated_absences=liveness.repeated_absences,
+            back_ms=liveness.back_ms,
             processes=self._processes,
             kafka_rules=self._attached,
             rule_settings=self._rule_settings(),

@@ -80,6 +80,8 @@ class Liveness:
     missing_rights: tuple[MissingRight, ...] = ()
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
+    back_ms: int | None = None
+    """For how long the cluster answers again; None: it was not away."""
 
 
 class LivenessWatch:
@@ -101,6 +103,7 @@ class LivenessWatch:
         self._brokers: dict[int, BrokerLiveness] = {}
         self._view: ClusterMetadata | None = None
         self._away: ClusterSilence | None = None
+        self._back_s: float | None = None
         self._eligible: Mapping[TopicPartition, EligibleReplicas] = {}
         self._endangered = EndangeredPartitions()
         self._missing_rights: tuple[MissingRight, ...] = ()
@@ -163,6 +166,7 @@ class LivenessWatch:
             self._missing_rights,
             self._topics.vanished,
             self._repeated_absences(),
+            None if self._back_s is None else round(1000 * (time.monotonic() - self._back_s)),
         )
 
     def _repeated_absences(self) -> dict[int, RepeatedAbsence]:
@@ -183,7 +187,8 @@ class LivenessWatch:
         except TimeoutError:
             self._set_away(began_ms, f"No broker answered in {PROBE_ANSWER_S:g} s.")
             return
-        self._away = None
+        if self._away is not None:
+            self._away, self._back_s = None, time.monotonic()
         present = {topic.topic: len(topic.partitions) for topic in self._view.topics}
         self._topics = self._topics.next(present, self._clock_ms(), self._rule_settings().thresholds(None))
         await self._ask_leaderless(self._view)

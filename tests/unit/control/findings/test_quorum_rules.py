@@ -75,3 +75,14 @@ def test_voters_are_compared_with_their_leader_and_not_with_our_clock(skew_ms: i
     voters = [voter(1, leaders_ms), voter(2, leaders_ms - 500), voter(3, leaders_ms - 5_000)]
     away = [key for key in judged(quorum_ms=NOW_MS, quorum_replicas=voters) if key[0] == "voter-away"]
     assert away == [("voter-away", "voter 3")]
+
+
+def test_a_quorum_without_a_majority_waits_while_a_cluster_that_was_away_starts() -> None:
+    starting: dict[str, Any] = {
+        "quorum_ms": NOW_MS - 90_000,
+        "quorum_silent_since_ms": NOW_MS - 80_000,
+        "quorum_replicas": [voter(1), voter(2), voter(3)],
+        "brokers": [broker(1), *(broker(n, reachable=False, error="It does not answer.") for n in (2, 3))],
+    }
+    assert judged(**starting, back_ms=5_000)[QUORUM].for_ms == 60_000
+    assert judged(**starting, back_ms=60_000)[QUORUM].for_ms == 0

@@ -11,6 +11,7 @@ from backend.control.findings.still_offsets import (
     PartitionStill,
     StillOffset,
     remember_still,
+    unseen_ms,
     with_jump,
 )
 from tests.unit.control.findings.sights import partition
@@ -75,3 +76,9 @@ def test_a_topic_that_was_made_again_and_a_clock_that_was_set_back_begin_again()
     assert again.pending == StillOffset(800, 1_000)
     memory = remember_still({}, [partition()], 5_000)
     assert remember_still(memory, [partition()], 1_000)[KEY].pending == StillOffset(800, 1_000)
+
+
+def test_a_time_without_rounds_is_no_time_in_which_an_offset_stood_still() -> None:
+    assert unseen_ms(30_000, 2_000) == 0
+    assert unseen_ms(120_000, 2_000) == 120_000
+    assert unseen_ms(160_000, 150_000) == 0, "a round of a large cluster takes so long"
