@@ -23,7 +23,6 @@ KEPT: Final[dict[str, str]] = {
     "tests/interop/test_java_admin.py": "tests/interop/test_admin_clients.py",  # 136
     "tests/e2e/test_up_refuses.py": "tests/unit/startup",  # 116
     "tests/cluster/test_damaged_logs.py": "tests/unit/engine/log",  # 114
-    "tests/incidents/test_quick.py": "tests/unit/control/findings",  # 110
     "tests/e2e/test_provider.py": "tests/control/test_oauth.py",  # 103
     "tests/ui/test_changes.py": "tests/ui/test_config.py",  # 94
     "tests/e2e/test_trouble_up.py": "tests/e2e/test_file_modes.py",  # 85
@@ -47,4 +46,10 @@ KEPT: Final[dict[str, str]] = {
     "tests/simulation/test_checkers.py": "tests/simulation/test_determinism.py",  # 49
     "tests/interop/test_real_kafka.py": "tests/interop/test_security_java.py",  # 45
     "tests/e2e/test_stopped_together.py": "tests/cluster/test_stopped_together.py",  # 45
+    "tests/control/test_postgresql_kinds.py": "tests/migrations/test_page_plans_postgresql.py",  # 43
+    "tests/spark/test_rebuild_and_verify.py": "tests/spark/test_rebuild.py",  # 42
+    "tests/properties/protocol/test_against_other_libraries.py": "tests/unit/protocol",  # 42
+    "tests/control/test_crash_loop.py": "tests/unit/control/findings/test_broker_absences.py",  # 41
+    "tests/control/test_lab_faults.py": "tests/control/test_lab.py",  # 35
+    "tests/simulation/test_combined_nodes.py": "tests/simulation/test_quorum.py",  # 30
 }
