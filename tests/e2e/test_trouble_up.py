@@ -119,6 +119,7 @@ def test_a_child_that_crashes_is_started_again_ever_later_and_the_rest_goes_on(t
         process.send_signal(signal.SIGINT)
     assert ended(up) == 0
     assert "Traceback" not in said.all()
+    up.close_output()
 
 
 def test_a_backend_that_is_refused_is_named_with_its_reason(up: UpProcess) -> None:
