@@ -12,7 +12,7 @@ from tests.simulation.combined_nodes import Ending, simulate_combined_nodes
 
 # In these the active controller once applied a command twice, and its partition epochs parted from all others'.
 FIRST = (320, 420, 697, 956)
-SEEDS = [*FIRST, *range(1, effort(24, 3_000, check=6))]
+SEEDS = [*FIRST, *range(1, effort(24, 3_000, check=9))]
 LINES_TOLD = 30
 
 
