@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from spark.settings import SettingsError
@@ -20,9 +28,6 @@ _NO_ID: Final = "A" * 22  # sixteen zero bytes
 REQUEST_TIMEOUT_S: Final = 3.0
 # A topic may be given more partitions: they are asked for again after this time, a request of 2 kB by each client.
 PARTITIONS_AGE_S: Final = 10.0
-# Timestamps of ListOffsets that mean an end of the log.
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 
 
 class BrokersAway(Exception):
@@ -100,13 +105,13 @@ class TopicOffsets:
     def offsets_held(self) -> dict[int, OffsetsHeld]:
         """The offsets every partition holds. Raises TopicMissing or BrokersAway."""
         partitions = self._current_partitions()
-        low = self._list(partitions, _EARLIEST)
-        high = self._list(partitions, _LATEST)
+        low = self._list(partitions, OFFSET_BEGINNING)
+        high = self._list(partitions, OFFSET_END)
         return {partition: OffsetsHeld(low[partition], high[partition]) for partition in partitions}
 
     def high(self) -> dict[int, int]:
         """The offset that the next record of every partition will get. Raises TopicMissing or BrokersAway."""
-        return self._list(self._current_partitions(), _LATEST)
+        return self._list(self._current_partitions(), OFFSET_END)
 
     def topic_id(self) -> str | None:
         """The topic's id as Kafka writes it, None where brokers have none (before 2.8). Raises as `partitions`."""
@@ -124,11 +129,13 @@ class TopicOffsets:
         text = str(description.topic_id).replace("+", "-").replace("/", "_")
         return None if text == _NO_ID else text
 
-    def _list(self, partitions: list[int], timestamp: int) -> dict[int, int]:
-        """ListOffsets by the consumer: the admin client of librdkafka 2.16 asks a leader that is away again and again
-        without a pause, with nine tenths of a core, until another one is elected.
+    def _list(self, partitions: list[int], end: int) -> dict[int, int]:
+        """ListOffsets of one end of each log, by the consumer.
+
+        The admin client of librdkafka 2.16 asks a leader that is away again and again without a pause, with nine tenths
+        of a core, until the controller fences it.
         """
-        queries = [TopicPartition(self.topic, partition, timestamp) for partition in partitions]
+        queries = [TopicPartition(self.topic, partition, end) for partition in partitions]
         try:
             listed = self._consumer.offsets_for_times(queries, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:

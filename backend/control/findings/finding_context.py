@@ -37,6 +37,8 @@ SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
 READS_FOR_MS: Final = 600_000
 ThrottleKey = tuple[str, str | None, int | None]
 """(name, topic, broker): a throttle whatever its value."""
+# Objects that a sentence names, and that the evidence lists.
+NAMED_MAX: Final = 10
 FindingKey = tuple[str, str]
 """(slug, object): what a finding is about."""
 # Rule of `follower-stuck` about a replica that a throttle holds back: `throttle-left` explains no other.
@@ -257,6 +259,12 @@ def name_of(row: PartitionSample | ReplicaSample | SegmentRow) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 partition`, `2 partitions`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """`a, b, c`; of more than `NAMED_MAX` the first, `, and 3 more`."""
+    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def ids(broker_ids: Iterable[int]) -> str:

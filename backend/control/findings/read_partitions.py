@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from backend.control.findings.finding_context import FindingContext
+from backend.control.findings.finding_context import FindingContext, first_names
 from backend.control.findings.remote_reads import remote_reads
 from backend.control.findings.still_offsets import PartitionKey
 from backend.store.queries.findings import FailedRead
 from backend.store.writes.samples import PartitionSample
 
-NAMED_MAX: Final = 10
 NOT_TOLD: Final = "The meters do not tell the partitions."
 
 
@@ -41,8 +40,7 @@ def read_partitions(
 
 def names(partitions: Sequence[PartitionKey]) -> str:
     """`orders-0, orders-1, and 3 more`."""
-    more = f", and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
-    return ", ".join(f"{topic}-{number}" for topic, number in partitions[:NAMED_MAX]) + more
+    return first_names([f"{topic}-{number}" for topic, number in partitions])
 
 
 def _has_remote_records(row: PartitionSample) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 # Five readings 15 s apart: what failed a minute ago and was not tried since is over.
 WINDOW_MS: Final = 75_000
-# Two usual readings: whoever still reads has tried again meanwhile.
+# Two usual readings: a consumer that still reads has tried again meanwhile.
 FAILING_MS: Final = 30_000
 NAMES: Final = ("fetch_errors", "fetch_requests", "fetched_bytes", "expired_fetches", "copy_errors", "copied_bytes")
 

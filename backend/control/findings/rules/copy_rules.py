@@ -8,11 +8,13 @@ from typing import Final
 
 from backend.control.findings.copy_times import is_expected, slow_together
 from backend.control.findings.finding_context import (
+    NAMED_MAX,
     NOTICE,
     WARNING,
     Candidate,
     FindingContext,
     count,
+    first_names,
     local_retention_bytes,
     name_of,
     setting,
@@ -25,7 +27,6 @@ from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_MS_MIN, SegmentState
 
-NAMED_MAX: Final = 10
 # Retention that is short removes them meanwhile; those that stay cost room in the store.
 LEFTOVERS_FOR_MS: Final = 600_000
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
@@ -70,7 +71,6 @@ def _leftovers(ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
     Each restart and each move of leaders cuts some off.
     """
     names = sorted({name_of(segment) for segment in segments})
-    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     oldest_ms = ledger_ms - min(segment.copy_started_ms for segment in segments)
     size_bytes = sum(segment.segment_size_bytes for segment in segments)
     return Candidate(
@@ -78,9 +78,9 @@ def _leftovers(ledger_ms: int, segments: Sequence[SegmentRow]) -> Candidate:
         object="remote storage",
         severity=NOTICE,
         sentence=f"{count(len(segments), 'copy', 'copies')} will never finish",
-        why=f"Of {', '.join(names[:NAMED_MAX])}{more}, the oldest begun {in_time(oldest_ms)} ago: their brokers lead no"
+        why=f"Of {first_names(names)}, the oldest begun {in_time(oldest_ms)} ago: their brokers lead no"
         f" more, they failed, or later copies have begun since. They have at most {in_bytes(size_bytes)} in the store.",
-        action="Nothing is lost: retention removes them when their offsets expire.",
+        action="Nothing is lost: retention removes them when their offsets expire; without a limit they stay.",
         facts={"count": len(segments), "first": names[:NAMED_MAX], "oldest_ms": oldest_ms, "size_bytes": size_bytes},
         depends_on=frozenset(segment.copy_broker_id for segment in segments),
         for_ms=LEFTOVERS_FOR_MS,

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.control.findings.finding_context import NOTICE, Candidate, FindingContext, count, name_of
+from backend.control.findings.finding_context import (
+    NAMED_MAX,
+    NOTICE,
+    Candidate,
+    FindingContext,
+    count,
+    first_names,
+    name_of,
+)
 
-# Partitions that the evidence names.
-NAMED_MAX: Final = 10
 # Topics of the lab, which moves its replicas without a plan.
 LAB_TOPICS: Final = "ebbline.lab."
 
@@ -26,14 +32,13 @@ def foreign_moves(context: FindingContext) -> Iterable[Candidate]:
         return
     names = [name_of(row) for row in moved]
     brokers = sorted({broker_id for row in moved for broker_id in row.adding_replicas})
-    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     to_brokers = f" to broker {', '.join(map(str, brokers))}" if brokers else ""
     yield Candidate(
         slug="move-foreign",
         object="cluster",
         severity=NOTICE,
         sentence=f"Another tool moves replicas of {count(len(moved), 'partition')}",
-        why=f"{', '.join(names[:NAMED_MAX])}{more}{to_brokers}. The move was not planned here.",
+        why=f"{first_names(names)}{to_brokers}. The move was not planned here.",
         action="Wait until it has ended before you plan moves of the same partitions; to end it now, cancel it with the"
         " tool that began it (kafka-reassign-partitions.sh --cancel).",
         facts={"count": len(moved), "partitions": names[:NAMED_MAX], "to_brokers": brokers},

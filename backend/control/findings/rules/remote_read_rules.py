@@ -168,11 +168,8 @@ def slow_reads(context: FindingContext) -> Iterable[Candidate]:
         if growth.topic is None:
             by_broker[growth.broker_id].append(growth)
     expired_min = context.thresholds.reads_expired
-    slow = {
-        broker_id: readings[-2:]
-        for broker_id, readings in by_broker.items()
-        if _is_slow(readings[-2:], expired_min=expired_min)
-    }
+    newest = {broker_id: _newest(readings) for broker_id, readings in by_broker.items()}
+    slow = {id_: readings for id_, readings in newest.items() if _is_slow(readings, expired_min=expired_min)}
     if len(slow) >= 2:
         yield _slow_candidate(context, slow, STORE)
         return
@@ -180,10 +177,18 @@ def slow_reads(context: FindingContext) -> Iterable[Candidate]:
         yield _slow_candidate(context, {broker_id: readings}, f"broker {broker_id}")
 
 
+def _newest(readings: Sequence[ReadGrowth]) -> list[ReadGrowth]:
+    """The newest readings that cover `REPEATED_MS`, at least two; oldest first. Empty: so long nobody has looked."""
+    for first in range(len(readings) - 2, -1, -1):
+        if readings[-1].at_ms - readings[first].since_ms >= REPEATED_MS:
+            return list(readings[first:])
+    return []
+
+
 def _is_slow(readings: Sequence[ReadGrowth], *, expired_min: float) -> bool:
-    """Whether in two readings all that was asked for expired."""
+    """Whether in each of the readings all that was asked for expired."""
     expired = sum(reading.expired for reading in readings)
-    return len(readings) == 2 and expired >= expired_min and all(map(_only_expires, readings))
+    return bool(readings) and expired >= expired_min and all(map(_only_expires, readings))
 
 
 def _only_expires(reading: ReadGrowth) -> bool:

@@ -13,10 +13,12 @@ from backend.control.findings.copy_times import (
     task_interval_ms,
 )
 from backend.control.findings.finding_context import (
+    NAMED_MAX,
     WARNING,
     Candidate,
     FindingContext,
     count,
+    first_names,
     ids,
     local_retention_bytes,
     name_of,
@@ -38,7 +40,6 @@ STORE_ACTION: Final = (
     " rate with the brokers' copier threads."
 )
 LIMIT_ACTION: Final = "Raise the limit where less is copied than produced (the page Config shows and sets it)."
-NAMED_MAX: Final = 10
 # Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
 FULL_STILL_INTERVALS: Final = 2
@@ -62,7 +63,6 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
         return
     yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
     names = [candidate.object for candidate in running]
-    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     sealed = sum(candidate.facts["sealed_bytes"] for candidate in running)
     limits = copy_limit_sentence(context, brokers)
     yield Candidate(
@@ -71,7 +71,7 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
         severity=WARNING,
         sentence="Copying to the remote storage is behind",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
-        f" {ids(brokers)}: {', '.join(names[:NAMED_MAX])}{more}.{limits}",
+        f" {ids(brokers)}: {first_names(names)}.{limits}",
         action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
         facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
@@ -83,7 +83,6 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
     names = sorted({name_of(segment) for segment in segments})
     brokers = sorted({segment.copy_broker_id for segment in segments})
     oldest_ms = (context.ledger_ms or context.at_ms) - min(segment.copy_started_ms for segment in segments)
-    more = f", and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     limits = copy_limit_sentence(context, brokers)
     return Candidate(
         slug="copy-slow",
@@ -91,7 +90,7 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
         severity=WARNING,
         sentence="Copying to the remote storage is slow",
         why=f"Copies of {count(len(names), 'partition')} of broker {ids(brokers)} are open for up to"
-        f" {in_time(oldest_ms)}, far longer than usual: {', '.join(names[:NAMED_MAX])}{more}.{limits}",
+        f" {in_time(oldest_ms)}, far longer than usual: {first_names(names)}.{limits}",
         action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
         facts={"open_ms": oldest_ms, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,

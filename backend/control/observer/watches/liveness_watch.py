@@ -50,6 +50,8 @@ RIGHTS_INTERVAL_S: Final = 4.0
 QUICK_ERROR_S: Final = 1.0
 # A pass that was held up so long says nothing of others: their answers were not read either.
 HELD_UP_S: Final = 1.0
+# A cluster that was away for less was not started again: connections were lost, or brokers hung.
+STARTED_AFTER_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +83,7 @@ class Liveness:
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
     back_ms: int | None = None
-    """For how long the cluster answers again; None: it was not away."""
+    """For how long the cluster answers again; None: it was not away for as long as brokers take to start."""
 
 
 class LivenessWatch:
@@ -103,6 +105,7 @@ class LivenessWatch:
         self._brokers: dict[int, BrokerLiveness] = {}
         self._view: ClusterMetadata | None = None
         self._away: ClusterSilence | None = None
+        self._away_s = 0.0
         self._back_s: float | None = None
         self._eligible: Mapping[TopicPartition, EligibleReplicas] = {}
         self._endangered = EndangeredPartitions()
@@ -187,8 +190,9 @@ class LivenessWatch:
         except TimeoutError:
             self._set_away(began_ms, f"No broker answered in {PROBE_ANSWER_S:g} s.")
             return
-        if self._away is not None:
-            self._away, self._back_s = None, time.monotonic()
+        if self._away is not None and time.monotonic() - self._away_s >= STARTED_AFTER_S:
+            self._back_s = time.monotonic()
+        self._away = None
         present = {topic.topic: len(topic.partitions) for topic in self._view.topics}
         self._topics = self._topics.next(present, self._clock_ms(), self._rule_settings().thresholds(None))
         await self._ask_leaderless(self._view)
@@ -225,6 +229,8 @@ class LivenessWatch:
     def _set_away(self, began_ms: int, reason: str) -> None:
         if any(broker.error is None for broker in self._brokers.values()):
             return  # one that hangs was asked, and others answer
+        if self._away is None:
+            self._away_s = time.monotonic()
         since_ms = began_ms if self._away is None else self._away.since_ms
         self._away = ClusterSilence(since_ms, reason)
 

@@ -28,6 +28,8 @@ REPLICAS_MAX: Final = 500
 # The active controller answers in milliseconds; brokers hand the question on, and wait up to 60 s for one.
 ANSWER_S: Final = 3.0
 CONNECT_S: Final = 1.0
+# Quorums have three or five voters: a connection to each with every request while the quorum is silent.
+VOTERS_MAX: Final = 31
 NO_ANSWER: Final = f"No active controller answered in {ANSWER_S:.0f} s."
 NOT_DESCRIBED: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
@@ -74,12 +76,12 @@ def snapshot_facts(sources: Iterable[BrokerMetricSource], leader_id: int, now_ms
     return {"generated_ms": now_ms - int(age_ms), "bytes": int(result.get(SIZE_GAUGE, 0)), "cause": None}
 
 
-async def refused_voters(listeners: Mapping[int, tuple[str, int]]) -> frozenset[int]:
+async def refused_voters(voters: Iterable[int], listeners: Mapping[int, tuple[str, int]]) -> frozenset[int]:
     """Voters whose host refuses a connection to them; empty where none takes one: then a firewall may refuse it.
 
-    A voter that takes one may still hang.
+    A voter that takes one may still hang. At most `VOTERS_MAX` are tried: who they are is what the cluster says.
     """
-    voters = list(listeners)
+    voters = sorted(voter for voter in voters if voter in listeners)[:VOTERS_MAX]
     taken = await asyncio.gather(*(_takes_connections(*listeners[voter]) for voter in voters))
     by_voter = dict(zip(voters, taken, strict=True))
     if True not in by_voter.values():
@@ -164,7 +166,8 @@ class QuorumWatch:
         if self.quorum.described_ms is None:
             return
         since_ms = now_ms if self.quorum.silent_since_ms is None else self.quorum.silent_since_ms
-        refused = await refused_voters(self.quorum.listeners)
+        voters = [replica.node_id for replica in self.quorum.replicas if replica.role == "voter"]
+        refused = await refused_voters(voters, self.quorum.listeners)
         self.quorum = replace(self.quorum, silent_since_ms=since_ms, refused=refused)
 
     async def _read_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:

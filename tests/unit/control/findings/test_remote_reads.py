@@ -185,6 +185,15 @@ def test_a_store_that_is_slow_for_a_moment_or_for_some_is_nothing(rows: list[Rea
     assert slow(*rows) == {}
 
 
+def test_a_store_that_is_slow_for_ten_seconds_is_nothing_although_it_is_looked_at_every_five() -> None:
+    def every_five_s(readings: int) -> list[ReadGrowth]:
+        ends_ms = [NOW_MS - 5_000 * n for n in reversed(range(readings))]
+        return [ReadGrowth(ms, ms - 5_000, 1, None, 0.0, 9.0, 0.0, 9.0) for ms in ends_ms]
+
+    assert slow(*every_five_s(3)) == {}
+    assert slow(*every_five_s(4))
+
+
 def test_bytes_that_come_after_the_fetch_has_expired_serve_nobody() -> None:
     assert list(slow(expiring(0, fetched_bytes=9_000), expiring(1, fetched_bytes=9_000))) == ["orders-0"]
 

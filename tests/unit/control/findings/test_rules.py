@@ -367,8 +367,10 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "remote-read-slow": [
         (
-            {"read_growth": [ReadGrowth(NOW_MS - n, NOW_MS, 1, None, 0.0, 2.0, 0.0, 2.0) for n in (9, 0)]},
-            {"read_growth": [ReadGrowth(NOW_MS - n, NOW_MS, 1, None, 0.0, 9.0, 5.0, 2.0) for n in (9, 0)]},
+            {"read_growth": [ReadGrowth(NOW_MS - n, NOW_MS - n - 15_000, 1, None, 0.0, 2.0, 0.0, 2.0)
+                             for n in (15_000, 0)]},
+            {"read_growth": [ReadGrowth(NOW_MS - n, NOW_MS - n - 15_000, 1, None, 0.0, 9.0, 5.0, 2.0)
+                             for n in (15_000, 0)]},
         ),
     ],
     "truncation-refused": [

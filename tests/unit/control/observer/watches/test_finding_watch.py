@@ -213,7 +213,7 @@ def test_while_no_broker_answers_all_else_is_explained_and_stays_as_it_was_seen_
     # It is back: what is no more so closes, what is still so stands for itself.
     state = watched.play((22_000, alive(NOW_MS + 29_000)), (23_000, refused(NOW_MS + 29_500)))
     assert state.open == {}, "what its silence has explained may end with it"
-    state = watched.play((68_000, refused(NOW_MS + 74_500)))
+    state = watched.play((43_000, refused(NOW_MS + 49_500)))
     assert state.open.keys() == {REFUSED}
 
 
