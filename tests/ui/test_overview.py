@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +146,11 @@ def test_a_stopped_backend_tops_the_list_and_the_last_figures_stay(trouble: Data
     last_ms = trouble.silence("backend", "observer")
     age = {"sampled_ms": last_ms}
     trouble.change(t.partition_current.update().values(**age), t.broker.update().values(seen_ms=last_ms, **age))
+    trouble.change(t.finding.update().values(seen_ms=last_ms))
     page = open_page()
     assert not page.exception
     shown = text_of(page)
+    assert re.search(r"219× its p99\.? Last seen 10 m( \d+ s)? ago\.", shown)
     since = fmt.clock(last_ms, last_ms)
     assert f"▲ Not live since {since}" in shown
     first = shown.index("▲ Critical Backend down since " + since)

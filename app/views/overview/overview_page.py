@@ -166,7 +166,7 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
 def _attention(page: Page) -> None:
     reading = read(page)
     facts = reading.facts
-    problems = alerts.problems(facts.blindness, facts.findings, facts.windows, facts.now_ms)
+    problems = alerts.problems(facts.blindness, facts.findings, facts.windows, reading.view.now_ms)
     card_head("attention", "Needs attention", alerts.summary(problems))
     finding_notes.show_problem()
     if not problems:
