@@ -18,18 +18,18 @@ TOPIC = "remote-records"
 ASKS = f"""
 import sys, time
 from spark.kafka import BrokersAway, TopicOffsets
+from tests.waiting import wait_until
 offsets, end = TopicOffsets(sys.argv[1], "{TOPIC}", {{}}, "test"), dict(enumerate(map(int, sys.argv[2:])))
 print(offsets.offsets_held(), flush=True)
 sys.stdin.readline()
-began_s, failures = time.process_time(), 0
-while True:
+began_s, failures = time.process_time(), []
+def another_leads():
     try:
-        if offsets.high() == end:
-            break
-    except BrokersAway:
-        failures += 1
-    time.sleep(0.05)
-print(failures, time.process_time() - began_s)
+        return offsets.high() == end
+    except BrokersAway as error:
+        failures.append(error)
+wait_until("another broker leads", another_leads)
+print(len(failures), time.process_time() - began_s)
 """
 
 
