@@ -39,8 +39,8 @@ test: $(STAMP) ## Tests of every tier that this machine can run, and lint beside
 tests: $(STAMP) | .pytest_cache
 	$(PYTEST) $(or $(ARGS),-m "not slow")
 
-test-slow: $(STAMP) | .pytest_cache ## The files that take longest, which `make test` leaves out: tests/slow.py
-	$(PYTEST) -m slow
+test-slow: $(STAMP) | .pytest_cache ## The files that take longest, which `make test` leaves out: tests/slow.py; HALF=1
+	$(PYTEST) -m slow$(if $(HALF),_half_$(HALF))
 
 # Of a fresh clone one process rewrites the assertions of all tests, instead of every worker for itself.
 .pytest_cache: $(STAMP)

@@ -18,7 +18,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from tests.checked import OUTSIDE, Guard, leave_out
 from tests.effort import CHECK, SOAK
 from tests.litter import left_behind, names
-from tests.slow import KEPT, SLOW
+from tests.slow import HALVES, KEPT, SLOW, half_of
 from tests.unsteady import unsteady
 
 # Files of tests in memory: a cluster waits for its disk at every flush, and so for whoever else writes to that disk.
@@ -143,6 +143,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
     config.addinivalue_line("markers", f"{SLOW}: in a file of tests/slow.py; `make test-slow` runs them")
+    for half in HALVES:
+        config.addinivalue_line("markers", f"{half}: in one half of them")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -166,8 +168,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.partition("::")[0] in KEPT:
+        if (file := item.nodeid.partition("::")[0]) in KEPT:
             item.add_marker(SLOW)
+            item.add_marker(half_of(file))
         if item.nodeid.startswith(NOT_STRICT):
             for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
