@@ -66,7 +66,8 @@ class LedBefore:
     """A partition as it was before it had no leader, or before the leader that has not answered yet.
 
     `epoch`: the newest without that leader. `may_lead`: its ISR and eligible replicas, `confirmed` as soon as a later
-    sample shows that it had no leader when they were asked for.
+    sample shows that it had no leader when they were asked for. `leaderless_since_ms`: the first sample without a
+    leader; the log end of a replica that answers after that is final.
     """
 
     leader: int | None
@@ -74,6 +75,7 @@ class LedBefore:
     high_watermark: int | None
     may_lead: frozenset[int] = frozenset()
     confirmed: frozenset[int] = frozenset()
+    leaderless_since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class ElectionMemory:
             election = None
             if row.leader < 0:
                 lists = eligible.get(TopicPartition(row.topic, row.partition))
-                waiting[key] = _without_leader(led or LedBefore(None, row.leader_epoch, None), row, lists)
+                waiting[key] = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, lists)
             elif led is not None and row.leader_epoch > led.epoch:
                 if row.answered_ms is not None or row.log_end_offset is None:
                     waiting[key] = led
@@ -124,13 +126,14 @@ class ElectionMemory:
         return led
 
 
-def _without_leader(led: LedBefore, row: PartitionSample, lists: EligibleReplicas | None) -> LedBefore:
+def _without_leader(at_ms: int, led: LedBefore, row: PartitionSample, lists: EligibleReplicas | None) -> LedBefore:
     eligible = () if lists is None else (*lists.elr, *lists.last_known)
     confirmed: frozenset[int] = frozenset()
     if led.epoch == row.leader_epoch:
         confirmed = led.may_lead or led.confirmed
     may_lead = frozenset((*row.isr, *eligible))
-    return replace(led, epoch=row.leader_epoch, may_lead=may_lead, confirmed=confirmed)
+    since_ms = at_ms if led.leaderless_since_ms is None else led.leaderless_since_ms
+    return replace(led, epoch=row.leader_epoch, may_lead=may_lead, confirmed=confirmed, leaderless_since_ms=since_ms)
 
 
 def _election(
@@ -146,8 +149,8 @@ def _election(
         sample = replicas.get((row.topic, row.partition, broker_id))
         end = None if sample is None else sample.log_end_offset
         longer = end is not None and end > log_end
-        # A silent one may have more than was sampled.
-        silent = sample is None or end is None or sample.answered_ms is not None
+        # A replica that has been silent since the last leader may have more than was sampled.
+        silent = sample is None or end is None or not _is_final(sample, led)
         if broker_id != row.leader and (longer or (silent and broker_id in {led.leader, *led.confirmed})):
             holders.append(broker_id)
     return UncleanElection(
@@ -163,6 +166,13 @@ def _election(
         holders=tuple(holders),
         unsaved=tuple(broker_id for broker_id in holders if broker_id not in row.isr),
     )
+
+
+def _is_final(sample: ReplicaSample, led: LedBefore) -> bool:
+    """Whether nothing can have been appended to the replica after its log end was sampled."""
+    if sample.answered_ms is None:
+        return True
+    return led.leaderless_since_ms is not None and sample.answered_ms >= led.leaderless_since_ms
 
 
 def _remembered(election: UncleanElection, at_ms: int, row: PartitionSample) -> UncleanElection | None:

@@ -61,7 +61,10 @@ INCIDENTS: Final = (
     Incident(
         name="disk-full",
         title="The disk of a broker is full: it cannot write",
+        # Apache Kafka ends at once when its disk takes no more: what its disk was like is seen before that.
         steps=(
+            breaks("fill_disk", broker=3, percent=97),
+            breaks(PAUSE, seconds=20),
             breaks("fill_disk", broker=3, percent=100),
             mends("free_disk", broker=3),
             mends("start_all"),

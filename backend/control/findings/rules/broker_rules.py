@@ -16,7 +16,9 @@ from backend.control.findings.finding_context import (
     count,
     setting,
 )
+from backend.control.findings.rules.disk_rules import fullest_directory
 from backend.control.formatting import in_bytes, in_time
+from backend.store.queries.overview import BrokerRow
 from backend.tiering.durability import MIN_ISR
 
 # A broker that starts is fenced until it has caught up, which takes seconds.
@@ -40,6 +42,9 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
             lead += f" and leads {led[broker.broker_id]}." if led[broker.broker_id] else "."
             absence = context.repeated_absences.get(broker.broker_id)
             times = "" if absence is None else f", {_times_away(absence)}"
+            full = fullest_directory(context, broker)
+            if full is not None:
+                lead += f" {in_bytes(full[1])} were free at {full[0]} when it was seen last."
             yield Candidate(
                 slug="broker-away",
                 object=name,
@@ -48,7 +53,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}{times}. {broker.error or ''}".strip() + lead,
-                action=_action_away(context, broker.broker_id),
+                action=_action_away(context, broker),
                 facts={
                     "seen_ms": broker.seen_ms,
                     "leads": led[broker.broker_id],
@@ -89,16 +94,23 @@ def _times_away(absence: RepeatedAbsence) -> str:
     return f"away {absence.count} times in {in_time(absence.within_ms)}"
 
 
-def _action_away(context: FindingContext, broker_id: int) -> str:
+def _action_away(context: FindingContext, broker: BrokerRow) -> str:
+    broker_id = broker.broker_id
     if context.kafka_rules and broker_id in context.endangered.last_leaders:
         return "Leave it stopped until other replicas lead the partitions that last-leader-behind names."
-    held = [election for election in context.unclean_elections if election.lost and broker_id in election.unsaved]
+    held = [election for election in context.unclean_elections if broker_id in election.unsaved]
     if held:
         named = ", ".join(f"{election.topic}-{election.partition}" for election in held[:ELECTIONS_NAMED_MAX])
         more = "" if len(held) <= ELECTIONS_NAMED_MAX else f" and {len(held) - ELECTIONS_NAMED_MAX} more"
         return (
-            f"Before it starts again, copy its folders of {named}{more}: only there are records that their leaders lack"
-            " (unclean-recovery), and it cuts its logs to theirs."
+            f"Before it starts again, copy its folders of {named}{more}: records that their leaders lack may be there"
+            " only (unclean-recovery), and it cuts its logs to theirs."
+        )
+    full = fullest_directory(context, broker)
+    if full is not None:
+        return (
+            f"See whether {full[0]} is full: then make room on that disk, outside of the log directories, and start the"
+            " broker again. Else look whether its process runs and its listener can be reached."
         )
     if broker_id in context.repeated_absences:
         return LOOP_ACTION

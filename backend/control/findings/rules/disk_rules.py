@@ -115,6 +115,14 @@ def full_disks(context: FindingContext) -> Iterable[Candidate]:
             yield _full(broker_ids, disks, full, limits)
 
 
+def fullest_directory(context: FindingContext, broker: BrokerRow) -> tuple[str, int] | None:
+    """Path and free bytes of a broker's log directory that is as good as full, as it was last seen."""
+    disks = [_disk(context, broker, directory) for directory in broker.log_dirs or []]
+    full = [disk for disk in disks if disk is not None and disk.used >= context.thresholds.disk_critical_share]
+    fullest = max(full, key=lambda disk: disk.used, default=None)
+    return None if fullest is None else (fullest.path, fullest.usable_bytes)
+
+
 def _file_systems(context: FindingContext) -> list[list[_Disk]]:
     """Log directories by the file system that they share, as far as can be seen: those of different brokers of one
     machine with the same size and room. Directories of one broker may well be disks of one size.

@@ -57,7 +57,8 @@ def _without_loss(leader: int, elections: Sequence[UncleanElection]) -> Candidat
     return Candidate(
         slug="unclean-recovery",
         object=f"broker {leader}",
-        severity=WARNING,
+        # A broker that may have acknowledged records loses them when it comes back: somebody must get up before that.
+        severity=CRITICAL if unsaved else WARNING,
         sentence=f"Broker {leader} was elected outside of the ISR of {count(len(elections), 'partition')}",
         why=f"It leads {named}{more}. Nothing that was sampled is missing; what was acknowledged after that may be."
         + (f" Broker {ids(unsaved)} may still have it." if unsaved else ""),

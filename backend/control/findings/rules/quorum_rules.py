@@ -51,7 +51,7 @@ def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
         sentence="The metadata quorum does not answer",
         why=f"No active controller answers for {in_time(context.at_ms - since_ms)}; {counts}.{missing} Until then no"
         " leader can be elected and nothing can be changed; partitions that have a leader go on.",
-        action=f"Bring back controller{'s' if len(away) > 1 else ''} {ids(away)}, each with its own disk."
+        action=f"Start controller{'s' if len(away) > 1 else ''} {ids(away)} again, each with its own disk."
         if lost
         else f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",
         facts={"voters": voters, "majority": majority, "since_ms": since_ms},

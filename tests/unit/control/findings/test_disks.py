@@ -102,3 +102,16 @@ def test_a_disk_with_the_last_copies_is_given_back_with_its_content_or_another_r
     plain = "Repair the disk, then start the broker again."
     assert action(leader=2, isr=(2, 3)) == plain, "the others are in sync"
     assert action(leader=-1, isr=(1,), kafka_rules=False) == plain, "an empty disk does not lead there"
+
+
+def test_a_broker_that_is_away_and_whose_disk_was_full_gets_room_before_it_is_started() -> None:
+    nearly_full = broker(3, reachable=False, error="Connection refused.", log_dirs=[disk(0.1), disk(0.97, path="/d3")])
+    away = candidates(context(brokers=[nearly_full]))["broker-away", "broker 3"]
+    assert away.why.endswith("30 B were free at /d3 when it was seen last.")
+    assert away.action.startswith(
+        "See whether /d3 is full: then make room on that disk, outside of the log directories"
+    )
+    roomy = broker(3, reachable=False, error="Connection refused.", log_dirs=[disk(0.5)])
+    away = candidates(context(brokers=[roomy]))["broker-away", "broker 3"]
+    assert "free" not in away.why
+    assert away.action.startswith("Look whether its process runs")

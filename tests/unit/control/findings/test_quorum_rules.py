@@ -54,7 +54,7 @@ def test_a_majority_of_voters_on_brokers_that_hang_is_critical_at_once_and_names
     )[QUORUM]
     assert (candidate.severity, candidate.for_ms) == ("critical", 0)
     assert "Away: 1, 3." in candidate.why
-    assert candidate.action == "Bring back controllers 1, 3, each with its own disk."
+    assert candidate.action == "Start controllers 1, 3 again, each with its own disk."
 
 
 def test_dedicated_controllers_that_refuse_connections_are_named_at_once() -> None:
@@ -66,7 +66,7 @@ def test_dedicated_controllers_that_refuse_connections_are_named_at_once() -> No
     )[QUORUM]
     assert candidate.for_ms == 0
     assert "1 of 3 voters runs, and a majority, 2, must. Away: 4, 5." in candidate.why
-    assert candidate.action == "Bring back controllers 4, 5, each with its own disk."
+    assert candidate.action == "Start controllers 4, 5 again, each with its own disk."
 
 
 @pytest.mark.parametrize("skew_ms", [-60_000, 0, 60_000])

@@ -6,6 +6,7 @@ Broker 2 led with a high watermark of 150, broker 3 was out of the ISR with 100 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -195,14 +196,36 @@ def test_an_unclean_election_is_told_with_its_records_and_the_broker_that_holds_
     assert "Before it starts again, copy its folders of pair-0" in findings["broker-away", "broker 2"].action
 
 
-def test_an_unclean_election_without_a_known_loss_is_a_warning() -> None:
+def test_an_unclean_election_that_may_have_lost_records_is_critical_while_a_broker_may_have_them() -> None:
     whole = [UncleanElection("pair", n, "id", NOW_MS, 3, 6, 150, 150, 2, (2,), (2,)) for n in range(5)]
-    (finding,) = candidates(context(unclean_elections=whole)).values()
-    assert (finding.object, finding.severity) == ("broker 3", "warning")
+    findings = candidates(context(unclean_elections=whole, brokers=[broker(2, reachable=False), broker(3)]))
+    finding = findings["unclean-recovery", "broker 3"]
+    assert finding.severity == "critical"
+    assert findings["broker-away", "broker 2"].action.startswith("Before it starts again, copy its folders of pair-0")
     assert finding.sentence == "Broker 3 was elected outside of the ISR of 5 partitions"
     assert "pair-0, pair-1, pair-2 and 2 more" in finding.why
     assert "Broker 2 may still have it." in finding.why
     assert finding.action.startswith("Keep broker 2 from coming back before its folders of pair-0, pair-1, pair-2")
+
+
+def test_an_unclean_election_whose_records_nobody_else_can_have_is_a_warning() -> None:
+    back = UncleanElection("pair", 0, "id", NOW_MS, 3, 6, 150, 150, 2, (2,), ())
+    (finding,) = candidates(context(unclean_elections=[back])).values()
+    assert (finding.object, finding.severity) == ("broker 3", "warning")
+
+
+def test_a_last_leader_that_is_stopped_after_it_came_back_with_less_has_nothing_to_lose() -> None:
+    """The way out of `last-leader-behind`: broker 2 has a new disk and is stopped, broker 3 is elected uncleanly."""
+    samples = Samples()
+    samples.then(LED_BY_2)
+    without_records = replica(2, "pair", log_end_offset=0)
+    leaderless_ms = samples.at_ms
+    for _ in range(2):
+        samples.then(LEADERLESS, [without_records, REPLICAS[1]])
+    stopped = replace(without_records, answered_ms=leaderless_ms)
+    election = samples.then(pair(leader=3, leader_epoch=6, isr=(3,)), [stopped, REPLICAS[1]])
+    assert election is not None
+    assert (election.lost, election.unsaved) == (0, ())
 
 
 def test_records_that_no_replica_has_any_more_are_said_to_be_lost() -> None:
