@@ -36,7 +36,7 @@ REPOSITORY = Path(__file__).parents[2]
 # The seventeen incidents of the design; the other rules are about brokers and partitions in general.
 INCIDENTS = set(SLUGS) - {"broker-away", "broker-fenced", "disk-offline", "offline"}
 # The incidents that a living cluster is really broken for, and where. The others are raised and cleared by the pure
-# rules alone (tests/unit/control/findings/test_rules.py), as every one of them is.
+# rules alone (tests/unit/control/findings/rule_cases.py), as every one of them is.
 REALLY_BROKEN: dict[str, str] = {}
 P = ParamSpec("P")
 

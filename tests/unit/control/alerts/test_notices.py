@@ -7,8 +7,8 @@ from dataclasses import replace
 from backend.control.alerts.notices import open_alerts, open_counts
 from backend.control.findings.evaluate import Changes
 from backend.store.maintenance_window import MaintenanceWindow, maintenance_until
+from tests.unit.control.findings.rule_cases import rules
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, partition, replica, stored
-from tests.unit.control.findings.test_rules import rules
 
 THIN = rules(replicas=[replica(1, local_log_start_offset=999), replica(2)])["thin-leader"]
 LOST = rules(partitions=[partition(leader=-1)])["offline"]

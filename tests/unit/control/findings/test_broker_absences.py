@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backend.control.findings.broker_absences import BrokerAbsences, RepeatedAbsence
 from backend.control.findings.thresholds import DEFAULTS
+from tests.unit.control.findings.rule_cases import rules
 from tests.unit.control.findings.sights import broker
-from tests.unit.control.findings.test_rules import rules
 
 
 def absences_after(*probes: tuple[float, bool]) -> BrokerAbsences:

@@ -21,6 +21,7 @@ from backend.control.findings.thresholds import (
     Thresholds,
     in_force,
 )
+from tests.unit.control.findings.rule_cases import led_by_another, pipeline, rules
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
     NOW_MS,
@@ -33,7 +34,6 @@ from tests.unit.control.findings.sights import (
     topic,
 )
 from tests.unit.control.findings.test_evaluate import BASE, saying
-from tests.unit.control.findings.test_rules import led_by_another, pipeline, rules
 
 FINDINGS = Path(__file__).parents[4] / "backend/control/findings"
 
