@@ -11,7 +11,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 VALUE_BYTES: Final = 1_000
 PAUSE_S: Final = 0.1
-READ_S: Final = 60.0
+# A store that takes 2 s for each read of 1 MB is read to its end, too.
+READ_S: Final = 300.0
+SILENT_S: Final = 60.0
 
 
 class Acknowledged:
@@ -134,12 +136,14 @@ def readable(bootstrap: str, topic: str, partitions: int) -> Counter[int]:
             ends[partition] = (low, high)
         consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in ends.items()])
         left = {partition: high for partition, (low, high) in ends.items() if high > low}
-        deadline = time.monotonic() + READ_S
-        while left and time.monotonic() < deadline:
+        end_s = time.monotonic() + READ_S
+        silent_s = time.monotonic() + SILENT_S
+        while left and time.monotonic() < min(end_s, silent_s):
             for message in consumer.consume(1_000, timeout=1.0):
                 number, at = message.partition(), message.offset()
                 if message.error() is not None or number is None or at is None:
                     continue
+                silent_s = time.monotonic() + SILENT_S
                 counts[number] += 1
                 if at + 1 >= left.get(number, 0):
                     left.pop(number, None)

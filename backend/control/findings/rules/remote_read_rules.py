@@ -19,6 +19,8 @@ STORE: Final = "remote storage"
 FAILS_FOR_MS: Final = 35_000
 # Some reads fail and others are served: for longer than one reading.
 REPEATED_MS: Final = 20_000
+# Of the requests of `REPEATED_MS`: the last of them are still waited for.
+EXPIRED_SHARE: Final = 0.9
 # A consumer whose reads fail tries again within a second: after a pause it is another failure.
 PAUSE_MS: Final = 20_000
 NAMED_MAX: Final = 10
@@ -186,16 +188,18 @@ def _newest(readings: Sequence[ReadGrowth]) -> list[ReadGrowth]:
 
 
 def _is_slow(readings: Sequence[ReadGrowth], *, expired_min: float) -> bool:
-    """Whether in each of the readings all that was asked for expired."""
-    expired = sum(reading.expired for reading in readings)
-    return bool(readings) and expired >= expired_min and all(map(_only_expires, readings))
+    """Whether all that was asked for expired, in the older half of the readings and in the newer one.
 
-
-def _only_expires(reading: ReadGrowth) -> bool:
-    """Whether no fetch was served in time: a read that ends after its fetch expired counts its bytes all the same."""
-    if not reading.expired or reading.errors:
+    A read that ends after its fetch expired counts its bytes all the same. Requests of one reading may expire in the
+    next: of 5 s of one consumer that is one in ten, so the readings are judged together.
+    """
+    half = len(readings) // 2
+    expired = [sum(reading.expired for reading in readings[:half]), sum(reading.expired for reading in readings[half:])]
+    if not all(expired) or sum(expired) < expired_min or any(reading.errors for reading in readings):
         return False
-    return not reading.fetched_bytes or reading.expired >= reading.requests > 0
+    requests = sum(reading.requests for reading in readings)
+    served_bytes = sum(reading.fetched_bytes for reading in readings)
+    return not served_bytes or sum(expired) >= EXPIRED_SHARE * requests > 0
 
 
 def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], object_: str) -> Candidate:

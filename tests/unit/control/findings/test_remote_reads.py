@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,6 +197,18 @@ def test_a_store_that_is_slow_for_ten_seconds_is_nothing_although_it_is_looked_a
 
 def test_bytes_that_come_after_the_fetch_has_expired_serve_nobody() -> None:
     assert list(slow(expiring(0, fetched_bytes=9_000), expiring(1, fetched_bytes=9_000))) == ["orders-0"]
+
+
+def test_requests_that_expire_in_the_reading_after_theirs_are_no_served_ones() -> None:
+    """One consumer, a request each half second: of some readings of 5 s the last has not expired when they end."""
+    counts = [(10.0, 9.0), (10.0, 10.0), (10.0, 10.0), (11.0, 10.0), (10.0, 11.0)]
+    rows = [
+        ReadGrowth(NOW_MS - 5_000 * ago, NOW_MS - 5_000 * (ago + 1), 1, None, 0.0, requests, 9_000.0, expired)
+        for ago, (requests, expired) in enumerate(counts)
+    ]
+    assert list(slow(*rows)) == ["orders-0"]
+    patient = [replace(row, requests=1.0, expired=float(ago % 2)) for ago, row in enumerate(reversed(rows))]
+    assert slow(*patient) == {}, "of two requests in 25 s one expired"
 
 
 def test_a_store_that_is_slow_for_all_brokers_is_one_finding() -> None:
