@@ -1,9 +1,10 @@
-"""Fill rates of disks: used bytes of each log directory's volume over the last half hour, one point a minute."""
+"""Disks over time: fill rates of the last half hour, one point a minute; log directories of silent brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from backend.store.queries.overview import BrokerRow
 
@@ -34,6 +35,29 @@ def remember(history: DiskHistory, brokers: Iterable[BrokerRow], at_ms: int) -> 
                 points = (*points, (at_ms, total - usable))
             result[volume] = tuple(point for point in points if at_ms - point[0] <= WINDOW_MS)
     return result
+
+
+LogDirs = Mapping[int, list[dict[str, Any]]]
+"""Log directories of each broker, as of its last response."""
+
+
+def remember_log_dirs(before: LogDirs, brokers: Iterable[BrokerRow]) -> LogDirs:
+    """The newest log directories of brokers that are still registered."""
+    return {
+        broker.broker_id: before[broker.broker_id] if broker.log_dirs is None else broker.log_dirs
+        for broker in brokers
+        if broker.log_dirs is not None or broker.broker_id in before
+    }
+
+
+def with_last_log_dirs(brokers: Iterable[BrokerRow], last: LogDirs) -> list[BrokerRow]:
+    """The brokers; a silent one has the log directories of its last response: a full disk may be why it is silent."""
+    return [
+        replace(broker, log_dirs=last[broker.broker_id])
+        if not broker.reachable and broker.log_dirs is None and broker.broker_id in last
+        else broker
+        for broker in brokers
+    ]
 
 
 def rates(history: DiskHistory) -> dict[Volume, float]:

@@ -79,7 +79,11 @@ def reads_fail(readings: BrokerReadings) -> bool:
 
 def _grown(broker_id: int, last: BrokerReading, now: ReadCounters, at_ms: int) -> list[ReadGrowth]:
     before, when = last.counters, (at_ms, last.at_ms)
-    rows = [ReadGrowth(*when, broker_id, None, *(_growth(before.values.get(n), now.values.get(n)) for n in NAMES))]
+    # Kafka registers the meter of expired fetches with the first of them: a broker with another counter had none.
+    absent = 0.0 if any(before.values.get(name) is not None for name in NAMES) else None
+    earlier_values = ((name, before.values.get(name)) for name in NAMES)
+    of_all = (_growth(absent if earlier is None else earlier, now.values.get(name)) for name, earlier in earlier_values)
+    rows = [ReadGrowth(*when, broker_id, None, *of_all)]
     for topic, values in now.topics.items():
         earlier = before.topics.get(topic, {})
         grown = (_growth(earlier.get(name, 0.0), values.get(name)) for name in NAMES)

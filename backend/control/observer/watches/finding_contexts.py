@@ -11,7 +11,14 @@ from sqlalchemy import Connection
 
 from backend.control.control_database import Database
 from backend.control.findings.copy_times import slow_together
-from backend.control.findings.disk_rates import DiskHistory, rates, remember
+from backend.control.findings.disk_rates import (
+    DiskHistory,
+    LogDirs,
+    rates,
+    remember,
+    remember_log_dirs,
+    with_last_log_dirs,
+)
 from backend.control.findings.finding_context import FindingContext, GroupOffset
 from backend.control.findings.group_starts import GroupStarts, remember_starts
 from backend.control.findings.move_throttles import MoveThrottles, remember_throttles
@@ -104,6 +111,7 @@ class FindingContexts:
         self._attached = attached
         self._rule_settings = rule_settings
         self._disks: DiskHistory = {}
+        self._log_dirs: LogDirs = {}
         self._starts = GroupStarts()
         self._move_throttles = MoveThrottles()
         self._lineage_ms: int | None = None
@@ -125,7 +133,9 @@ class FindingContexts:
         topics = {row["topic"]: TopicRow(**_own(row)) for row in seen.topics}
         return FindingContext(
             at_ms=at_ms,
-            brokers=brokers_now([BrokerRow(**_own(row)) for row in seen.brokers], liveness),
+            brokers=with_last_log_dirs(
+                brokers_now([BrokerRow(**_own(row)) for row in seen.brokers], liveness), self._log_dirs
+            ),
             topics=topics,
             partitions=self._partitions_now(liveness, topics),
             eligible=liveness.eligible,
@@ -153,6 +163,7 @@ class FindingContexts:
         at_ms, cluster_id = seen.round.at_ms, self._cluster_id
         brokers = [BrokerRow(**_own(row)) for row in seen.brokers]
         self._disks = remember(self._disks, brokers, at_monotonic_ms)
+        self._log_dirs = remember_log_dirs(self._log_dirs, brokers)
         self._starts = remember_starts(
             self._starts, seen.group_offsets, seen.group_offsets_ms, seen.round.partitions, at_ms
         )
@@ -173,7 +184,7 @@ class FindingContexts:
         failing = attempts or any(event.outcome == "failed" for event in copy_events)
         context = FindingContext(
             at_ms=at_ms,
-            brokers=brokers,
+            brokers=with_last_log_dirs(brokers, self._log_dirs),
             topics={row["topic"]: TopicRow(**_own(row)) for row in seen.topics},
             partitions=seen.round.partitions,
             replicas=seen.round.replicas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backend.control.findings.disk_rates import LogDirs, remember_log_dirs, with_last_log_dirs
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate
 from tests.unit.control.findings.sights import broker, context, disk, partition
@@ -115,3 +116,14 @@ def test_a_broker_that_is_away_and_whose_disk_was_full_gets_room_before_it_is_st
     away = candidates(context(brokers=[roomy]))["broker-away", "broker 3"]
     assert "free" not in away.why
     assert away.action.startswith("Look whether its process runs")
+
+
+def test_a_broker_that_is_away_has_the_disks_that_it_told_last_and_one_that_is_gone_has_none() -> None:
+    listed = [broker(1, log_dirs=[disk(0.97)]), broker(2), broker(3, log_dirs=None)]
+    last: LogDirs = remember_log_dirs({}, listed)
+    away = [broker(1, reachable=False, log_dirs=None), broker(3, reachable=False, log_dirs=None)]
+    last = remember_log_dirs(last, away)
+    assert with_last_log_dirs(away, last) == [broker(1, reachable=False, log_dirs=[disk(0.97)]), away[1]]
+    assert set(last) == {1}
+    back = [broker(1, log_dirs=None), broker(3, log_dirs=None)]
+    assert with_last_log_dirs(back, last) == back, "it answers, and does not tell"

@@ -248,3 +248,13 @@ def test_growth_is_what_counters_have_gained_since_the_look_before() -> None:
     late = remember_readings(looks, {1: counters(2)}, LOOK_MS + WINDOW_MS + 1)
     assert {row.at_ms for row in late[1].growth} == {3 * LOOK_MS, LOOK_MS + WINDOW_MS + 1}
     assert remember_readings(looks, {1: counters(None)}, 4 * LOOK_MS)[1].growth[-1].errors == 0
+
+
+def test_a_counter_that_comes_with_its_first_event_has_grown_from_nothing() -> None:
+    """Apache Kafka's expired fetches; a broker whose metrics could not be read had told nothing."""
+    silent = remember_readings({}, {1: ReadCounters({"fetch_requests": None}, {})}, 0)
+    requests = remember_readings({}, {1: ReadCounters({"fetch_requests": 3.0}, {})}, 0)
+    now = {1: ReadCounters({"fetch_requests": 20.0, "expired_fetches": 17.0}, {})}
+    for before, grown in ((silent, (0.0, 0.0)), (requests, (17.0, 17.0))):
+        (row,) = remember_readings(before, now, LOOK_MS)[1].growth
+        assert (row.requests, row.expired) == grown
