@@ -104,7 +104,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("database-away", Link.CLUSTER, ("pipeline-behind", "pipeline-down")),
     Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS, unseen_only=True),
     # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
-    Explanation("last-leader-behind", Link.BROKER, ("broker-away", "offline")),
+    Explanation("last-leader-behind", Link.BROKER, ("broker-away", "metadata-unsafe", "offline")),
     Explanation(
         "broker-away",
         Link.BROKER,

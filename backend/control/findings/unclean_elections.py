@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from backend.control.findings.endangered_partitions import EndangeredPartition
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import TopicPartition
@@ -67,7 +68,8 @@ class LedBefore:
 
     `epoch`: the newest without that leader. `may_lead`: its ISR and eligible replicas, `confirmed` as soon as a later
     sample shows that it had no leader when they were asked for. `leaderless_since_ms`: the first sample without a
-    leader; the log end of a replica that answers after that is final.
+    leader; the log end of a replica that answers after that is final. `log_end_offsets`: those that were read of
+    replicas while there was no leader, by broker.
     """
 
     leader: int | None
@@ -76,6 +78,7 @@ class LedBefore:
     may_lead: frozenset[int] = frozenset()
     confirmed: frozenset[int] = frozenset()
     leaderless_since_ms: int | None = None
+    log_end_offsets: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,11 @@ class ElectionMemory:
         replicas: Mapping[tuple[str, int, int], ReplicaSample],
         last_partitions: Mapping[PartitionKey, PartitionSample],
         eligible: Mapping[TopicPartition, EligibleReplicas],
+        endangered: Mapping[TopicPartition, EndangeredPartition] | None = None,
     ) -> ElectionMemory:
-        """With a newer round of samples; `last_partitions` are those of the round before."""
+        """With a newer round of samples; `last_partitions` are those of the round before. `endangered`: partitions
+        without a leader whose logs were compared.
+        """
         elections: dict[PartitionKey, UncleanElection] = {}
         waiting: dict[PartitionKey, LedBefore] = {}
         for row in partitions:
@@ -102,7 +108,8 @@ class ElectionMemory:
             election = None
             if row.leader < 0:
                 lists = eligible.get(TopicPartition(row.topic, row.partition))
-                waiting[key] = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, lists)
+                led = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, lists)
+                waiting[key] = _with_log_ends(led, (endangered or {}).get(TopicPartition(row.topic, row.partition)))
             elif led is not None and row.leader_epoch > led.epoch:
                 if row.answered_ms is not None or row.log_end_offset is None:
                     waiting[key] = led
@@ -136,6 +143,12 @@ def _without_leader(at_ms: int, led: LedBefore, row: PartitionSample, lists: Eli
     return replace(led, epoch=row.leader_epoch, may_lead=may_lead, confirmed=confirmed, leaderless_since_ms=since_ms)
 
 
+def _with_log_ends(led: LedBefore, endangered: EndangeredPartition | None) -> LedBefore:
+    if endangered is None:
+        return led
+    return replace(led, log_end_offsets={id_: offset for id_, (_, offset) in endangered.log_ends.items()})
+
+
 def _election(
     at_ms: int, led: LedBefore, row: PartitionSample, replicas: Mapping[tuple[str, int, int], ReplicaSample]
 ) -> UncleanElection | None:
@@ -148,9 +161,11 @@ def _election(
     for broker_id in row.replicas:
         sample = replicas.get((row.topic, row.partition, broker_id))
         end = None if sample is None else sample.log_end_offset
-        longer = end is not None and end > log_end
         # A replica that has been silent since the last leader may have more than was sampled.
         silent = sample is None or end is None or not _is_final(sample, led)
+        if broker_id in led.log_end_offsets:
+            end, silent = led.log_end_offsets[broker_id], False
+        longer = end is not None and end > log_end
         if broker_id != row.leader and (longer or (silent and broker_id in {led.leader, *led.confirmed})):
             holders.append(broker_id)
     return UncleanElection(

@@ -267,7 +267,13 @@ class ClusterObserver:
         flags = self._sampler.settings.newest.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
         self._sampling_interval.observe_topics(frozenset(topic.topic_id for topic in facts.topics))
-        self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
+        self._context = replace(
+            self._context,
+            ledger=self._ledger,
+            flags=flags,
+            exact=self.events.phases,
+            endangered=self._liveness.endangered,
+        )
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
         self.events.set_partitions(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)

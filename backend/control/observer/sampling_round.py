@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from backend.control.findings.endangered_partitions import EndangeredPartitions
 from backend.control.findings.unclean_elections import ElectionMemory
 from backend.control.memo import Memo
 from backend.control.observer.cluster_totals import produced, totals
@@ -57,6 +58,7 @@ class RoundContext:
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
     elections: ElectionMemory = field(default_factory=ElectionMemory)
+    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)  # as of the newest look at liveness
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,12 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
     counter = None if came is None else context.produced_bytes + came
     by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
     elections = context.elections.next(
-        facts.at_ms, partitions, by_replica, context.last_partitions, facts.eligible.by_partition
+        facts.at_ms,
+        partitions,
+        by_replica,
+        context.last_partitions,
+        facts.eligible.by_partition,
+        context.endangered.by_partition,
     )
     sums = totals(facts, context.ledger, *rows, counter)
     return SamplingRound(facts.at_ms, *rows, sums, memories, elections, facts.earlier_ms)

@@ -32,6 +32,8 @@ AUTHORIZER: Final = {
     # All who come by the other listeners: brokers, controllers, and the incidents' clients.
     "super.users": "User:ANONYMOUS",
 }
+# The brokers that start again after a kill of all register before the third one is fenced: else it is no last leader.
+SLOW_FENCING: Final = {"broker.session.timeout.ms": "25000"}
 SECURITY: Final = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
@@ -71,6 +73,8 @@ class ApacheCluster:
         settings = {**SECURITY, **faulty_store.settings(classes, self.faults)}
         if self._voters and not self._form.controllers:
             settings |= {"process.roles": "broker,controller", "controller.quorum.voters": self._voters}
+        if self._form.sole_voter:
+            settings |= SLOW_FENCING
         for name, value in settings.items():
             yield from ("--set", f"{name}={value}")
 

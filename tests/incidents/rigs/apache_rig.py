@@ -39,7 +39,7 @@ RIGHTS: Final = {
     "held": (ResourceType.TOPIC, "held", ("READ",)),
 }
 ALL: Final = "all"
-# A broker that was killed is fenced after its session's time (broker.session.timeout.ms, 9 s).
+# A broker that was killed is fenced after its session's time (broker.session.timeout.ms, 25 s at most).
 FENCED_S: Final = 60.0
 SECOND_DIRECTORY_MB: Final = 400
 

@@ -123,6 +123,11 @@ class LivenessWatch:
         """Whether one answers, whatever becomes of rounds; False before the first answer."""
         return self._view is not None and self._away is None
 
+    @property
+    def endangered(self) -> EndangeredPartitions:
+        """Partitions without a leader whose last one came back with less than another replica has."""
+        return self._endangered
+
     def restore_endangered(self, partitions: Iterable[EndangeredPartition]) -> None:
         """Endangered partitions of the process before; what this one has seen meanwhile is newer."""
         restored = {endangered.topic_partition: endangered for endangered in partitions}

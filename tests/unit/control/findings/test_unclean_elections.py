@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from backend.control.findings.endangered_partitions import EndangeredPartition
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.unclean_elections import (
     ELECTIONS_MAX,
@@ -55,9 +56,11 @@ class Samples:
         row: PartitionSample,
         replicas: list[ReplicaSample] = REPLICAS,
         eligible: Mapping[TopicPartition, EligibleReplicas] | None = None,
+        compared: EndangeredPartition | None = None,
     ) -> UncleanElection | None:
         by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
-        self.memory = self.memory.next(self.at_ms, [row], by_replica, self.last, eligible or {})
+        endangered = {} if compared is None else {PAIR_0: compared}
+        self.memory = self.memory.next(self.at_ms, [row], by_replica, self.last, eligible or {}, endangered)
         self.last = {(row.topic, row.partition): row}
         self.at_ms += 2_000
         return self.memory.elections.get(PAIR)
@@ -226,6 +229,20 @@ def test_a_last_leader_that_is_stopped_after_it_came_back_with_less_has_nothing_
     election = samples.then(pair(leader=3, leader_epoch=6, isr=(3,)), [stopped, REPLICAS[1]])
     assert election is not None
     assert (election.lost, election.unsaved) == (0, ())
+
+
+@pytest.mark.parametrize(("end", "unsaved"), [(0, ()), (151, (2,))], ids=["a new disk", "the longer log"])
+def test_logs_that_were_compared_before_the_election_decide(end: int, unsaved: tuple[int, ...]) -> None:
+    """Apache Kafka lists no offsets of a partition without a leader; the watch over liveness reads log ends as a
+    debugging consumer.
+    """
+    samples = Samples()
+    samples.then(LED_BY_2)
+    for _ in range(2):
+        samples.then(LEADERLESS, compared=EndangeredPartition(PAIR_0, 2, {2: (4, end), 3: (4, 150)}))
+    election = samples.then(pair(leader=3, leader_epoch=6, isr=(3,)))
+    assert election is not None
+    assert election.unsaved == unsaved
 
 
 def test_records_that_no_replica_has_any_more_are_said_to_be_lost() -> None:
