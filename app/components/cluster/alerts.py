@@ -44,9 +44,10 @@ PAGE_LINKS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One line of the card. ``partition`` or ``page``, there a ``section``, is where its link leads.
+    """One row of the card. ``partition`` or ``page``, there a ``section``, is where its link leads.
 
-    ``finding_id`` is of a stored finding, which can be muted and taken over; ``covered``: it is in maintenance.
+    ``age_ms``: since it was opened; ``action``: what to do. ``finding_id`` is of a stored finding, which can be muted
+    and taken over; ``covered``: it is in maintenance.
     """
 
     slug: str
@@ -54,6 +55,8 @@ class Alert:
     severity: str
     title: str
     detail: str
+    action: str = ""
+    age_ms: int | None = None
     link: str = ""
     page: str = ""
     partition: str = ""
@@ -120,6 +123,7 @@ def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: i
     return replace(
         alert,
         detail=" ".join(part for part in (alert.detail, *notes) if part),
+        age_ms=max(0, now_ms - finding.opened_ms),
         finding_id=finding.id,
         taken_by=finding.acknowledged_by or "",
         covered=until_ms is not None,
@@ -129,7 +133,8 @@ def _stored(finding: FindingRow, windows: Sequence[MaintenanceWindow], now_ms: i
 def _line_of(finding: FindingRow) -> Alert:
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
-    line = Alert(finding.slug, finding.object, severity, finding.sentence, str(evidence.get("sentence", "")))
+    detail = str(evidence.get("sentence", ""))
+    line = Alert(finding.slug, finding.object, severity, finding.sentence, detail, finding.action)
     if finding.topic is not None and finding.partition is not None:
         label = PARTITION_LINKS.get(finding.slug, "Open partition")
         return replace(line, link=label, partition=f"{finding.topic}-{finding.partition}")

@@ -188,13 +188,22 @@ def _attention(page: Page) -> None:
 
 
 def _problem(number: int, problem: alerts.Alert, page: Page | None = None, block: str | None = None) -> None:
-    """One row; with a page, which says for whom, also the buttons that mute a finding and take it over."""
-    with st.container(horizontal=True, key=f"attention-row-{number}"):
+    """One row: what is wrong, since when, what to do; with a page, which says for whom, also the buttons that mute a
+    finding and take it over.
+    """
+    age = "" if problem.age_ms is None else f" · {fmt.duration(max(1, round(problem.age_ms / 1000)))}"
+    action = f'<div class="eb-action">{markup.text(problem.action)}</div>' if problem.action else ""
+    with st.container(key=f"attention-row-{number}"):
         st.html(
             f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'
-            f'<div class="eb-sentence">{markup.text(problem.title)}</div>'
-            f'<div class="eb-detail">{markup.text(problem.detail)}</div></div></div>'
+            f'<div class="eb-sentence">{markup.text(problem.title)}<span class="eb-age">{age}</span></div>'
+            f'<div class="eb-detail">{markup.text(problem.detail)}</div>{action}</div></div>'
         )
+        _links(number, problem, page, block)
+
+
+def _links(number: int, problem: alerts.Alert, page: Page | None, block: str | None) -> None:
+    with st.container(horizontal=True, key=f"attention-links-{number}"):
         if problem.partition:
             st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
         elif problem.page:

@@ -14,7 +14,13 @@ from tests.unit.app.overview_rows import NOW_MS
 
 def finding(slug: str, object_: str = "orders-0", severity: str = "warning", **more: Any) -> FindingRow:
     row: dict[str, Any] = {"slug": slug, "object": object_, "severity": severity, "sentence": "Something."}
-    row |= {"evidence": {"sentence": "Why."}, "opened_ms": NOW_MS, "seen_ms": NOW_MS, "closed_ms": None}
+    row |= {
+        "evidence": {"sentence": "Why."},
+        "action": "Do.",
+        "opened_ms": NOW_MS - 38_000,
+        "seen_ms": NOW_MS,
+        "closed_ms": None,
+    }
     return FindingRow(**row | more)
 
 
@@ -31,7 +37,8 @@ def test_without_a_finding_nothing_needs_attention() -> None:
 
 def test_a_finding_is_shown_in_its_words() -> None:
     [alert] = shown(finding("copy-hung", severity="critical", topic="orders", partition=0))
-    assert (alert.severity, alert.title, alert.detail) == ("critical", "Something.", "Why.")
+    assert (alert.severity, alert.title, alert.detail, alert.action) == ("critical", "Something.", "Why.", "Do.")
+    assert alert.age_ms == 38_000
     assert (alert.link, alert.partition) == ("Open copy", "orders-0")
     assert shown(finding("thin-leader", evidence=None))[0].detail == ""
     assert shown(finding("thin-leader", severity="a severity of a later version"))[0].severity == "warning"
