@@ -155,7 +155,19 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "remote-read-storm",
         ),
     ),
-    Explanation("copy-failing", Link.BROKER, ("copy-dangling", "copy-hung", "copy-slow", "delete-lag", "local-debt")),
+    Explanation(
+        "copy-failing",
+        Link.BROKER,
+        (
+            "copy-dangling",
+            "copy-hung",
+            "copy-slow",
+            "delete-lag",
+            "local-debt",
+            "remote-read-failing",
+            "remote-read-slow",
+        ),
+    ),
     Explanation("copy-hung", Link.PARTITION, ("copy-slow",)),
     # Of the store as a whole: it names no broker, and is slow for deletions, too.
     Explanation("copy-slow", Link.CLUSTER, ("delete-lag", "local-debt")),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from backend.control.findings.endangered_partitions import EndangeredPartition
+from backend.control.findings.leaderless_partitions import LeaderlessPartition, LeaderlessPartitions
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import TopicPartition
@@ -96,21 +97,22 @@ class ElectionMemory:
         last_partitions: Mapping[PartitionKey, PartitionSample],
         eligible: Mapping[TopicPartition, EligibleReplicas],
         endangered: Mapping[TopicPartition, EndangeredPartition] | None = None,
+        leaderless: LeaderlessPartitions | None = None,
     ) -> ElectionMemory:
         """With a newer round of samples; `last_partitions` are those of the round before. `endangered`: partitions
-        without a leader whose logs were compared.
+        without a leader whose logs were compared; `leaderless`: those that had none between two rounds.
         """
         elections: dict[PartitionKey, UncleanElection] = {}
         waiting: dict[PartitionKey, LedBefore] = {}
         for row in partitions:
-            key = row.topic, row.partition
+            key, tp = (row.topic, row.partition), TopicPartition(row.topic, row.partition)
             led = self._led_before(row, last_partitions.get(key))
             election = None
             if row.leader < 0:
-                lists = eligible.get(TopicPartition(row.topic, row.partition))
-                led = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, lists)
-                waiting[key] = _with_log_ends(led, (endangered or {}).get(TopicPartition(row.topic, row.partition)))
+                led = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, eligible.get(tp))
+                waiting[key] = _with_log_ends(led, (endangered or {}).get(tp))
             elif led is not None and row.leader_epoch > led.epoch:
+                led = _between_rounds(led, row, (leaderless or {}).get(tp))
                 if row.answered_ms is not None or row.log_end_offset is None:
                     waiting[key] = led
                 else:
@@ -141,6 +143,13 @@ def _without_leader(at_ms: int, led: LedBefore, row: PartitionSample, lists: Eli
     may_lead = frozenset((*row.isr, *eligible))
     since_ms = at_ms if led.leaderless_since_ms is None else led.leaderless_since_ms
     return replace(led, epoch=row.leader_epoch, may_lead=may_lead, confirmed=confirmed, leaderless_since_ms=since_ms)
+
+
+def _between_rounds(led: LedBefore, row: PartitionSample, leaderless: LeaderlessPartition | None) -> LedBefore:
+    """With what was seen between two rounds, just before the leader that there is now."""
+    if leaderless is None or leaderless.leader_epoch != row.leader_epoch - 1 or not leaderless.may_lead:
+        return led
+    return replace(led, epoch=leaderless.leader_epoch, confirmed=leaderless.may_lead)
 
 
 def _with_log_ends(led: LedBefore, endangered: EndangeredPartition | None) -> LedBefore:

@@ -273,6 +273,7 @@ class ClusterObserver:
             flags=flags,
             exact=self.events.phases,
             endangered=self._liveness.endangered,
+            leaderless=self._liveness.leaderless,
         )
         round_ = conclude_round(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from backend.control.findings.endangered_partitions import EndangeredPartitions
+from backend.control.findings.leaderless_partitions import LeaderlessPartitions
 from backend.control.findings.unclean_elections import ElectionMemory
 from backend.control.memo import Memo
 from backend.control.observer.cluster_totals import produced, totals
@@ -58,7 +59,9 @@ class RoundContext:
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
     elections: ElectionMemory = field(default_factory=ElectionMemory)
-    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)  # as of the newest look at liveness
+    # As of the newest look at liveness.
+    endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    leaderless: LeaderlessPartitions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ def conclude_round(facts: ClusterFacts, context: RoundContext, unchanged: RoundC
         context.last_partitions,
         facts.eligible.by_partition,
         context.endangered.by_partition,
+        context.leaderless,
     )
     sums = totals(facts, context.ledger, *rows, counter)
     return SamplingRound(facts.at_ms, *rows, sums, memories, elections, facts.earlier_ms)

@@ -21,10 +21,12 @@ ROWS_MAX: Final = 500
 @dataclass(frozen=True, slots=True)
 class EligibleReplicas:
     """`elr` have every acknowledged record. `last_known` had them when they were last seen, before they stopped
-    uncleanly; with Apache Kafka that is the last leader alone."""
+    uncleanly; with Apache Kafka that is the last leader alone. `leaderless_epoch`: the leader epoch that these are of,
+    where the partition has no leader."""
 
     elr: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
+    leaderless_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,9 @@ async def fetch_eligible(gateway: Gateway, topics: Iterable[str], *, lane: Lane 
     response = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse, lane=lane)
     by_partition = {
         TopicPartition(topic.name or "", partition.partition_index): EligibleReplicas(
-            tuple(partition.eligible_leader_replicas or ()), tuple(partition.last_known_elr or ())
+            tuple(partition.eligible_leader_replicas or ()),
+            tuple(partition.last_known_elr or ()),
+            partition.leader_epoch if partition.leader_id < 0 else None,
         )
         for topic in response.topics
         for partition in topic.partitions

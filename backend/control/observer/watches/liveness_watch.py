@@ -16,6 +16,7 @@ from typing import Final
 from backend.control.findings.broker_absences import BrokerAbsences, RepeatedAbsence
 from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
+from backend.control.findings.leaderless_partitions import LeaderlessPartitions, remember_leaderless
 from backend.control.findings.thresholds import RuleSettings
 from backend.control.findings.vanished_topics import TopicMemory, VanishedTopics
 from backend.control.gateway.connection_pool import Lane
@@ -109,6 +110,7 @@ class LivenessWatch:
         self._back_s: float | None = None
         self._eligible: Mapping[TopicPartition, EligibleReplicas] = {}
         self._endangered = EndangeredPartitions()
+        self._leaderless: LeaderlessPartitions = {}
         self._missing_rights: tuple[MissingRight, ...] = ()
         self._rights_due_s = 0.0
         self._topics = TopicMemory()
@@ -127,6 +129,11 @@ class LivenessWatch:
     def endangered(self) -> EndangeredPartitions:
         """Partitions without a leader whose last one came back with less than another replica has."""
         return self._endangered
+
+    @property
+    def leaderless(self) -> LeaderlessPartitions:
+        """Partitions that had no leader in the last minutes, and who could lead them."""
+        return self._leaderless
 
     def restore_endangered(self, partitions: Iterable[EndangeredPartition]) -> None:
         """Endangered partitions of the process before; what this one has seen meanwhile is newer."""
@@ -227,6 +234,9 @@ class LivenessWatch:
                 log_ends = await fetch_log_ends(self._gateway, waiting, alive) if waiting else {}
             self._endangered = self._endangered.next(view.partitions, page.by_partition, log_ends, unread)
             self._eligible = page.by_partition
+            self._leaderless = remember_leaderless(
+                self._leaderless, view.partitions, page.by_partition, self._clock_ms()
+            )
         except (GatewayError, KafkaError, TimeoutError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %r", error)
             self._endangered = self._endangered.next(view.partitions, {}, {}, self._endangered.unread)

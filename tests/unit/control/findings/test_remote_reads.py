@@ -225,6 +225,9 @@ def test_a_store_that_is_away_is_one_cause_of_failed_copies_and_reads() -> None:
         candidates(context(partitions=rows, failed_attempts=attempts, read_growth=reads, group_offsets=groups))
     )
     assert {key for key, candidate in result.items() if candidate.cause is None} == {("copy-failing", "remote storage")}
+    of_broker = with_causes(candidates(context(failed_attempts=attempts[:2], read_growth=reads[:1])))
+    assert of_broker["copy-failing", "broker 1"].cause is None
+    assert of_broker["remote-read-failing", "orders-0"].cause == ("copy-failing", "broker 1")
     only_reads = with_causes(candidates(context(read_growth=reads, group_offsets=groups)))
     assert only_reads["remote-read-storm", "group g"].cause == ("remote-read-failing", "remote storage")
 

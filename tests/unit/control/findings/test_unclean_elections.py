@@ -13,6 +13,7 @@ import pytest
 
 from backend.control.findings.endangered_partitions import EndangeredPartition
 from backend.control.findings.evaluate import candidates
+from backend.control.findings.leaderless_partitions import KEPT_MS, LeaderlessPartition, remember_leaderless
 from backend.control.findings.unclean_elections import (
     ELECTIONS_MAX,
     SHOWN_FOR_MS,
@@ -21,6 +22,8 @@ from backend.control.findings.unclean_elections import (
     election_of_evidence,
 )
 from backend.control.gateway.requests.eligible_replica_requests import EligibleReplicas
+from backend.control.gateway.requests.metadata_requests import PartitionMetadata
+from backend.protocol.errors import ErrorCode
 from backend.store.queries.findings import UncleanRecovery
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import TopicPartition
@@ -57,10 +60,12 @@ class Samples:
         replicas: list[ReplicaSample] = REPLICAS,
         eligible: Mapping[TopicPartition, EligibleReplicas] | None = None,
         compared: EndangeredPartition | None = None,
+        leaderless: LeaderlessPartition | None = None,
     ) -> UncleanElection | None:
         by_replica = {(r.topic, r.partition, r.broker_id): r for r in replicas}
         endangered = {} if compared is None else {PAIR_0: compared}
-        self.memory = self.memory.next(self.at_ms, [row], by_replica, self.last, eligible or {}, endangered)
+        between = {} if leaderless is None else {PAIR_0: leaderless}
+        self.memory = self.memory.next(self.at_ms, [row], by_replica, self.last, eligible or {}, endangered, between)
         self.last = {(row.topic, row.partition): row}
         self.at_ms += 2_000
         return self.memory.elections.get(PAIR)
@@ -133,6 +138,39 @@ def test_an_eligible_replica_may_lead_without_an_isr(eligible: EligibleReplicas 
     for _ in range(2):
         samples.then(pair(leader=-1, leader_epoch=5, isr=(), answered_ms=NOW_MS - 1), eligible=lists)
     assert (samples.then(pair(leader=3, leader_epoch=6, isr=(3,))) is not None) is unclean
+
+
+@pytest.mark.parametrize(
+    ("seen", "unclean"),
+    [
+        (LeaderlessPartition(5, frozenset({2}), NOW_MS), True),
+        (LeaderlessPartition(5, frozenset({2, 3}), NOW_MS), False),
+        (LeaderlessPartition(4, frozenset({2}), NOW_MS), False),
+        (LeaderlessPartition(5, frozenset(), NOW_MS), False),
+    ],
+    ids=["outside", "eligible", "two elections ago", "nobody was named"],
+)
+def test_an_election_between_two_rounds_is_seen_by_the_watch_over_liveness(
+    seen: LeaderlessPartition, unclean: bool
+) -> None:
+    """Broker 2 led with records that no round sampled, died, and broker 3 was elected: all within a round of 10 s."""
+    samples = Samples()
+    samples.then(LED_BY_2)
+    election = samples.then(pair(leader=3, leader_epoch=6, isr=(3,)), leaderless=seen)
+    assert (election is not None) is unclean
+    assert election is None or (election.lost, election.unsaved) == (0, (2,))
+
+
+def test_a_partition_without_a_leader_is_remembered_with_lists_of_its_epoch() -> None:
+    row = PartitionMetadata("pair", b"p" * 16, 0, -1, 5, (2, 3), (), (), ErrorCode.NONE)
+    lists = {PAIR_0: EligibleReplicas((2,), (), leaderless_epoch=5)}
+    seen = remember_leaderless({}, [row], lists, NOW_MS)
+    assert seen == {PAIR_0: LeaderlessPartition(5, frozenset({2}), NOW_MS)}
+    for page in ({}, {PAIR_0: EligibleReplicas((2,))}, {PAIR_0: EligibleReplicas((3,), (), leaderless_epoch=6)}):
+        assert remember_leaderless(seen, [row], page, NOW_MS + 1) == seen
+    led = replace(row, leader=3, leader_epoch=6)
+    assert remember_leaderless(seen, [led], {}, NOW_MS + KEPT_MS) == seen
+    assert remember_leaderless(seen, [led], {}, NOW_MS + KEPT_MS + 1) == {}
 
 
 def test_between_two_elections_a_replica_may_have_joined_the_isr() -> None:
