@@ -165,7 +165,8 @@ class FindingContext:
     `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
-    `repeated_absences`: brokers that come and go. `back_ms`: for how long the cluster answers again, None: always.
+    `repeated_absences`: brokers that come and go. `returning`: brokers that were silent before the cluster listed them
+    again. `back_ms`: for how long the cluster answers again, None: always.
     `missing_rights`: lines of docs/attach.md that our principal lacks.
     `own_moves`: partitions that our plans move.
     `processes`: the last heartbeats of the product's own processes, by name. `monotonic_ms`: the same moment by a clock
@@ -223,6 +224,7 @@ class FindingContext:
     missing_rights: Sequence[MissingRight] = ()
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
+    returning: frozenset[int] = frozenset()
     back_ms: int | None = None
     own_moves: Collection[tuple[str, int]] = ()
     processes: Mapping[str, ProcessHealth] = field(default_factory=dict)

@@ -49,7 +49,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 slug="broker-away",
                 object=name,
                 severity=CRITICAL
-                if broker.broker_id in needed
+                if broker.broker_id in needed - context.returning
                 else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}{times}. {broker.error or ''}".strip() + lead,

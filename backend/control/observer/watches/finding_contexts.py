@@ -141,6 +141,7 @@ class FindingContexts:
             eligible=liveness.eligible,
             endangered=liveness.endangered,
             listed=liveness.listed,
+            returning=liveness.returning,
             unclean_elections=seen.unclean_elections,
             offline_logs=seen.offline_logs,
             away=liveness.away,

@@ -58,19 +58,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveness:
-    """The last answers of one broker; `error` None: it answers. `seen_ms` None: it never did."""
+    """The last answers of one broker; `error` None: it answers. `seen_ms` None: it never did. `asked_s`: when the
+    newest question began, by the monotonic clock.
+    """
 
     broker_id: int
     seen_ms: int | None
     error: str | None = None
     absences: BrokerAbsences = field(default_factory=BrokerAbsences)
+    asked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
     """The living at `at_ms`; `partitions` are those of the newest Metadata, `away` None: the cluster answers.
     `endangered`: those that wait for the broker that led last, which has less than another. `listed`: brokers that
-    Metadata names, which are those that may be elected; None: there was none yet.
+    Metadata names, which are those that may be elected; None: there was none yet. `returning`: brokers that it names
+    again, and that were silent when they were asked before that.
     """
 
     at_ms: int
@@ -79,12 +83,22 @@ class Liveness:
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
     listed: frozenset[int] | None = None
+    returning: frozenset[int] = frozenset()
     away: ClusterSilence | None = None
     missing_rights: tuple[MissingRight, ...] = ()
     vanished_topics: VanishedTopics | None = None
     repeated_absences: Mapping[int, RepeatedAbsence] = field(default_factory=dict)
     back_ms: int | None = None
     """For how long the cluster answers again; None: it was not away for as long as brokers take to start."""
+
+
+def returning_brokers(brokers: Mapping[int, BrokerLiveness], listed_s: Mapping[int, float]) -> frozenset[int]:
+    """Silent brokers that were asked last before Metadata named them again, at `listed_s`: they have just started."""
+    return frozenset(
+        broker_id
+        for broker_id, broker in brokers.items()
+        if broker.error is not None and broker.asked_s < listed_s.get(broker_id, 0.0)
+    )
 
 
 class LivenessWatch:
@@ -105,6 +119,7 @@ class LivenessWatch:
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._brokers: dict[int, BrokerLiveness] = {}
         self._view: ClusterMetadata | None = None
+        self._listed_s: Mapping[int, float] = {}  # since when Metadata has named a broker, by the monotonic clock
         self._away: ClusterSilence | None = None
         self._away_s = 0.0
         self._back_s: float | None = None
@@ -177,6 +192,7 @@ class LivenessWatch:
             self._eligible,
             self._endangered,
             None if view is None else frozenset(broker.broker_id for broker in view.brokers),
+            returning_brokers(self._brokers, self._listed_s),
             self._away,
             self._missing_rights,
             self._topics.vanished,
@@ -205,6 +221,8 @@ class LivenessWatch:
         if self._away is not None and time.monotonic() - self._away_s >= STARTED_AFTER_S:
             self._back_s = time.monotonic()
         self._away = None
+        now_s = time.monotonic()
+        self._listed_s = {b.broker_id: self._listed_s.get(b.broker_id, now_s) for b in self._view.brokers}
         present = {topic.topic: len(topic.partitions) for topic in self._view.topics}
         self._topics = self._topics.next(present, self._clock_ms(), self._rule_settings().thresholds(None))
         await self._ask_leaderless(self._view)
@@ -260,9 +278,11 @@ class LivenessWatch:
             late = time.monotonic() - began_s > PROBE_ANSWER_S + HELD_UP_S
             last = self._brokers.get(broker_id, BrokerLiveness(broker_id, None))
             if error is None:
-                self._brokers[broker_id] = BrokerLiveness(broker_id, self._clock_ms(), None, self._absences(last, None))
+                absences = self._absences(last, None)
+                self._brokers[broker_id] = BrokerLiveness(broker_id, self._clock_ms(), None, absences, began_s)
             elif not late:
-                self._brokers[broker_id] = replace(last, error=error, absences=self._absences(last, error))
+                absences = self._absences(last, error)
+                self._brokers[broker_id] = replace(last, error=error, absences=absences, asked_s=began_s)
                 # A round of samples would wait for it for as long as a request may take, and look silent itself.
                 self._gateway.give_up(broker_id, Lane.SAMPLE, error)
             await asyncio.sleep(PROBE_INTERVAL_S)

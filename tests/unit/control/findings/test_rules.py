@@ -371,6 +371,8 @@ def test_a_broker_that_a_partition_needs_for_its_writes_is_critical_as_soon_as_i
     assert severity((2,)) == "critical", "nobody else can lead"
     assert severity((1, 2), topics=least) == "critical", "producers are refused without it"
     assert severity((1, 2, 3), topics=least) == severity((1, 3), topics=least) == "warning"
+    started = frozenset({2})
+    assert severity((1, 2), topics=least, returning=started) == "warning", "it was silent before it joined the ISR"
 
 
 def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:

@@ -19,7 +19,12 @@ from backend.control.gateway.requests.metadata_requests import (
 )
 from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.observer.watches import liveness_watch
-from backend.control.observer.watches.liveness_watch import Liveness, LivenessWatch
+from backend.control.observer.watches.liveness_watch import (
+    BrokerLiveness,
+    Liveness,
+    LivenessWatch,
+    returning_brokers,
+)
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
 
@@ -112,3 +117,14 @@ def test_brokers_answer_from_the_first_answer_until_none_comes(monkeypatch: pyte
 
     asyncio.run(watch())
     assert seen == [False, True, False]
+
+
+def test_a_broker_that_is_listed_again_and_was_silent_before_that_has_just_started() -> None:
+    """In a rolling restart its replicas are in sync before it is asked again, while the next broker stops."""
+    silent = {
+        1: BrokerLiveness(1, 5, None, asked_s=9.0),
+        2: BrokerLiveness(2, 5, "Connection refused.", asked_s=9.0),
+        3: BrokerLiveness(3, 5, "It hangs.", asked_s=9.0),
+        4: BrokerLiveness(4, 5, "It is not listed.", asked_s=9.0),
+    }
+    assert returning_brokers(silent, {1: 10.0, 2: 10.0, 3: 1.0}) == {2}
