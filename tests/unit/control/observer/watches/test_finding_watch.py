@@ -87,7 +87,9 @@ class Watched:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Watched]]:
+    # The pause after a round is twenty times what the round took.
+    monkeypatch.setattr(finding_watch, "SHARE_MAX", 1.0)
     watches: list[Watched] = []
 
     def make(**more: Any) -> Watched:
