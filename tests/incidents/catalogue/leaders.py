@@ -60,6 +60,12 @@ INCIDENTS: Final = (
                 severity=CRITICAL,
                 because="two of the three voters are killed until broker 3 starts",
             ),
+            Allowed(
+                slug="unclean-recovery",
+                objects=("cluster",),
+                severity=NOTICE,
+                because="the embedded engine compares logs of replicas that were killed, and says that it did",
+            ),
         ),
     ),
     Incident(

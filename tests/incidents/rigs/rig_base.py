@@ -93,6 +93,7 @@ class RigBase(ProductOperations, TopicOperations, SettingOperations, ReaderOpera
         for topic in [topic for topic in self.loads if topic != ORDERS]:
             self.stop_load(topic=topic)
         self.end_readers()
+        self.end_transactions()
         self.clear_settings()
         self.limit_pipeline(bytes_per_s=0)
         for topic in [topic for topic in self.topics if topic not in (ORDERS, QUIET)]:

@@ -31,6 +31,8 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 class TopicOperations(ClusterClients):
     """Topics, records, transactions."""
 
+    _forgotten: Producer | None = None
+
     def create_topic(
         self,
         *,
@@ -154,6 +156,10 @@ class TopicOperations(ClusterClients):
         self._open_at = requests.offset(self.port_of_leader(topic, partition), topic, partition, requests.LATEST)
         self._forgotten.produce(topic, b"open", partition=partition)
         self._forgotten.flush(30)
+
+    def end_transactions(self) -> None:
+        """Ends the producer that forgot its transaction: it would have its topic made again once that is deleted."""
+        self._forgotten = None
 
     def abort_transaction(self, *, topic: str, partition: int) -> None:
         place = ("--topic", topic, "--partition", str(partition), "--start-offset", str(self._open_at))
