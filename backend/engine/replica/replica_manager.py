@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
@@ -41,6 +42,9 @@ from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.engine.replica.role_changes import RoleChanges
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+# Length, throttle time, error, session, and no partition: twice a second from each follower that waits.
+EMPTY_FETCH_RESPONSE_BYTES: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -198,6 +202,12 @@ class ReplicaManager:
     def fetch_state(self, tip: TopicIdPartition) -> FetchState | None:
         """The position and phase of a followed partition; None when it is not followed."""
         return self._fetchers.state_of(tip)
+
+    def count_response_to_follower(self) -> None:
+        """Counts the frame of a response to a follower, as Kafka's sizeOfThrottledPartitions does: a limit below 32
+        bytes a second lets nothing through.
+        """
+        self.leader_quota.record(EMPTY_FETCH_RESPONSE_BYTES, self.clock.monotonic_ms())
 
     def count_sent_to_follower(self, partition: TopicPartition, bytes_out: int) -> None:
         """Counts bytes answered to a follower."""

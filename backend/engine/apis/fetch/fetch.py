@@ -217,6 +217,7 @@ def _count(services: FetchServices, params: FetchParams, pairs: Sequence[tuple[C
 
 
 def _count_throttled(services: FetchServices, pairs: Sequence[tuple[CachedPartition, FetchData]]) -> None:
+    services.replica_manager.count_response_to_follower()
     topics = services.metadata.image.topics
     for entry, data in pairs:
         if data.records:

@@ -11,6 +11,7 @@ from immutables import Map
 
 from backend.engine.common.rates import Windows
 from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from backend.engine.replica.replica_manager import EMPTY_FETCH_RESPONSE_BYTES
 from backend.engine.replica.replication_quota import ReplicationQuota, Side, throttled_partitions
 from tests.unit.engine.replica.nodes import Nodes
 
@@ -79,5 +80,30 @@ def test_a_new_replica_waits_for_the_throttle_and_members_of_the_isr_do_not(tmp_
             nodes.config(BROKER, "1" if side == "leader" else "3", **fast)
             await nodes.in_sync("orders", 1, 2, 3)
             assert nodes[3].offsets("orders")[3] == BATCHES + 1
+
+    asyncio.run(run())
+
+
+def test_a_response_without_records_counts_so_that_a_limit_of_a_byte_lets_nothing_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Kafka counts the frame of each response to a follower: played on 4.3.1, such a move stalls."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_fetch_max_bytes=SMALL, replica_fetch_response_max_bytes=SMALL) as nodes:
+            nodes.create("orders", [1, 2])
+            nodes.config(BROKER, "1", leader_replication_throttled_rate="1")
+            nodes.config(TOPIC, "orders", leader_replication_throttled_replicas="*")
+            quota = nodes[1].replicas.leader_quota
+            sizes: list[int] = []
+            record = quota.record
+
+            def recorded(size_bytes: int, now_ms: float) -> None:
+                sizes.append(size_bytes)
+                record(size_bytes, now_ms)
+
+            monkeypatch.setattr(quota, "record", recorded)
+            await nodes.until("an idle follower is counted", lambda: sizes.count(EMPTY_FETCH_RESPONSE_BYTES) >= 3)
+            assert quota.exceeded(nodes[1].ports.clock.monotonic_ms())
 
     asyncio.run(run())
