@@ -45,12 +45,12 @@ def test_trouble_is_listed_worst_first_with_links(trouble: Database) -> None:
     shown = text_of(page)
     assert "Needs attention 3 problems · worst first" in shown
     order = [
-        "▲ Critical Copy hung: telemetry-143 on broker 6 Open for 2 h 55 m, 219× its p99",
-        "◆ Warning Copying is behind: telemetry-88 47.9 GB in sealed segments are not uploaded.",
-        "◆ Warning Follower stuck: telemetry-143 on broker 2 3 attempts to build remote state failed.",
+        r"▲ Critical Copy hung: telemetry-143 on broker 6 · 2 h 54 m Open for 2 h 55 m, 219× its p99\."
+        r" Look at its runbook\.",
+        r"◆ Warning Copying is behind: telemetry-88 · 41 m( \d+ s)? 47\.9 GB in sealed segments are not uploaded\.",
+        r"◆ Warning Follower stuck: telemetry-143 on broker 2 · 8 m( \d+ s)? 3 attempts to build remote state failed\.",
     ]
-    places = [shown.index(line) for line in order]
-    assert places == sorted(places)
+    assert re.search(".*".join(order), shown), shown
     links = [(link.proto.label, link.proto.query_string) for link in page.get("page_link")]
     assert links[:2] == [("Open copy →", "tp=telemetry-143"), ("Runbook →", "runbook=copy-hung")]
     assert ("Replicas →", "tp=telemetry-143") in links
@@ -193,7 +193,8 @@ def test_a_silent_broker_is_named_and_its_checks_are_unknown(healthy: Database) 
     healthy.change(t.finding.insert().values(**seed.finding_of_broker_4(now_ms())))
     page = open_page()
     shown = text_of(page)
-    assert "Needs attention 1 problem ◆ Warning Broker 4 does not answer Silent for 9 s. Connection refused." in shown
+    row = r"Broker 4 does not answer · \d+ s Silent for 9 s. Connection refused. Start it again."
+    assert re.search(rf"Needs attention 1 problem ◆ Warning {row}", shown), shown
     assert "◆ 5/6 brokers" in shown
     assert cells(page, "unknown") == 6
     assert "? unknown: Broker 4 does not answer" in shown
