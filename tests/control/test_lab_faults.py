@@ -139,6 +139,12 @@ def test_an_unclean_election_loses_what_only_the_old_leader_had(tiered: ControlS
     texts = [message["text"] for message in run["told"]]
     assert "its log ends at 2100: the 500 records are lost" in texts[-2]
     assert texts[-1].endswith("has truncated what it alone had, and follows to 2100.")
+
+    def elections() -> list[dict[str, Any]]:
+        return [row for row in tiered.get("/v1/findings")["items"] if row["slug"] == "unclean-recovery"]
+
+    (election,) = tiered.wait_until("the election is a finding", elections)
+    assert election["object"] in (f"{UNCLEAN_TOPIC}-0", "broker 3")
     heal(tiered)
     assert UNCLEAN_TOPIC not in tiered.admin.list_topics(timeout=10).topics
 

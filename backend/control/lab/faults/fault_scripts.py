@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,8 @@ BROKERS_NEEDED: Final = {"broker-kill": 1, "dangling-copy": 1, "thin-leader": 1,
 UPLOAD_WAIT_S: Final = 240.0
 # Session timeout (9 s by Kafka's default) and an election.
 ELECTION_WAIT_S: Final = 60.0
+# A person needs longer to decide, and the pages show meanwhile what there is to decide.
+SHOWN_S: Final = 6.0
 # 24 MB in all: 2 s of producing.
 THIN_PLAN: Final = BootstrapPlan(21 << 20, 85)
 KEPT_RECORDS, LOST_RECORDS, NEW_RECORDS = 2_000, 500, 100
@@ -155,12 +158,14 @@ async def _unclean(context: ScriptContext, _broker: int | None) -> None:
 
     await until(f"{UNCLEAN_TOPIC} is without a leader", without_leader, ELECTION_WAIT_S)
     context.report(f"Broker {old} is killed and {UNCLEAN_TOPIC} has no leader: broker {new} is not in sync.")
+    await asyncio.sleep(SHOWN_S)
     refused = await elect_unclean(gateway, [topic.partition])
     if refused:
         raise LabFailed(f"The unclean election was refused: {next(iter(refused.values()))}.")
     await _fill(topic, NEW_RECORDS)
     end = await _log_end(topic, new)
     context.report(f"Broker {new} leads uncleanly; its log ends at {end}: the {LOST_RECORDS} records are lost.")
+    await asyncio.sleep(SHOWN_S)
     await fault_target.start(old)
 
     async def both() -> bool | None:

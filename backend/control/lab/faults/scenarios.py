@@ -110,7 +110,7 @@ SCENARIOS: Final = (
         "Both brokers are started again by itself; Heal deletes the topic.",
         Cure.BUTTON,
         FORGOTTEN_S,
-        "divergence",
+        "unclean-recovery",
     ),
 )
 BY_SLUG: Final = {scenario.slug: scenario for scenario in SCENARIOS}
