@@ -98,7 +98,9 @@ def _why_stuck(context: FindingContext, partition: PartitionSample, replica: Rep
         if trap is not None:
             rule, why = trap
             return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}; then it joins."
-    reported = evidence.get("error") or evidence.get("reason")
+    # Of one that fetches the reason is that of its last truncation.
+    reason = None if replica.phase == FollowerPhase.FETCHING else evidence.get("reason")
+    reported = evidence.get("error") or reason
     throttles = holding_throttles(context.throttles, partition, replica.broker_id)
     if throttles and not reported and not replica.error:
         why = f"A throttle holds it back: {', '.join(map(described, throttles))}."

@@ -50,6 +50,18 @@ def test_a_replica_that_a_left_throttle_keeps_out_stands_under_it_and_names_it()
     assert "throttles of orders" in stuck.action
 
 
+def test_a_new_replica_that_is_limited_while_it_fetches_is_a_stalled_move_and_not_stuck() -> None:
+    """The embedded engine keeps the reason of the last truncation, which is none of the present."""
+    cut = {"reason": "no leader epochs on disk: cut back to the high watermark 0"}
+    new = replica(2, in_isr=False, phase="FETCHING", log_end_offset=900, evidence=cut)
+    moves = [partition(isr=(1, 3), adding_replicas=(2,))]
+    result = raised(throttles=LEFT, partitions=moves, replicas=[new])
+    assert ("follower-stuck", "orders-0 on broker 2") not in result
+    assert result["move-stalled", "orders-0"].cause is None
+    (stuck,) = (c for c in raised(partitions=moves, replicas=[new]).values() if c.slug == "follower-stuck")
+    assert cut["reason"] not in stuck.why
+
+
 def test_a_throttle_of_another_topic_explains_no_stuck_replica() -> None:
     other = [ThrottleSetting(LEADERS, "*", topic="logs"), LEFT[1]]
     stuck = raised(throttles=other, partitions=[partition(isr=(1, 3))])["follower-stuck", "orders-0 on broker 2"]
