@@ -97,7 +97,9 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "follower-stuck": frozenset({"below-min-isr", "move-stalled"}),
     # A broker that has to stay stopped is away, and nobody is to start it for that.
-    "last-leader-behind": frozenset({"broker-away", "offline", "below-min-isr", "follower-stuck", "voter-away"}),
+    "last-leader-behind": frozenset(
+        {"broker-away", "offline", "below-min-isr", "follower-stuck", "voter-away", "metadata-unsafe"}
+    ),
     "metadata-unsafe": frozenset({"copy-failing", "copy-slow", "metadata-failed", "pipeline-down"}),
     "offline": frozenset({"below-min-isr", "follower-stuck", "move-stalled"}),
     "pipeline-down": frozenset({"pipeline-behind"}),
