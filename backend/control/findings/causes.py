@@ -97,6 +97,17 @@ RIGHTS_FACTS: Final = (
     "voter-away",
     "voter-catching-up",
 )
+# Findings of copies, deletions and reads that need the store, or a broker's way to it.
+STORE_FACTS: Final = (
+    "copy-dangling",
+    "copy-hung",
+    "copy-slow",
+    "delete-lag",
+    "local-debt",
+    "remote-read-failing",
+    "remote-read-slow",
+    "remote-read-storm",
+)
 # The first row that fits is the cause; a cause that is explained itself hands on to its own cause.
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(CLUSTER_AWAY, Link.CLUSTER, CLUSTER_FACTS),
@@ -141,33 +152,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("metadata-failed", Link.BROKER, ("copy-slow",)),
     # A pipeline that waits for a topic which was deleted.
     Explanation("metadata-unsafe", Link.TOPIC, ("pipeline-down",)),
-    Explanation(
-        "copy-failing",
-        Link.CLUSTER,
-        (
-            "copy-dangling",
-            "copy-hung",
-            "copy-slow",
-            "delete-lag",
-            "local-debt",
-            "remote-read-failing",
-            "remote-read-slow",
-            "remote-read-storm",
-        ),
-    ),
-    Explanation(
-        "copy-failing",
-        Link.BROKER,
-        (
-            "copy-dangling",
-            "copy-hung",
-            "copy-slow",
-            "delete-lag",
-            "local-debt",
-            "remote-read-failing",
-            "remote-read-slow",
-        ),
-    ),
+    Explanation("copy-failing", Link.CLUSTER, STORE_FACTS),
+    Explanation("copy-failing", Link.BROKER, STORE_FACTS),
     Explanation("copy-hung", Link.PARTITION, ("copy-slow",)),
     # Of the store as a whole: it names no broker, and is slow for deletions, too.
     Explanation("copy-slow", Link.CLUSTER, ("delete-lag", "local-debt")),

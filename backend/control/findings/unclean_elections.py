@@ -105,14 +105,15 @@ class ElectionMemory:
         elections: dict[PartitionKey, UncleanElection] = {}
         waiting: dict[PartitionKey, LedBefore] = {}
         for row in partitions:
-            key, tp = (row.topic, row.partition), TopicPartition(row.topic, row.partition)
+            key = row.topic, row.partition
             led = self._led_before(row, last_partitions.get(key))
             election = None
             if row.leader < 0:
+                tp = TopicPartition(*key)
                 led = _without_leader(at_ms, led or LedBefore(None, row.leader_epoch, None), row, eligible.get(tp))
                 waiting[key] = _with_log_ends(led, (endangered or {}).get(tp))
             elif led is not None and row.leader_epoch > led.epoch:
-                led = _between_rounds(led, row, (leaderless or {}).get(tp))
+                led = _between_rounds(led, row, (leaderless or {}).get(TopicPartition(*key)))
                 if row.answered_ms is not None or row.log_end_offset is None:
                     waiting[key] = led
                 else:

@@ -18,7 +18,6 @@ from backend.control.findings.finding_context import (
 )
 from backend.control.findings.rules.disk_rules import fullest_directory
 from backend.control.formatting import in_bytes, in_time
-from backend.store.queries.overview import BrokerRow
 from backend.tiering.durability import MIN_ISR
 
 # A broker that starts is fenced until it has caught up, which takes seconds.
@@ -53,7 +52,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 else WARNING,  # its consequences may be graver: `causes`
                 sentence=f"Broker {broker.broker_id} does not answer",
                 why=f"Silent for {in_time(context.at_ms - broker.seen_ms)}{times}. {broker.error or ''}".strip() + lead,
-                action=_action_away(context, broker),
+                action=_action_away(context, broker.broker_id, full),
                 facts={
                     "seen_ms": broker.seen_ms,
                     "leads": led[broker.broker_id],
@@ -94,8 +93,8 @@ def _times_away(absence: RepeatedAbsence) -> str:
     return f"away {absence.count} times in {in_time(absence.within_ms)}"
 
 
-def _action_away(context: FindingContext, broker: BrokerRow) -> str:
-    broker_id = broker.broker_id
+def _action_away(context: FindingContext, broker_id: int, full: tuple[str, int] | None) -> str:
+    """`full`: path and free bytes of its log directory that was as good as full."""
     if context.kafka_rules and broker_id in context.endangered.last_leaders:
         return "Leave it stopped until other replicas lead the partitions that last-leader-behind names."
     held = [election for election in context.unclean_elections if broker_id in election.unsaved]
@@ -106,7 +105,6 @@ def _action_away(context: FindingContext, broker: BrokerRow) -> str:
             f"Before it starts again, copy its folders of {named}{more}: records that their leaders lack may be there"
             " only (unclean-recovery), and it cuts its logs to theirs."
         )
-    full = fullest_directory(context, broker)
     if full is not None:
         return (
             f"See whether {full[0]} is full: then make room on that disk, outside of the log directories, and start the"
