@@ -18,7 +18,7 @@ from backend.store.queries.overview import FindingRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
-# Each row has five elements; Activity and `ebbline findings` have all.
+# Each row has six elements; Activity and `ebbline findings` have all.
 DRAWN_MAX: Final = 50
 # Blindness is said with its age as of now; a finding of the same thing says nothing more.
 SAID_BY_BLINDNESS: Final = ("pipeline-down", "pipeline-behind")

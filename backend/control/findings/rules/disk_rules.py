@@ -7,13 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids, name_of
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    NAMED_MAX,
+    WARNING,
+    Candidate,
+    FindingContext,
+    count,
+    ids,
+    name_of,
+)
 from backend.control.findings.thresholds import Thresholds
 from backend.control.formatting import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
 
 HOUR_MS: Final = 3_600_000
-NAMED_MAX: Final = 10
 # Brokers are asked one after the other: within seconds a disk that they share changes by less.
 SAME_DISK_SHARE: Final = 0.01
 
@@ -72,6 +80,8 @@ class _Disk:
     total_bytes: int
     usable_bytes: int
     bytes_per_hour: float | None
+    silent: bool = False
+    """Whether this is what a broker that does not answer told last."""
 
     @property
     def used(self) -> float:
@@ -157,14 +167,18 @@ def _disk(context: FindingContext, broker: BrokerRow, directory: Mapping[str, An
     if directory.get("error") or not total or usable is None:
         return None
     path = str(directory.get("path"))
-    return _Disk(broker.broker_id, path, total, usable, context.disk_rates.get((broker.broker_id, path)))
+    rate = context.disk_rates.get((broker.broker_id, path))
+    return _Disk(broker.broker_id, path, total, usable, rate, silent=not broker.reachable)
 
 
 def _full(broker_ids: Sequence[int], disks: Sequence[_Disk], full: Sequence[_Disk], limits: Thresholds) -> Candidate:
     """`disks`: the log directories of the most urgent file system; `full`: the worst of each that is nearly full."""
     disk, others = full[0], full[1:]
     runway_ms, name = disk.runway_ms, f"broker {ids(broker_ids)}"
-    why = f"{in_bytes(disk.usable_bytes)} of {in_bytes(disk.total_bytes)} are free at {disk.path}."
+    free = f"{in_bytes(disk.usable_bytes)} of {in_bytes(disk.total_bytes)}"
+    why = f"{free} are free at {disk.path}."
+    if disk.silent:
+        why = f"{free} were free at {disk.path} when broker {disk.broker_id} was seen last."
     if runway_ms is not None and disk.bytes_per_hour is not None:
         why += f" At {in_bytes(round(disk.bytes_per_hour))} an hour it is full in {in_time(runway_ms)}."
     if others:

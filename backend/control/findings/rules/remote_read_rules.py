@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count, ids
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    NAMED_MAX,
+    WARNING,
+    Candidate,
+    FindingContext,
+    count,
+    ids,
+)
 from backend.control.findings.read_partitions import NOT_TOLD, names, read_partitions
 from backend.control.findings.remote_read_growth import ReadGrowth
 from backend.control.findings.still_offsets import PartitionKey
@@ -23,7 +31,6 @@ REPEATED_MS: Final = 20_000
 EXPIRED_SHARE: Final = 0.9
 # A consumer whose reads fail tries again within a second: after a pause it is another failure.
 PAUSE_MS: Final = 20_000
-NAMED_MAX: Final = 10
 ERROR_CHARS_MAX: Final = 1_000
 WAIT: Final = "remote.fetch.max.wait.ms"
 # Kafka's default.

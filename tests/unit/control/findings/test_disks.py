@@ -109,6 +109,7 @@ def test_a_broker_that_is_away_and_whose_disk_was_full_gets_room_before_it_is_st
     nearly_full = broker(3, reachable=False, error="Connection refused.", log_dirs=[disk(0.1), disk(0.97, path="/d3")])
     away = candidates(context(brokers=[nearly_full]))["broker-away", "broker 3"]
     assert away.why.endswith("30 B were free at /d3 when it was seen last.")
+    assert full(brokers=[nearly_full])["broker 3"].why.startswith("30 B of 1.0 kB were free at /d3 when broker 3 was")
     assert away.action.startswith(
         "See whether /d3 is full: then make room on that disk, outside of the log directories"
     )
