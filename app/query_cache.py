@@ -21,8 +21,25 @@ class CachedResult:
     """The result of a query, the version of the data that it is of, and the time of reading."""
 
     value: Any
-    version: int
+    version: Hashable
     read_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingMs:
+    """A time that a query asks for, `before_ms` before now: other each moment, and the same question all the time.
+
+    The query gets `at_ms`. It is part of the version of a cached result, not of its key: while the database is away
+    the last result is of a moment before.
+    """
+
+    at_ms: int
+    before_ms: int
+
+    @classmethod
+    def of(cls, now_ms: int, before_ms: int = 0, *, step_ms: int = 1) -> SlidingMs:
+        """In steps, so that the reads of several parts of a page share one result."""
+        return cls((now_ms - before_ms) // step_ms * step_ms, before_ms)
 
 
 class QueryCache:
@@ -48,7 +65,7 @@ class QueryCache:
             while len(self._entries) > self._entries_max:
                 self._entries.popitem(last=False)
 
-    def get(self, key: Hashable, version: int, now_ms: int, ask: Callable[[], Any]) -> Any:
+    def get(self, key: Hashable, version: Hashable, now_ms: int, ask: Callable[[], Any]) -> Any:
         """The answer for this version of the data; asks only when it is not known. Two may ask at the same time."""
         cached = self.last(key)
         if cached is not None and cached.version == version and now_ms - cached.read_ms <= AGE_MS_MAX:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.control.backend_readiness import database_readiness
-from app.query_cache import CachedResult, QueryCache
+from app.query_cache import CachedResult, QueryCache, SlidingMs
 from backend.store.connection.database import StoreError, create_engine, reading
 from backend.store.connection.database_faults import diagnose, first_line
 from backend.store.connection.limits import PAGES
@@ -105,23 +105,35 @@ def _as_sentence(cause: str) -> str:
 def read_cached(query: Callable[..., T], *arguments: Any, version: int, **options: Any) -> T:
     """As :func:`read`, but asked only once per data version, and the last answer while the database is away.
 
-    Arguments must be hashable. The result is shared: do not change it. Raises DatabaseUnreachable when the database is
-    away and this was never read before; so times are asked for by :attr:`ClusterView.read_ms`, which then stands still.
+    Arguments must be hashable; one that moves with the clock is a :class:`SlidingMs`. The result is shared: do not
+    change it. Raises DatabaseUnreachable when the database is away and this was never read before.
     """
+    named = tuple(sorted(options.items()))
+    given = (*arguments, *(value for _, value in named))
     key = (
         environment().database_url,
         f"{query.__module__}.{query.__qualname__}",
-        arguments,
-        tuple(sorted(options.items())),
+        tuple(value.before_ms if isinstance(value, SlidingMs) else value for value in given),
+        tuple(name for name, _ in named),
     )
+    moments = tuple(value.at_ms for value in given if isinstance(value, SlidingMs))
     try:
-        result: T = _query_cache.get(key, version, now_ms(), lambda: read(query, *arguments, **options))
+        result: T = _query_cache.get(
+            key,
+            (version, *moments),
+            now_ms(),
+            lambda: read(query, *map(_passed, arguments), **{name: _passed(value) for name, value in named}),
+        )
     except DatabaseUnreachable:
         last = _query_cache.last(key)
         if last is None:
             raise
         result = last.value
     return result
+
+
+def _passed(value: Any) -> Any:
+    return value.at_ms if isinstance(value, SlidingMs) else value
 
 
 @dataclass(frozen=True, slots=True)

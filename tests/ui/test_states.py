@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
@@ -14,7 +15,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
-from app import links
+from app import links, state
 from app.access.identity import READ_ONLY
 from backend.store import tables as t
 from tests.ui import many
@@ -29,7 +30,8 @@ WRITES = re.compile(
 )
 # Old data stops nobody there: what the lab broke may be the cause, and must be healed; a mute changes no cluster.
 LAB = re.compile(r"race-.*|fault-.*|mute-.*|acknowledge-.*|maintenance-.*")
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 # ui.md, section 8. A heatmap has a point a cell.
 FIGURE_BYTES_MAX = 310_000
 POINTS_MAX, CELLS_MAX = 2_000, 11_000
@@ -78,29 +80,29 @@ STATES = {
 
 @pytest.mark.parametrize("name", STATES)
 def test_every_page_has_a_designed_answer_to_a_state(database: Database, tmp_path: Path, name: str) -> None:
-    state = STATES[name]
-    state.prepare(database)
+    designed = STATES[name]
+    designed.prepare(database)
     with refusing_api(tmp_path) as api:
         for page_name in links.NAMES:
             query: dict[str, Any] = {"tp": "orders-7"} if page_name == "partition" else {}
-            page = open_page(page_name, user=state.user, **query)
+            page = open_page(page_name, user=designed.user, **query)
             where = f"{page_name}, {name}"
             assert not page.exception, where
-            assert re.search(state.says, text_of(page)), f"{where}: {text_of(page)[-2_000:]}"
+            assert re.search(designed.says, text_of(page)), f"{where}: {text_of(page)[-2_000:]}"
             assert "Traceback" not in text_of(page), where
-            _may_write(page, state, where)
+            _may_write(page, designed, where)
             _is_bounded(page, where)
         assert api.calls == [], "to draw a page plans nothing"
 
 
-def _may_write(page: AppTest, state: State, where: str) -> None:
+def _may_write(page: AppTest, designed: State, where: str) -> None:
     """A control that writes is there and says why it is off; it is never hidden."""
     for button in page.button:
         key = str(button.key)
-        if state.block is None or not WRITES.fullmatch(key) or (state.block == OLD_DATA and LAB.fullmatch(key)):
+        if designed.block is None or not WRITES.fullmatch(key) or (designed.block == OLD_DATA and LAB.fullmatch(key)):
             continue
         assert button.disabled, f"{where}: {key}"
-        assert re.search(state.block, button.help or ""), f"{where}: {key} says {button.help!r}"
+        assert re.search(designed.block, button.help or ""), f"{where}: {key} says {button.help!r}"
 
 
 def _is_bounded(page: AppTest, where: str) -> None:
@@ -126,6 +128,29 @@ def test_every_write_control_is_there_for_a_viewer_too(trouble: Database, name: 
     )
     assert mine == theirs
     assert any(WRITES.fullmatch(key) or key == "review" for key in mine)
+
+
+# --- a database that goes away ---
+
+
+def test_a_database_that_goes_away_takes_nothing_from_a_page_however_late(
+    trouble: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session reads the head row a minute after a page was drawn, then the database goes away, for long."""
+    clock, later_ms = time.time_ns, 0
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + later_ms * 1_000_000)
+    then = {"at": str(now_ms() - 10 * MINUTE_MS)}
+    pages = [open_page(name, **(query | then if "at" in query else query)) for name, query in LOOKS]
+    later_ms = MINUTE_MS + 1
+    assert state.view(None) is not None
+    with trouble.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE process_status")
+    for (name, query), page in zip(LOOKS, pages, strict=True):
+        later_ms += MINUTE_MS
+        page.run()
+        assert not page.exception, name
+        assert "this was not read before" not in text_of(page), f"{name} {query}"
+        assert "▲ Database away" in text_of(page), f"{name} {query}"
 
 
 # --- each number says its source and age ---

@@ -18,6 +18,7 @@ from app.components.shared import markup, style
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import warn_unknown
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.activity import activity_rules, maintenance_card, runbook_view
@@ -69,9 +70,9 @@ def _entries(page: Page, view: ClusterView) -> list[AuditRow]:
     return state.read_cached(audit.entries, page.cluster_id, limit=ROWS_MAX, version=view.read_ms // STEP_MS)
 
 
-def _events(page: Page, view: ClusterView, since_ms: int) -> list[queries.BrokerEvent]:
-    since_ms = since_ms // STEP_MS * STEP_MS
-    events = state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
+def _events(page: Page, view: ClusterView) -> list[queries.BrokerEvent]:
+    since = SlidingMs.of(view.read_ms, page.range_ms, step_ms=STEP_MS)
+    events = state.read_cached(queries.broker_events, page.cluster_id, since, version=view.version)
     # A passing answer that a follower asks again for is on the Partition and Followers pages only.
     return [event for event in events if event.type != "phase" or not is_ordinary_retry(event.body)]
 
@@ -83,10 +84,10 @@ def _timeline(page: Page) -> None:
     view = page.view()
     now_ms = view.now_ms
     since_ms = now_ms - page.range_ms
-    step_since_ms = since_ms // STEP_MS * STEP_MS
-    findings = state.read_cached(queries.findings, page.cluster_id, step_since_ms, version=view.version)
+    since = SlidingMs.of(view.read_ms, page.range_ms, step_ms=STEP_MS)
+    findings = state.read_cached(queries.findings, page.cluster_id, since, version=view.version)
     bars = activity_timeline.bars(findings, since_ms, now_ms)
-    marks = activity_timeline.ticks(_entries(page, view), _events(page, view, since_ms), since_ms)
+    marks = activity_timeline.ticks(_entries(page, view), _events(page, view), since_ms)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, now_ms)
@@ -257,7 +258,7 @@ def _plan_rows(page: Page, view: ClusterView, operations: list[OperationRow]) ->
 
 def _broker_events(page: Page) -> None:
     view = page.view()
-    events = _events(page, view, view.now_ms - page.range_ms)
+    events = _events(page, view)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)

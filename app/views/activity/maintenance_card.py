@@ -14,6 +14,7 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live
 from app.control import finding_notes
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries import maintenance, overview
@@ -40,8 +41,8 @@ def render(page: Page) -> None:
 
 
 def _windows(page: Page, view: ClusterView) -> list[MaintenanceWindow]:
-    step_ms = view.read_ms // STEP_MS * STEP_MS
-    return state.read_cached(maintenance.windows, page.cluster_id, step_ms, version=view.version)
+    moment = SlidingMs.of(view.read_ms, step_ms=STEP_MS)
+    return state.read_cached(maintenance.windows, page.cluster_id, moment, version=view.version)
 
 
 def _windows_part(page: Page) -> None:

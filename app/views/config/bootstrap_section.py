@@ -18,6 +18,7 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.markup import Cell
 from app.components.shared.page import Page, body_key, live
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from backend.store.queries import audit, config, operations, overview, partitions
 
@@ -165,13 +166,12 @@ def _change_html(page: Page, line: plan_text.ChangeLine, now_ms: int) -> str:
 
 
 def _estimate(page: Page, reading: BootstrapFlagData) -> dict[str, Any]:
-    step = reading.view.read_ms // ESTIMATE_STEP_MS
     return state.read_cached(
         operations.bootstrap_estimate,
         page.cluster_id,
         kafka_rules=reading.kafka_rules,
-        now_ms=step * ESTIMATE_STEP_MS,
-        version=step,
+        now_ms=SlidingMs.of(reading.view.read_ms, step_ms=ESTIMATE_STEP_MS),
+        version=0,
     )
 
 
@@ -203,8 +203,8 @@ def _matter(page: Page) -> None:
     estimate = _estimate(page, reading)
     chosen = bootstrap_picture.largest(estimate)
     keys = tuple((row["topic"], row["partition"]) for row in chosen)
-    since_ms = reading.view.read_ms // ESTIMATE_STEP_MS * ESTIMATE_STEP_MS - page.range_ms
-    rates = state.read_cached(config.produce_rates, page.cluster_id, keys, since_ms, version=0)
+    since = SlidingMs.of(reading.view.read_ms, page.range_ms, step_ms=ESTIMATE_STEP_MS)
+    rates = state.read_cached(config.produce_rates, page.cluster_id, keys, since, version=0)
     rows = state.read_cached(partitions.partitions, page.cluster_id, version=reading.view.version)
     gains = bootstrap_picture.gains(estimate, {(row.topic, row.partition): row.log_end_offset for row in rows}, rates)
     card_head(

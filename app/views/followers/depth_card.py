@@ -14,6 +14,7 @@ from app.components.follower.local_depth import ROWS_MAX, Depth
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.views.partition.partition_data import DEPTH_MS_MIN
 from backend.store.queries import partitions
@@ -69,11 +70,11 @@ def _facts(
 ) -> tuple[Sequence[partitions.SegmentRow], Sequence[partitions.PartitionPoint]]:
     """The remote segments and the samples around the first record on its disk; both by index."""
     key = (page.cluster_id, replica.topic, replica.partition)
-    since_ms = (view.now_ms - DEPTH_MS_MIN) // STEP_MS * STEP_MS
     # The local log start, and so the time it was written, changes seldom: the time step is version enough.
-    points = state.read_cached(partitions.log_end_passed, *key, start, since_ms, version=since_ms)
+    since = SlidingMs.of(view.read_ms, DEPTH_MS_MIN, step_ms=STEP_MS)
+    points = state.read_cached(partitions.log_end_passed, *key, start, since, version=0)
     row = state.read_cached(partitions.partition, *key, version=view.version)
     if points or row is None:
         return [], points
-    segments = state.read_cached(partitions.segments_before, *key, row.topic_id, start, version=since_ms)
+    segments = state.read_cached(partitions.segments_before, *key, row.topic_id, start, version=since.at_ms)
     return segments, points

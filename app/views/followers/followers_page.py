@@ -18,6 +18,7 @@ from app.components.shared import markup, style
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import select_row, standing_order, warn_unknown
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.followers import depth_card, reason_card
@@ -114,16 +115,16 @@ def _controls(page: Page) -> FollowerFilter:
 def read(page: Page, view: ClusterView, filters: FollowerFilter) -> list[Follower]:
     """The followers asked for; without a phase those out of sync and those that changed since the timeline began."""
     phases: tuple[str | None, ...] | None = OUT_OF_SYNC
-    since_ms: int | None = (view.read_ms - TIMELINE_MS) // STEP_MS * STEP_MS
+    since: SlidingMs | None = SlidingMs.of(view.read_ms, TIMELINE_MS, step_ms=STEP_MS)
     if filters.phase == follower_table.ALL:
-        phases, since_ms = None, None
+        phases, since = None, None
     elif filters.phase is not None:
-        phases, since_ms = (follower_table.PHASES[filters.phase],), None
+        phases, since = (follower_table.PHASES[filters.phase],), None
     return state.read_cached(
         queries.followers,
         page.cluster_id,
         phases=phases,
-        changed_since_ms=since_ms,
+        changed_since_ms=since,
         name=filters.name,
         broker_id=filters.broker_id,
         version=view.version,
@@ -171,7 +172,8 @@ def _legend(page: Page) -> str:
 
 def _row(page: Page, view: ClusterView, follower: Follower, since_ms: int, now_ms: int) -> phase_timeline.TimelineRow:
     replica = follower.replica
-    key = (replica.topic, replica.partition, replica.broker_id, since_ms // STEP_MS * STEP_MS)
+    since = SlidingMs.of(now_ms, TIMELINE_MS, step_ms=STEP_MS)
+    key = (replica.topic, replica.partition, replica.broker_id, since)
     events = state.read_cached(queries.phase_events, page.cluster_id, *key, version=view.version)
     changes: list[queries.PhaseChange] = []
     if not events:

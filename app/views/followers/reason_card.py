@@ -14,6 +14,7 @@ from app.components.follower.stuck_follower import why_stuck
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG
 from backend.store.queries import followers as queries
@@ -46,14 +47,14 @@ def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -
         return
     replica = follower.replica
     name = f"{replica.topic}-{replica.partition}"
-    since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
+    since = SlidingMs.of(now_ms, TIMELINE_MS, step_ms=STEP_MS)
     events = state.read_cached(
         queries.phase_events,
         page.cluster_id,
         replica.topic,
         replica.partition,
         replica.broker_id,
-        since_ms,
+        since,
         version=view.version,
     )
     title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
@@ -73,9 +74,9 @@ def catch_up(page: Page, view: ClusterView, follower: Follower, now_ms: int) -> 
     """Its log end beside its leader's over the time of the timeline."""
     replica = follower.replica
     key = (replica.topic, replica.partition)
-    since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
-    ends = state.read_cached(queries.log_ends, page.cluster_id, *key, replica.broker_id, since_ms, version=view.version)
-    leader = state.read_cached(partitions.offset_history, page.cluster_id, *key, since_ms, version=view.version)
+    since = SlidingMs.of(now_ms, TIMELINE_MS, step_ms=STEP_MS)
+    ends = state.read_cached(queries.log_ends, page.cluster_id, *key, replica.broker_id, since, version=view.version)
+    leader = state.read_cached(partitions.offset_history, page.cluster_id, *key, since, version=view.version)
     lines = picture.lines(ends, leader)
     enough = any(len(points) > 1 for _, points in lines)
     clause = f"{replica.topic}-{replica.partition} on broker {replica.broker_id}, last {TIMELINE_MS // 60_000} min"

@@ -18,6 +18,7 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head, source
 from app.components.shared.page import Page, body_key, live, open_page
 from app.control import finding_notes
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.theme import CONFIG, status_colour
 from backend.store.queries import config as config_queries
@@ -107,26 +108,25 @@ def read(page: Page) -> OverviewData:
         topics=state.read_cached(config_queries.topics, cluster_id, version=version),
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
         findings=state.read_cached(queries.open_findings, cluster_id, version=version),
-        windows=state.read_cached(maintenance.windows, cluster_id, view.read_ms // STEP_MS * STEP_MS, version=version),
+        windows=state.read_cached(
+            maintenance.windows, cluster_id, SlidingMs.of(view.read_ms, step_ms=STEP_MS), version=version
+        ),
     )
     return OverviewData(view, facts)
 
 
 def history(page: Page, view: ClusterView) -> list[queries.ClusterSample]:
     """The cluster's totals over the chosen range. Raises DatabaseUnreachable."""
-    # The start moves in steps, so that the reads of two parts share one entry of what is known.
-    step_ms = max(1000, page.range_ms // 600)
-    since_ms = (view.read_ms - page.range_ms) // step_ms * step_ms
-    return state.read_cached(queries.history, page.cluster_id, since_ms, version=view.version)
+    since = SlidingMs.of(view.read_ms, page.range_ms, step_ms=max(1000, page.range_ms // 600))
+    return state.read_cached(queries.history, page.cluster_id, since, version=view.version)
 
 
 def copied(page: Page, view: ClusterView) -> list[queries.CopiedBytes]:
     """The bytes copied over the chosen range and the window of a rate before it. Raises DatabaseUnreachable."""
     step_ms = totals.copied_step_ms(page.range_ms)
-    since_ms = view.read_ms - page.range_ms - totals.rate_window_ms(page.range_ms)
-    return state.read_cached(
-        queries.copied_bytes, page.cluster_id, since_ms // step_ms * step_ms, step_ms, version=view.version
-    )
+    before_ms = page.range_ms + totals.rate_window_ms(page.range_ms)
+    since = SlidingMs.of(view.read_ms, before_ms, step_ms=step_ms)
+    return state.read_cached(queries.copied_bytes, page.cluster_id, since, step_ms, version=view.version)
 
 
 def _tiles(page: Page) -> None:

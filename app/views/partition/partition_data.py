@@ -8,6 +8,7 @@ from app import state
 from app.components.partition import lineage_verdicts, pending_limits
 from app.components.partition.lineage_verdicts import JudgedSegment, LeaderChain
 from app.components.shared.page import Page
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
@@ -59,8 +60,7 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
         queries.segments, cluster_id, topic, number, topic_id=row.topic_id, states=_LIVE_STATES, version=version
     )
     chain = lineage_verdicts.leader_chain(replicas)
-    step_ms = max(1000, page.range_ms // 600)
-    since_ms = (view.now_ms - max(page.range_ms, DEPTH_MS_MIN)) // step_ms * step_ms
+    since = SlidingMs.of(view.read_ms, max(page.range_ms, DEPTH_MS_MIN), step_ms=max(1000, page.range_ms // 600))
     topics = state.read_cached(config_queries.topics, cluster_id, version=version)
     topic_row = next((listed for listed in topics if listed.topic == topic), None)
     p99 = state.read_cached(overview_queries.copy_p99_ms, cluster_id, ((topic, number),), version=version)
@@ -72,7 +72,7 @@ def read(page: Page, topic: str, number: int) -> PartitionData | None:
         segments=every,
         verdicts=lineage_verdicts.judge(every, chain),
         chain=chain,
-        points=state.read_cached(queries.offset_history, cluster_id, topic, number, since_ms, version=version),
+        points=state.read_cached(queries.offset_history, cluster_id, topic, number, since, version=version),
         topic=topic_row,
         limit_bytes=None if topic_row is None else pending_limits.pending_limit_bytes(topic_row),
         earlier=sum(kept(ledger) for ledger in ledgers if ledger.topic_id != row.topic_id),

@@ -15,6 +15,7 @@ from app.components.shared import markup
 from app.components.shared.cards import source
 from app.components.shared.page import Page, body_key
 from app.components.shared.selection import put
+from app.query_cache import SlidingMs
 from app.theme import CONFIG
 from app.views.partitions.partitions_data import PartitionsData
 from app.views.shared import instant_control
@@ -63,11 +64,10 @@ def summary(page: Page, reading: PartitionsData, name: str, shown: Sequence[str]
     open_segments = [segment for segment in every if (segment.topic, segment.partition) == (row.topic, row.partition)]
     copying = ((row.topic, row.partition),) if open_segments else ()
     p99 = state.read_cached(overview_queries.copy_p99_ms, page.cluster_id, copying, version=version)
-    step_ms = max(1000, page.range_ms // 600)
-    since_ms = (now_ms - page.range_ms) // step_ms * step_ms
+    since = SlidingMs.of(now_ms, page.range_ms, step_ms=max(1000, page.range_ms // 600))
     until = () if reading.at_ms is None else (reading.at_ms,)
     points = state.read_cached(
-        queries.offset_history, page.cluster_id, row.topic, row.partition, since_ms, *until, version=version
+        queries.offset_history, page.cluster_id, row.topic, row.partition, since, *until, version=version
     )
     options = list(shown) if name in shown else [name, *shown]
     with st.container(key="card-selected"):

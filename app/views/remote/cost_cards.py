@@ -15,6 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, ledger_key, live
+from app.query_cache import SlidingMs
 from app.views.remote.remote_data import LedgerQuery, read
 from backend.store.queries import config as config_queries
 from backend.store.queries import partitions as partition_queries
@@ -74,8 +75,8 @@ def _price(label: str, key: str, default: float) -> float:
 def _cost(page: Page, ledger_query: LedgerQuery, prices: Prices) -> None:
     reading = read(page, ledger_query)
     view = reading.view
-    since_ms = (health_text.ledger_ms(view) - PACE_MS) // STEP_MS * STEP_MS
-    copies = state.read_cached(queries.copies_since, page.cluster_id, since_ms, version=since_ms)
+    since = SlidingMs.of(health_text.ledger_ms(view), PACE_MS, step_ms=STEP_MS)
+    copies = state.read_cached(queries.copies_since, page.cluster_id, since, version=0)
     over_ms = min(PACE_MS, max(STEP_MS, view.now_ms - view.cluster.first_seen_ms))
     backend = view.processes.get("backend")
     fetched = (((backend.detail if backend is not None else None) or {}).get("readers") or {}).get("fetched_bytes")

@@ -13,6 +13,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, ledger_key
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.views.remote.remote_data import LedgerQuery
 from backend.store.queries import config as config_queries
@@ -40,7 +41,8 @@ def render_health(page: Page) -> None:
     share = f" ({live_segments / reading.records:.1%})" if reading.records else ""
     replay = state.read_cached(queries.metadata_pace, page.cluster_id, version=version)
     sizes = state.read_cached(queries.local_bytes, page.cluster_id, METADATA_TOPIC, version=version)
-    status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, view.read_ms, version=version)
+    moment = SlidingMs.of(view.read_ms)
+    status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, moment, version=version)
     pairs: list[tuple[str, str | markup.Cell]] = [
         ("Records read", _read_text(page, view, reading)),
         ("Live segments", f"{fmt.count(live_segments)}{share}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import streamlit as st
 
@@ -13,6 +13,7 @@ from app.components.partition.instant_comparison import Instant
 from app.components.shared import markup
 from app.components.shared.cards import table_twin, title_line
 from app.components.shared.page import Page, ledger_key, live
+from app.query_cache import SlidingMs
 from app.state import ClusterView
 from app.views.shared import instant_control
 from backend.store.queries import partitions as partition_queries
@@ -23,6 +24,8 @@ SECOND: Final = "vs"
 TITLE: Final = "Then and now"
 # The leader's offsets are read from the samples around each instant only: a quarter of an hour of them.
 SAMPLES_MS: Final = 15 * 60_000
+# First and last of the samples around an instant; of now they move with the clock.
+Samples: TypeAlias = tuple[int | SlidingMs, int | SlidingMs]
 
 
 def card(page: Page, topic: str, number: int, topic_id: str, *, first_elsewhere: bool = False) -> None:
@@ -60,7 +63,11 @@ def _instant(page: Page, name: str, placeholder: str) -> str | None:
 def _render(page: Page, topic: str, number: int, topic_id: str, first_ms: int, second_ms: int | None) -> None:
     view = page.view()
     later_ms = view.read_ms if second_ms is None else second_ms
-    first, second = (_instant_at(page, view, topic, number, topic_id, at_ms) for at_ms in (first_ms, later_ms))
+    first = _instant_at(page, view, topic, number, topic_id, first_ms, (first_ms - SAMPLES_MS, first_ms))
+    around: Samples = (later_ms - SAMPLES_MS, later_ms)
+    if second_ms is None:
+        around = (SlidingMs.of(later_ms, SAMPLES_MS), SlidingMs.of(later_ms))
+    second = _instant_at(page, view, topic, number, topic_id, later_ms, around)
     clocks = [page.clock(first_ms, view.now_ms), "now" if second_ms is None else page.clock(later_ms, view.now_ms)]
     clocks_html = f'<div class="eb-note">{markup.text(f"{clocks[0]} against {clocks[1]}")}</div>'
     with st.container(horizontal=True, key="cardhead-compare"):
@@ -72,11 +79,12 @@ def _render(page: Page, topic: str, number: int, topic_id: str, first_ms: int, s
         st.html(f'<div class="eb-note">{note}</div>')
 
 
-def _instant_at(page: Page, view: ClusterView, topic: str, number: int, topic_id: str, at_ms: int) -> Instant:
+def _instant_at(
+    page: Page, view: ClusterView, topic: str, number: int, topic_id: str, at_ms: int, around: Samples
+) -> Instant:
     remote = state.read_cached(
-        time_travel.remote_totals_at, page.cluster_id, topic_id, number, at_ms, version=view.version
+        time_travel.remote_totals_at, page.cluster_id, topic_id, number, around[1], version=view.version
     )
-    around = (at_ms - SAMPLES_MS, at_ms)
     points = state.read_cached(
         partition_queries.offset_history, page.cluster_id, topic, number, *around, version=view.version
     )

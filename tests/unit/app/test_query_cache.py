@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.access.identity import user_of
-from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache
+from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache, SlidingMs
 
 
 def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old() -> None:
@@ -59,3 +59,8 @@ def test_only_the_operators_claim_or_no_sign_in_at_all_may_write(
     user = user_of(claims)
     assert (user.label, user.may_write) == (label, may_write)
     assert user.must_sign_in == (claims.get("is_logged_in") is False)
+
+
+def test_a_time_that_slides_moves_in_steps_and_says_how_far_before_now_it_is() -> None:
+    assert [SlidingMs.of(now_ms, 400, step_ms=100).at_ms for now_ms in (1_000, 1_099, 1_100)] == [600, 600, 700]
+    assert SlidingMs.of(1_000, 400, step_ms=100).before_ms == 400
