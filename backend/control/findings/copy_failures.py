@@ -56,18 +56,36 @@ class CopyFailures:
 
 @dataclass(frozen=True, slots=True)
 class FailingBroker:
-    """A broker whose copies fail. `blocked_since_ms`: none of its copies has finished since; None: some do."""
+    """A broker whose copies fail. `blocked_since_ms`: none of its copies has finished since; None: some do.
+
+    `finished_ms`: when copies of it have finished, ascending.
+    """
 
     broker_id: int
     failures: tuple[CopyFailures, ...]
     blocked_since_ms: int | None
     known_ms: int
     retried_ms: int
+    finished_ms: tuple[int, ...]
 
     @property
     def others_finish(self) -> bool:
         """Whether a copy of this broker has finished since the first failure."""
         return self.blocked_since_ms is None or any(f.times_ms[-1] < self.blocked_since_ms for f in self.failures)
+
+    @property
+    def fails_in_part(self) -> bool:
+        """Whether copies of some partition fail for long, or again while others of this broker get through."""
+        return any(failures.lasting and not self._awaits_retry(failures) for failures in self.failures)
+
+    def _awaits_retry(self, failures: CopyFailures) -> bool:
+        """Whether another copy has finished since, and the next try of this partition tells if it was the store.
+
+        A copy that ends just after the first failure may have been written before the store broke.
+        """
+        broken_ms = failures.times_ms[-1] + TOGETHER_FOR_MS
+        works_ms = next((at_ms for at_ms in self.finished_ms if at_ms > broken_ms), None)
+        return works_ms is not None and failures.times_ms[0] < works_ms and self.known_ms - works_ms < self.retried_ms
 
     def is_blocked(self, for_ms: int) -> bool:
         """Whether nothing of this broker has got through for so long that it is no accident.
@@ -90,16 +108,18 @@ class FailingBroker:
 
 def failing_brokers(context: FindingContext) -> list[FailingBroker]:
     """Brokers with failed copies that are still wanted, by id."""
-    newest_ms = _newest_finished(context)
+    finished_ms = _finished(context)
     by_broker: dict[int, list[CopyFailures]] = defaultdict(list)
     for failures in copy_failures(context):
         by_broker[failures.broker_id].append(failures)
     result = []
     for broker_id, of_broker in sorted(by_broker.items()):
-        finished_ms = newest_ms.get(broker_id, -1)
-        since = [at_ms for f in of_broker for at_ms in f.times_ms if at_ms > finished_ms]
+        finished = tuple(sorted(finished_ms[broker_id]))
+        since = [at_ms for f in of_broker for at_ms in f.times_ms if not finished or at_ms > finished[-1]]
         known_ms, retried_ms = max(f.known_ms for f in of_broker), _retried_ms(context, broker_id)
-        result.append(FailingBroker(broker_id, tuple(of_broker), min(since, default=None), known_ms, retried_ms))
+        result.append(
+            FailingBroker(broker_id, tuple(of_broker), min(since, default=None), known_ms, retried_ms, finished)
+        )
     return result
 
 
@@ -211,13 +231,13 @@ def _is_paused(context: FindingContext, failures: CopyFailures) -> bool:
     return disabled and failures.known_ms - failures.times_ms[0] > 2 * task_interval_ms(context, failures.broker_id)
 
 
-def _newest_finished(context: FindingContext) -> dict[int, int]:
-    """When the newest copy of each broker finished that is known."""
-    result: dict[int, int] = {}
+def _finished(context: FindingContext) -> Mapping[int, set[int]]:
+    """When copies of each broker have finished: by the ledger, and by events that may tell the same copies."""
+    result: dict[int, set[int]] = defaultdict(set)
     finished: Iterable[tuple[int, int]] = [
         *((copy.broker_id, copy.at_ms) for copy in context.finished_copies),
         *((event.broker_id, event.at_ms) for event in context.copy_events if event.outcome == "finished"),
     ]
     for broker_id, at_ms in finished:
-        result[broker_id] = max(at_ms, result.get(broker_id, -1))
+        result[broker_id].add(at_ms)
     return result

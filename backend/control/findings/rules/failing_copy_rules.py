@@ -36,7 +36,7 @@ def failing_copies(context: FindingContext) -> Iterable[Candidate]:
         blocked = broker.is_blocked(REPEATED_FOR_MS)
         if blocked and _is_its_own(context, broker):
             yield _candidate([broker], f"broker {broker.broker_id}", CRITICAL)
-        elif any(failures.lasting for failures in broker.failures) and not blocked:
+        elif broker.fails_in_part and not blocked:
             yield _candidate([broker], f"broker {broker.broker_id}", WARNING)
 
 

@@ -141,6 +141,23 @@ def test_a_partition_that_fails_while_others_of_its_broker_finish_is_a_warning()
     assert "others of this broker finish" in result["broker 1"].why
 
 
+def test_a_store_that_works_again_leaves_no_warning_of_partitions_that_were_not_tried_yet() -> None:
+    """Of a broker whose copies all failed the first succeeds: the others' next try tells."""
+
+    def after(seconds: int, *, again: bool = False) -> dict[str, Candidate]:
+        ages_s = [seconds + age_s for age_s in (10, 30, 50)] + ([seconds - 20] if again else [])
+        return failing(
+            partitions=led_by(1, 1),
+            failed_attempts=[attempt(age_s * SECOND_MS) for age_s in ages_s],
+            # The one that was under way when the store broke tells nothing, either.
+            finished_copies=[finished_copy((seconds + age_s) * SECOND_MS, index=1) for age_s in (0, 45)],
+        )
+
+    assert [after(1), after(39)] == [{}, {}]
+    assert {name: candidate.severity for name, candidate in after(40).items()} == {"broker 1": "warning"}
+    assert list(after(20, again=True)) == ["broker 1"], "it failed after the other had got through"
+
+
 def test_copies_in_flight_when_the_store_goes_away_do_not_soften_it() -> None:
     result = failing(
         partitions=led_by(1, 1, 1),
