@@ -128,3 +128,48 @@ def test_a_broker_that_is_listed_again_and_was_silent_before_that_has_just_start
         4: BrokerLiveness(4, 5, "It is not listed.", asked_s=9.0),
     }
     assert returning_brokers(silent, {1: 10.0, 2: 10.0, 3: 1.0}) == {2}
+
+
+def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights are asked for on any broker, and may wait for the one that hangs for longer than that may be told late."""
+    reached: list[int] = []
+    seen: list[Liveness] = []
+
+    class Connections:
+        async def connection(self, broker_id: int, _lane: Any) -> Connections:
+            reached.append(broker_id)
+            if len(reached) > 1:
+                raise GatewayError("It does not answer.")
+            return self
+
+        async def ask(self, *_: Any, **__: Any) -> None:
+            return None
+
+        def give_up(self, *_: Any) -> None:
+            return None
+
+    async def fetch_cluster(*_: Any, **__: Any) -> ClusterMetadata:
+        return cluster((1,), leader=1)
+
+    async def fetch_missing_rights(*_: Any) -> tuple[()]:
+        await asyncio.Event().wait()
+        return ()
+
+    for function in (fetch_cluster, fetch_missing_rights):
+        monkeypatch.setattr(liveness_watch, function.__name__, function)
+    monkeypatch.setattr(liveness_watch, "PROBE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(liveness_watch, "PROBE_ANSWER_S", 60.0)
+
+    async def watch() -> None:
+        watched = LivenessWatch(cast(Gateway, Connections()), seen.append, lambda: 7)
+        task = asyncio.create_task(watched.run())
+        while not watched.brokers_answer:
+            await asyncio.sleep(0)
+        watched.set_brokers(frozenset({1}))
+        while not seen:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(watch(), 10))
+    assert (seen[0].brokers[1].seen_ms, seen[0].brokers[1].error) == (7, "It does not answer.")
