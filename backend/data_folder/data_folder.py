@@ -77,8 +77,11 @@ class DataFolder:
         """The owner of the folder; None when it is new. Raises DataFolderError for a foreign or newer one."""
         path = self.identity_file
         if not path.exists():
-            if self.root.is_dir() and any(p.name not in KNOWN_NEW for p in self.root.iterdir()):
-                if (self.root / "brokers").is_dir():
+            brokers = self.root / "brokers"
+            # Empty folders are where disks of brokers were mounted before the first start.
+            empty = {brokers.name} if brokers.is_dir() and all(path.is_dir() for path in brokers.rglob("*")) else set()
+            if self.root.is_dir() and any(p.name not in KNOWN_NEW | empty for p in self.root.iterdir()):
+                if brokers.is_dir() and not empty:
                     raise IdentityLost(f"The folder {self.root} has brokers, but no cluster.json")
                 raise DataFolderError(
                     f"The folder {self.root} is not empty and has no cluster.json: choose another folder with --data."

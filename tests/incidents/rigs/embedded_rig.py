@@ -31,7 +31,7 @@ class EmbeddedRig(RigBase):
         if form.shared_disk_mb:
             self._disks[0] = SmallDisk(data, form.shared_disk_mb)
         if form.small_disk_mb:
-            self._disks[3] = SmallDisk(data / "brokers" / "3", form.small_disk_mb)
+            self._disks[3] = SmallDisk(data / "brokers" / "3", form.small_disk_mb, folder / "broker-3.img")
         self._away: dict[int, KeptDown] = {}
         self._store = FaultyS3()
         self._store.__enter__()

@@ -16,13 +16,13 @@ class CannotPlay(Exception):
 
 
 class SmallDisk:
-    """An ext4 on a folder; its image lies beside it."""
+    """An ext4 on a folder; `image`: its file, beside the folder if not named."""
 
-    def __init__(self, folder: Path, size_mb: int) -> None:
+    def __init__(self, folder: Path, size_mb: int, image: Path | None = None) -> None:
         if os.geteuid() != 0:
             raise CannotPlay("small disks are mounted, which only root may do")
         self.folder = folder
-        self._image = folder.with_name(f"{folder.name}.img")
+        self._image = image or folder.with_name(f"{folder.name}.img")
         folder.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as file:
             file.truncate(size_mb << 20)

@@ -38,6 +38,17 @@ def test_the_line_that_is_told_gives_the_folder_its_identity_back(tmp_path: Path
     assert identity == ClusterIdentity(1, CLUSTER_ID, "demo", 3, 19092, 19192, len(voters))
 
 
+def test_disks_that_were_mounted_for_brokers_before_the_first_start_are_no_lost_identity(tmp_path: Path) -> None:
+    (tmp_path / "brokers" / "1").mkdir(parents=True)
+    (tmp_path / "brokers" / "3" / "lost+found").mkdir(parents=True)
+    (tmp_path / "logs").mkdir()
+    assert DataFolder(tmp_path).read_identity() is None
+    (tmp_path / "brokers" / "3" / "log").mkdir()
+    (tmp_path / "brokers" / "3" / "log" / "meta.properties").touch()
+    with pytest.raises(IdentityLost, match=r"has brokers, but no cluster\.json"):
+        DataFolder(tmp_path).read_identity()
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', "\x00\xff"])
 def test_a_damaged_one_is_told_the_same(tmp_path: Path, content: str) -> None:
     broker(tmp_path, 1)
