@@ -13,6 +13,7 @@ from backend.engine.config import (
     ConfigError,
     ResolvedSetting,
     resolve_topic,
+    topic_values,
 )
 from backend.engine.controller.commands.cluster_bootstrap import MIN_ISR
 from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
@@ -92,11 +93,13 @@ def check_topic_settings(
                 f"Invalid value {text} for configuration {name}: {name} must be the literal '*' or a list of replicas"
                 " in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
             )
-    effective = {
-        name: resolved.value
-        for name, resolved in resolved_topic_settings(image, config, after).items()
-        if resolved.value is not None
-    }
+    values = topic_values(
+        after,
+        broker=image.config(BROKER_RESOURCE, str(config.id)),
+        cluster=image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+        static=config.originals,
+    )
+    effective = {name: value for name, value in values.items() if value is not None}
     _check_compaction_lag(effective)
     if effective.get(REMOTE_STORAGE) == "true":
         _check_tiering(effective, remote_system=config.remote_log_storage_system_enable)
