@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # httpx is imported where it is used: `ebbline up`, which has no use for it at first, would wait for it.
 CONNECT_TIMEOUT_S: Final = 5.0
+# Reads ask no broker, and the database for 3 s where it does not answer; 20,000 partitions take 2 s. A person who
+# reads of a backend that hangs, or a cron job, does not wait for long.
+READ_TIMEOUT_S: Final = 10.0
 # A plan asks every broker; an execution waits up to 10 s for its effect.
 ANSWER_TIMEOUT_S: Final = 40.0
 SENTENCE_CHARS_MAX: Final = 500
@@ -125,7 +128,10 @@ class ApiSession:
     def get(self, path: str, **query: object) -> Json:
         """The answer. None in the query is left out. Raises ApiError."""
         given = {name: _text(value) for name, value in query.items() if value is not None}
-        return self._call("GET", path, params=given)
+        import httpx
+
+        timeout = httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        return self._call("GET", path, params=given, timeout=timeout)
 
     def post(self, path: str, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> Json:
         """The answer. Raises ApiError."""
@@ -141,7 +147,9 @@ class ApiSession:
         try:
             response = self._client.request(method, path, **more)
         except httpx.TimeoutException as error:
-            raise ApiError(f"The API at {self.url} did not answer in time: look whether it runs.", Exit.AWAY) from error
+            text = f"The API at {self.url} did not answer in time: its backend hangs, or is very busy."
+            text += " `ebbline up` restarts one that hangs for a minute; logs/backend.log of its folder may say why."
+            raise ApiError(text, Exit.AWAY) from error
         except httpx.HTTPError as error:
             text = f"The API at {self.url} cannot be reached ({_cause(error)}): is `ebbline up` running there?"
             raise ApiError(text, Exit.AWAY) from error

@@ -100,7 +100,7 @@ INCIDENTS: Final = (
         name="backend-killed",
         title="The backend ends and does not come back",
         steps=(breaks("kill_process", process="backend"), mends("start_process", process="backend")),
-        expected=(down("backend-down", "backend", "not answer", action="start|ebbline up"),),
+        expected=(down("backend-down", "backend", "cannot be reached", action="start|ebbline up"),),
         # Two heartbeats do not come.
         hold_s=25,
     ),
@@ -112,7 +112,7 @@ INCIDENTS: Final = (
             breaks(PAUSE, seconds=30),
             mends("thaw", process="backend"),
         ),
-        expected=(down("backend-down", "backend", "not answer", action="start|ebbline up|restart"),),
+        expected=(down("backend-down", "backend", "not answer in time", action="start|ebbline up|restart|runs"),),
     ),
     Incident(
         name="database-away",

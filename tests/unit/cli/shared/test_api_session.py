@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import httpx
 import pytest
 
+from backend.cli.shared import api_session
 from backend.cli.shared.api_session import ApiAccess, ApiError, ApiSession, Exit, find_api_access
 from tests.ports import free_ports
 
@@ -111,3 +113,16 @@ def test_an_api_that_nobody_serves_is_one_sentence() -> None:
         api.get("/v1/cluster")
     assert caught.value.code is Exit.AWAY
     assert "secret" not in str(caught.value)
+
+
+def test_a_backend_that_hangs_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system accepts connections for a process that is stopped; a plan may take longer than a read."""
+    monkeypatch.setattr(api_session, "READ_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        access = ApiAccess(f"http://127.0.0.1:{hung.getsockname()[1]}", "secret")
+        with (
+            ApiSession(access) as session,
+            pytest.raises(ApiError, match="in time: its backend hangs") as raised,
+        ):
+            session.get("/v1/cluster")
+    assert raised.value.code is Exit.AWAY
