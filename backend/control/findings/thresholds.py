@@ -38,7 +38,7 @@ class Thresholds:
     copy_full_still_s: float = 60.0
     skew_share: float = 0.5
     skew_partitions: float = 10.0
-    pipeline_lag_s: float = 30.0
+    pipeline_lag_s: float = 10.0
     read_errors: float = 3.0
     reads_expired: float = 3.0
 

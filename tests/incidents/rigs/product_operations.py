@@ -121,7 +121,8 @@ class ProductOperations:
 
     def remove_database(self) -> None:
         for path in self.product.up.data.glob("ebbline.db*"):
-            path.unlink()
+            if path.is_file():
+                path.unlink()
 
     def lock_database(self) -> None:
         """By another program that has begun to write and does not go on."""

@@ -21,8 +21,10 @@ NOT_RUNNING: Final = (
     "`ebbline up` starts one that has ended again; one that hangs or was stopped is killed (run/pipeline.pid has its"
     " process id). Its log (logs/pipeline.log) says why."
 )
-# After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load.
-BEHIND_FOR_MS: Final = 60_000
+# After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load. Later
+# it waits for a leader of the metadata topic for 9 s at most, where that was killed.
+BEHIND_AFTER_START_MS: Final = 60_000
+BEHIND_FOR_MS: Final = 10_000
 
 
 def cluster_away(context: FindingContext) -> Iterable[Candidate]:
@@ -73,7 +75,9 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             "The pipeline is behind",
             f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
             "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
-            for_ms=BEHIND_FOR_MS,
+            for_ms=BEHIND_FOR_MS
+            if context.at_ms - pipeline.started_ms > 2 * BEHIND_AFTER_START_MS
+            else BEHIND_AFTER_START_MS,
         )
 
 

@@ -132,8 +132,8 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"partitions": led_by_another(10, 6), "replicas": []}, {"partitions": led_by_another(9, 9), "replicas": []}),
     ],
     "pipeline-behind": [
-        (pipeline(detail={"lag_ms": 30_001, "lag_records": 9}), pipeline(detail={"lag_ms": 30_000, "lag_records": 9})),
-        (pipeline(detail={"lag_ms": 30_001, "lag_records": 9}), pipeline(detail={"lag_ms": None, "lag_records": 9})),
+        (pipeline(detail={"lag_ms": 10_001, "lag_records": 9}), pipeline(detail={"lag_ms": 10_000, "lag_records": 9})),
+        (pipeline(detail={"lag_ms": 10_001, "lag_records": 9}), pipeline(detail={"lag_ms": None, "lag_records": 9})),
     ],
     "pipeline-down": [
         (pipeline(age_ms=6_001), pipeline(age_ms=6_000)),

@@ -384,3 +384,9 @@ def test_min_isr_above_the_number_of_replicas_asks_for_all_of_them() -> None:
 def test_a_pipeline_that_waits_because_the_cluster_is_away_is_no_second_cause() -> None:
     away = ClusterSilence(NOW_MS - MINUTE_MS, "No broker answers.")
     assert set(rules(**pipeline(state="waiting", message="No broker answers."), away=away)) == {"cluster-away"}
+
+
+@pytest.mark.parametrize(("runs_for_ms", "for_ms"), [(MINUTE_MS, 60_000), (10 * MINUTE_MS, 10_000)])
+def test_a_pipeline_that_has_just_started_may_be_behind_for_a_minute(runs_for_ms: int, for_ms: int) -> None:
+    behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9}, started_ms=NOW_MS - runs_for_ms)
+    assert rules(**behind)["pipeline-behind"].for_ms == for_ms
