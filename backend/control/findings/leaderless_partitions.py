@@ -22,12 +22,14 @@ LEADERLESS_MAX: Final = 2_000
 @dataclass(frozen=True, slots=True)
 class LeaderlessPartition:
     """A partition without a leader since `leader_epoch` began, last seen so at `seen_ms`; `may_lead`: its ISR and
-    eligible replicas, of which a clean election takes the next leader.
+    eligible replicas, of which a clean election takes the next leader. `none_in_sync`: these are replicas that were
+    in sync and stopped uncleanly.
     """
 
     leader_epoch: int
     may_lead: frozenset[int]
     seen_ms: int
+    none_in_sync: bool = False
 
 
 LeaderlessPartitions = Mapping[TopicPartition, LeaderlessPartition]
@@ -46,6 +48,7 @@ def remember_leaderless(
         if partition.leader >= 0 or lists is None or lists.leaderless_epoch != partition.leader_epoch:
             continue
         may_lead = frozenset((*partition.isr, *lists.elr, *lists.last_known))
-        result[partition.topic_partition] = LeaderlessPartition(partition.leader_epoch, may_lead, at_ms)
+        none = not partition.isr and not lists.elr
+        result[partition.topic_partition] = LeaderlessPartition(partition.leader_epoch, may_lead, at_ms, none)
     newest = sorted(result.items(), key=lambda item: -item[1].seen_ms)[:LEADERLESS_MAX]
     return dict(newest)

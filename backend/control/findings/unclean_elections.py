@@ -29,6 +29,7 @@ PartitionKey = tuple[str, int]
 class UncleanElection:
     """Of one partition. `log_end_offset`: where the new leader's log ended; `acknowledged_offset`: the last sampled
     high watermark. `holders`: replicas with more than the leader had; `unsaved`: those that still may have it.
+    `none_in_sync`: no replica was in the ISR or eligible, so that the embedded engine had compared logs.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class UncleanElection:
     former_leader: int | None
     holders: tuple[int, ...] = ()
     unsaved: tuple[int, ...] = ()
+    none_in_sync: bool = False
 
     @property
     def lost(self) -> int:
@@ -80,6 +82,7 @@ class LedBefore:
     confirmed: frozenset[int] = frozenset()
     leaderless_since_ms: int | None = None
     log_end_offsets: Mapping[int, int] = field(default_factory=dict)
+    none_in_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +146,24 @@ def _without_leader(at_ms: int, led: LedBefore, row: PartitionSample, lists: Eli
         confirmed = led.may_lead or led.confirmed
     may_lead = frozenset((*row.isr, *eligible))
     since_ms = at_ms if led.leaderless_since_ms is None else led.leaderless_since_ms
-    return replace(led, epoch=row.leader_epoch, may_lead=may_lead, confirmed=confirmed, leaderless_since_ms=since_ms)
+    none_in_sync = not row.isr and lists is not None and not lists.elr
+    return replace(
+        led,
+        epoch=row.leader_epoch,
+        may_lead=may_lead,
+        confirmed=confirmed,
+        leaderless_since_ms=since_ms,
+        none_in_sync=none_in_sync,
+    )
 
 
 def _between_rounds(led: LedBefore, row: PartitionSample, leaderless: LeaderlessPartition | None) -> LedBefore:
     """With what was seen between two rounds, just before the leader that there is now."""
     if leaderless is None or leaderless.leader_epoch != row.leader_epoch - 1 or not leaderless.may_lead:
         return led
-    return replace(led, epoch=leaderless.leader_epoch, confirmed=leaderless.may_lead)
+    return replace(
+        led, epoch=leaderless.leader_epoch, confirmed=leaderless.may_lead, none_in_sync=leaderless.none_in_sync
+    )
 
 
 def _with_log_ends(led: LedBefore, endangered: EndangeredPartition | None) -> LedBefore:
@@ -190,6 +203,7 @@ def _election(
         former_leader=led.leader,
         holders=tuple(holders),
         unsaved=tuple(broker_id for broker_id in holders if broker_id not in row.isr),
+        none_in_sync=led.none_in_sync,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.incidents.catalogue.brokers import COMPARED
 from tests.incidents.expectations import CRITICAL, WARNING, Allowed, Expected, Incident, RigForm, Where
 from tests.incidents.steps import PAUSE, breaks, mends
 
@@ -41,6 +42,7 @@ INCIDENTS: Final = (
         allowed=(
             Allowed(slug="broker-away", objects=("broker *",), because="they come back one after another"),
             Allowed(slug="metadata-loading", severity="notice", because="the brokers have just started"),
+            COMPARED,
         ),
         hold_s=0,
         watch_s=60,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.incidents.expectations import BROKER_S, CRITICAL, WARNING, Allowed, Expected, Incident
+from tests.incidents.expectations import BROKER_S, CRITICAL, NOTICE, WARNING, Allowed, Expected, Incident
 from tests.incidents.steps import PAUSE, before, breaks, mends
 
 LOSES: Final = ("unclean", "delete", "format")
@@ -17,6 +17,13 @@ RESTARTED: Final = Allowed(
     objects=("broker *",),
     severity=WARNING,
     because="a broker that starts again is away for some seconds; every partition is led and at its minimum meanwhile",
+)
+
+COMPARED: Final = Allowed(
+    slug="unclean-recovery",
+    objects=("cluster",),
+    severity=NOTICE,
+    because="the embedded engine compares logs of replicas that were killed, and says that it did",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.incidents.catalogue.brokers import away
+from tests.incidents.catalogue.brokers import COMPARED, away
 from tests.incidents.catalogue.rights import STARTS
 from tests.incidents.expectations import CRITICAL, NOTICE, WARNING, Allowed, Expected, Incident, Where
 from tests.incidents.steps import PAUSE, before, breaks, mends
@@ -164,6 +164,7 @@ INCIDENTS: Final = (
         allowed=(
             Allowed(slug="broker-away", objects=("broker *",), because="they start one after another"),
             Allowed(slug="metadata-loading", severity=NOTICE, because="the brokers have just started"),
+            COMPARED,
         ),
     ),
     Incident(

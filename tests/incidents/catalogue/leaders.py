@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.incidents.catalogue.brokers import away
+from tests.incidents.catalogue.brokers import COMPARED, away
 from tests.incidents.expectations import (
     BROKER_S,
     CRITICAL,
@@ -60,12 +60,7 @@ INCIDENTS: Final = (
                 severity=CRITICAL,
                 because="two of the three voters are killed until broker 3 starts",
             ),
-            Allowed(
-                slug="unclean-recovery",
-                objects=("cluster",),
-                severity=NOTICE,
-                because="the embedded engine compares logs of replicas that were killed, and says that it did",
-            ),
+            COMPARED,
         ),
     ),
     Incident(

@@ -18,13 +18,20 @@ _STORED_MAX: Final = 100
 def unclean_elections(context: FindingContext) -> Iterable[Candidate]:
     """Leaders that lack acknowledged records, one by one; those that lack nothing that was sampled, by broker."""
     whole: dict[int, list[UncleanElection]] = defaultdict(list)
-    for election in context.unclean_elections:
+    for election in _unsafe(context):
         if election.lost:
             yield _loss(election)
         else:
             whole[election.leader].append(election)
     for leader, elections in sorted(whole.items()):
         yield _without_loss(leader, elections)
+
+
+def _unsafe(context: FindingContext) -> Iterable[UncleanElection]:
+    """Without the elections for which the embedded engine had compared logs: it tells these itself."""
+    for election in context.unclean_elections:
+        if election.lost or context.kafka_rules or not election.none_in_sync:
+            yield election
 
 
 def _loss(election: UncleanElection) -> Candidate:
@@ -77,7 +84,7 @@ def _name(election: UncleanElection) -> str:
 
 def unclean_recoveries(context: FindingContext) -> Iterable[Candidate]:
     """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
-    single = {(election.topic, election.partition) for election in context.unclean_elections}
+    single = {(election.topic, election.partition) for election in _unsafe(context)}
     recoveries = [recovery for recovery in context.recoveries if (recovery.topic, recovery.partition) not in single]
     if not recoveries:
         return

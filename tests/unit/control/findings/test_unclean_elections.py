@@ -173,6 +173,27 @@ def test_a_partition_without_a_leader_is_remembered_with_lists_of_its_epoch() ->
     assert remember_leaderless(seen, [led], {}, NOW_MS + KEPT_MS + 1) == {}
 
 
+@pytest.mark.parametrize(("elr", "unclean"), [((), False), ((2,), True)], ids=["none in sync", "eligible"])
+def test_logs_that_the_embedded_engine_compared_are_told_by_the_engine(elr: tuple[int, ...], unclean: bool) -> None:
+    """All replicas were killed; of those that came back the best log leads, though it was not the last in sync."""
+    row = PartitionMetadata("pair", b"p" * 16, 0, -1, 5, (2, 3), (), (), ErrorCode.NONE)
+    lists = {PAIR_0: EligibleReplicas(elr, (2,), leaderless_epoch=5)}
+    leaderless = remember_leaderless({}, [row], lists, NOW_MS)[PAIR_0]
+    samples = Samples()
+    samples.then(LED_BY_2)
+    election = samples.then(pair(leader=3, leader_epoch=6, isr=(3,)), leaderless=leaderless)
+    assert election is not None
+
+    def slugs(**more: Any) -> set[str]:
+        return {slug for slug, _ in candidates(context(**more))}
+
+    embedded = slugs(unclean_elections=[election], kafka_rules=False)
+    assert embedded == ({"unclean-recovery"} if unclean else set())
+    assert slugs(unclean_elections=[election], kafka_rules=True) == {"unclean-recovery"}
+    lacks = replace(election, acknowledged_offset=election.log_end_offset + 1)
+    assert slugs(unclean_elections=[lacks], kafka_rules=False) == {"unclean-recovery"}, "records are missing"
+
+
 def test_between_two_elections_a_replica_may_have_joined_the_isr() -> None:
     for rows in ([LED_BY_2], [LED_BY_2, LEADERLESS], [LED_BY_2, LEADERLESS, LEADERLESS]):
         samples = Samples()
