@@ -46,8 +46,13 @@ INCIDENTS: Final = (
             Allowed(slug="broker-away", objects=("broker 2",), severity=CRITICAL, because="it was killed to get there"),
             Allowed(slug="unclean-recovery", severity=CRITICAL, because="the election itself"),
         ),
-        on=EMBEDDED,
-        why_not=OURS,
+        on=frozenset(),
+        why_not={
+            Where.EMBEDDED: "no new disk, damaged file or backup makes the engine elect such a leader"
+            " (docs/durability.md has them all), and after an operator's unclean election followers do cut; tests/simulation plants the"
+            " election, tests/unit/engine/replica/test_kept_records.py refuses the cut",
+            **OURS,
+        },
         spoils=True,
         loses=True,
     ),
@@ -77,7 +82,9 @@ INCIDENTS: Final = (
         title="A file of a replica is damaged while its broker is down; the broker copies the replica again",
         steps=(
             before("create_topic", topic="damaged", replicas=((1, 2, 3),)),
-            before("produce", topic="damaged", records=2_000),
+            # Two batches: damage in the last one alone is a tail that was cut off, which is fetched again unseen.
+            before("produce", topic="damaged", records=1_000),
+            before("produce", topic="damaged", records=1_000),
             before(PAUSE, seconds=5),
             before("kill", broker=3),
             before("damage", broker=3, topic="damaged", partition=0),

@@ -138,9 +138,17 @@ class TopicOperations(ClusterClients):
 
     def write_garbage(self, *, topic: str) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "client.id": ADMIN_CLIENT_ID, "log_level": 0})
-        producer.produce(topic, b"\x01\x09\x00", partition=0)
-        if producer.flush(30):
-            raise RuntimeError(f"nobody took the record for {topic}")
+        refused: list[object] = []
+        # A key, since compacted topics take nothing without: of a version that is known, and cut off.
+        producer.produce(
+            topic,
+            b"\x01\x09\x00",
+            key=b"\x00\x01\x09",
+            partition=0,
+            on_delivery=lambda error, _: refused.append(error) if error else None,
+        )
+        if producer.flush(30) or refused:
+            raise RuntimeError(f"nobody took the record for {topic}: {refused}")
 
     def open_transaction(self, *, topic: str, partition: int, transactional_id: str) -> None:
         self._forgotten = Producer(
