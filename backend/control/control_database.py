@@ -25,7 +25,7 @@ from backend.store.connection.sqlite import file_identity
 THREADS: Final = 4
 # After a server did not answer, others get the same error at once for so long, and do not wait one after the other.
 RETRY_S: Final = 1.0
-WAITS: Final = "The database is not open yet; wait a moment."
+WAITS: Final = "The backend is starting and has not opened its database yet; wait a moment."
 T = TypeVar("T")
 
 

@@ -47,6 +47,8 @@ class Player:
         with Recorder(product, reads_groups=bool(self._incident.readers)) as recorder:
             if not recorder.wait(lambda: bool(recorder.reads) and not recorder.open_now(), CLEAN_S):
                 raise NotClean(", ".join(finding.name for finding in recorder.open_now()))
+            # The first heartbeat comes some seconds after a start: of a rig without one no silence can be seen.
+            recorder.wait(lambda: bool(product.receiver.beats), CLEAN_S)
             self._do(recorder, Phase.PREPARE)
             recorder.wait(lambda: not self._unexpected(recorder.open_now()), PREPARED_S)
             sent_before = len(product.receiver.notices)

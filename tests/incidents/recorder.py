@@ -40,10 +40,13 @@ class Recorder:
                 # The API is gone: a person asks by the command, and reads what that says when it ends.
                 command = self._product.status()
                 self.commands.append(command)
-                read = FindingsRead(time.monotonic(), finding_of_command(command))
+                finding = finding_of_command(command)
+                read = None if finding is None else FindingsRead(time.monotonic(), (finding,))
             elif self._reads_groups:
                 self.readers |= self._product.readers()
-            self.reads.append(read)
+            # A command that reads a database which has just come back says nothing about findings: neither does a gap.
+            if read is not None:
+                self.reads.append(read)
             self._stop.wait(max(0.0, POLL_S - (time.monotonic() - began_s)))
 
     def ask_status(self) -> None:

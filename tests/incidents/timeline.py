@@ -66,7 +66,7 @@ class SentNotice:
 
 @dataclass(frozen=True, slots=True)
 class CommandRead:
-    """One run of `ebbline status`."""
+    """One run of `ebbline status`; `at_s`: when it ended."""
 
     at_s: float
     code: int

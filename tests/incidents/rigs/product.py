@@ -90,7 +90,6 @@ class Product:
         return self._command("status")
 
     def _command(self, *words: str) -> CommandRead:
-        at_s = time.monotonic()
         command = [sys.executable, "-m", "backend.cli.entry", *words, "--data", str(self.up.data)]
         environment = {**os.environ, **self.up.environment, "EBBLINE_API_URL": self.up.api_url}
         try:
@@ -98,8 +97,8 @@ class Product:
                 command, env=environment, capture_output=True, text=True, timeout=COMMAND_S, check=False
             )
         except subprocess.TimeoutExpired:
-            return CommandRead(at_s, NEVER_ENDED, f"it did not end within {COMMAND_S:g} s")
-        return CommandRead(at_s, done.returncode, done.stdout + done.stderr)
+            return CommandRead(time.monotonic(), NEVER_ENDED, f"it did not end within {COMMAND_S:g} s")
+        return CommandRead(time.monotonic(), done.returncode, done.stdout + done.stderr)
 
     def readers(self) -> frozenset[str]:
         """Groups that read from the remote tier, as `ebbline readers` lists them."""
@@ -123,10 +122,10 @@ def seen(item: Mapping[str, Any]) -> SeenFinding:
     )
 
 
-def finding_of_command(read: CommandRead) -> tuple[SeenFinding, ...]:
-    """The finding that a command is when the API does not answer: it must end with 3, in a sentence."""
+def finding_of_command(read: CommandRead) -> SeenFinding | None:
+    """The finding that a command is when the API does not answer, with its sentence; None when it ends otherwise."""
     if read.code != AWAY:
-        return ()
-    slug = "database-away" if "database" in read.text.lower() else "backend-down"
+        return None
+    slug = "database-away" if "The database" in read.text else "backend-down"
     text = read.text.strip()
-    return (SeenFinding(slug=slug, object=slug.partition("-")[0], severity=CRITICAL, sentence=text, action=text),)
+    return SeenFinding(slug=slug, object=slug.partition("-")[0], severity=CRITICAL, sentence=text, action=text)
