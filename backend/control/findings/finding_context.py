@@ -33,6 +33,8 @@ CRITICAL: Final = "critical"
 WARNING: Final = "warning"
 NOTICE: Final = "notice"
 SEVERITIES: Final = (CRITICAL, WARNING, NOTICE)
+# Nodes of a cluster that was away start one after another: the first that answers has no majority yet.
+CLUSTER_STARTED_MS: Final = 60_000
 # Consumers that assign partitions commit seldom: those of Flink with each checkpoint, 10 minutes at most as a rule.
 READS_FOR_MS: Final = 600_000
 ThrottleKey = tuple[str, str | None, int | None]
@@ -230,6 +232,11 @@ class FindingContext:
     processes: Mapping[str, ProcessHealth] = field(default_factory=dict)
     monotonic_ms: int | None = None
     rule_settings: RuleSettings = field(default_factory=RuleSettings)
+
+    @property
+    def just_back(self) -> bool:
+        """The whole cluster was away, and its nodes have started one after another since."""
+        return self.back_ms is not None and self.back_ms < CLUSTER_STARTED_MS
 
     @property
     def thresholds(self) -> Thresholds:

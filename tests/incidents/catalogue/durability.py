@@ -49,8 +49,8 @@ INCIDENTS: Final = (
         on=frozenset(),
         why_not={
             Where.EMBEDDED: "no new disk, damaged file or backup makes the engine elect such a leader"
-            " (docs/durability.md has them all), and after an operator's unclean election followers do cut; tests/simulation plants the"
-            " election, tests/unit/engine/replica/test_kept_records.py refuses the cut",
+            " (docs/durability.md has them all), and after an operator's unclean election followers do cut;"
+            " tests/simulation plants the election, tests/unit/engine/replica/test_kept_records.py refuses the cut",
             **OURS,
         },
         spoils=True,

@@ -20,6 +20,8 @@ from backend.store.writes.samples import PartitionSample
 from backend.tiering.durability import MIN_ISR
 from backend.tiering.ids import TopicPartition
 
+# After all brokers were away leaders are elected one partition after another, some by comparing logs.
+ELECTED_FOR_MS: Final = 15_000
 # Partitions that a sentence names.
 _NAMED_MAX: Final = 3
 # A new topic's replicas join the ISR within a second; a restarted broker leaves it for as long as it takes to be seen.
@@ -55,6 +57,7 @@ def offline(context: FindingContext) -> Iterable[Candidate]:
             topic=row.topic,
             partition=row.partition,
             depends_on=frozenset(named),
+            for_ms=ELECTED_FOR_MS if context.just_back and not unusable else 0,
         )
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, ids
+from backend.control.findings.finding_context import (
+    CLUSTER_STARTED_MS,
+    CRITICAL,
+    WARNING,
+    Candidate,
+    FindingContext,
+    ids,
+)
 from backend.control.formatting import in_time
 from backend.control.gateway.requests.quorum_requests import QuorumReplicaState
 
@@ -17,11 +24,12 @@ VOTER_AWAY_FOR_MS: Final = 10_000
 QUORUM_FRESH_MS: Final = 30_000
 # An election takes 2 to 8 s.
 QUORUM_SILENT_FOR_MS: Final = 15_000
+# A cluster that ends as a whole loses its quorum a moment before its last broker: `cluster-away` tells of that, after
+# 1.5 s and a round of a second.
+QUORUM_LOST_FOR_MS: Final = 4_000
 # Brokers of Apache Kafka wait 30 s (`controller.socket.timeout.ms`) for an active controller that hangs, although
 # another leads by then; one that is a broker as well is seen to be away.
 LEADER_HUNG_FOR_MS: Final = 45_000
-# Nodes of a cluster that was away start one after another: the first that answers has no majority yet.
-STARTED_MS: Final = 60_000
 
 
 def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
@@ -55,15 +63,15 @@ def silent_quorum(context: FindingContext) -> Iterable[Candidate]:
         if lost
         else f"See which of the controllers {ids(voters)} do not run, and start them again, each with its own disk.",
         facts={"voters": voters, "majority": majority, "since_ms": since_ms},
-        for_ms=_silent_for_ms(context, lost=lost, leader_away=leader_away),
+        for_ms=_silent_for_ms(context, lost, silent_brokers.keys() & away, leader_away=leader_away),
     )
 
 
-def _silent_for_ms(context: FindingContext, *, lost: bool, leader_away: bool) -> int:
-    if context.back_ms is not None and context.back_ms < STARTED_MS:
-        return STARTED_MS
+def _silent_for_ms(context: FindingContext, lost: bool, brokers_away: Collection[int], *, leader_away: bool) -> int:
+    if context.just_back:
+        return CLUSTER_STARTED_MS
     if lost:
-        return 0
+        return QUORUM_LOST_FOR_MS if brokers_away else 0
     return LEADER_HUNG_FOR_MS if leader_away else QUORUM_SILENT_FOR_MS
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from backend.control.findings.broker_absences import BrokerAbsences, RepeatedAbsence
+from backend.control.findings.evaluate import candidates
 from backend.control.findings.thresholds import DEFAULTS
 from tests.unit.control.findings.rule_cases import rules
-from tests.unit.control.findings.sights import broker
+from tests.unit.control.findings.sights import broker, context
 
 
 def absences_after(*probes: tuple[float, bool]) -> BrokerAbsences:
@@ -47,3 +48,11 @@ def test_a_broker_that_comes_and_goes_stays_one_finding_while_it_answers() -> No
     assert back.why == "It has answered for 10 s, and was away 3 times in 1 m 20 s."
     assert back.action == away.action
     assert "another start changes nothing" in back.action
+
+
+def test_brokers_that_are_all_away_are_left_to_the_finding_of_the_cluster_for_a_moment() -> None:
+    away = {"reachable": False, "error": "Connection refused."}
+    one_left = candidates(context(brokers=[broker(1, **away), broker(2)]))
+    assert one_left["broker-away", "broker 1"].for_ms == 0
+    none_left = candidates(context(brokers=[broker(1, **away), broker(2, **away)]))
+    assert none_left["broker-away", "broker 1"].for_ms == none_left["broker-away", "broker 2"].for_ms == 3_000

@@ -44,7 +44,7 @@ def test_a_leader_that_is_a_broker_and_hangs_may_have_a_successor(leader_id: int
     assert candidate.for_ms == for_ms
 
 
-def test_a_majority_of_voters_on_brokers_that_hang_is_critical_at_once_and_names_them() -> None:
+def test_a_majority_of_voters_on_brokers_that_hang_is_critical_within_5_s_and_names_them() -> None:
     hung = {"reachable": False, "error": "It does not answer."}
     candidate = judged(
         quorum_ms=NOW_MS - 4_000,
@@ -52,7 +52,7 @@ def test_a_majority_of_voters_on_brokers_that_hang_is_critical_at_once_and_names
         quorum_replicas=[voter(1), voter(2), voter(3)],
         brokers=[broker(1, **hung), broker(2), broker(3, **hung)],
     )[QUORUM]
-    assert (candidate.severity, candidate.for_ms) == ("critical", 0)
+    assert (candidate.severity, candidate.for_ms) == ("critical", 4_000)
     assert "Away: 1, 3." in candidate.why
     assert candidate.action == "Start controllers 1, 3 again, each with its own disk."
 
@@ -85,4 +85,4 @@ def test_a_quorum_without_a_majority_waits_while_a_cluster_that_was_away_starts(
         "brokers": [broker(1), *(broker(n, reachable=False, error="It does not answer.") for n in (2, 3))],
     }
     assert judged(**starting, back_ms=5_000)[QUORUM].for_ms == 60_000
-    assert judged(**starting, back_ms=60_000)[QUORUM].for_ms == 0
+    assert judged(**starting, back_ms=60_000)[QUORUM].for_ms == 4_000
