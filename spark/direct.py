@@ -34,7 +34,7 @@ class DirectReader:
         self._offsets = TopicOffsets(
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, name
         )
-        self._consumer = open_consumer(settings.bootstrap_servers, settings.client_properties)
+        self._source = open_consumer(settings.bootstrap_servers, settings.client_properties)
 
     def low(self) -> dict[int, int]:
         """The first offset of every topic partition. Raises TopicMissing or BrokersAway."""
@@ -74,7 +74,7 @@ class DirectReader:
         total = sum(end - start for _, start, end in ranges)
         stored, waiting = 0, 0
         parts: list[pa.RecordBatch] = []
-        for batch in read(self._consumer, self._topic, ranges) if ranges else ():
+        for batch in read(self._source, self._topic, ranges) if ranges else ():
             if self._stop.is_set():
                 raise Stopped
             parts.append(batch)
@@ -90,7 +90,7 @@ class DirectReader:
         return stored
 
     def close(self) -> None:
-        self._consumer.close()
+        self._source.consumer.close()
         self._offsets.close()
 
 

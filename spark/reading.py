@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -93,20 +94,30 @@ def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], next_offsets: Map
     return start
 
 
-def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> Consumer:
-    """A consumer for `read`; one range of offsets at a time, close it in the end. Raises SettingsError."""
-    return new_consumer({**client_config(bootstrap_servers, properties, "source"), **CONSUMER_SETTINGS})
+@dataclass(frozen=True, slots=True)
+class SourceConsumer:
+    """A consumer for `read` with its settings in librdkafka's names: another one finds out why it gets nothing."""
+
+    consumer: Consumer
+    config: Mapping[str, Any]
 
 
-def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
+def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> SourceConsumer:
+    """For one range of offsets at a time; close its consumer in the end. Raises SettingsError."""
+    config = {**client_config(bootstrap_servers, properties, "source"), **CONSUMER_SETTINGS}
+    return SourceConsumer(new_consumer(config), config)
+
+
+def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
     """Records of ``ranges``, decoded; of a batch that holds none, a row with the problem. Raises MetadataGap when an
     offset is gone, BrokersAway after a stall.
     """
+    consumer = source.consumer
     ends = {partition: end for partition, _, end in ranges}
     nexts = {partition: start for partition, start, _ in ranges}
     consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
     deadline = time.monotonic() + STALL_TIMEOUT_S
-    came = dict.fromkeys(ends, time.monotonic())
+    came, look_after_s = dict.fromkeys(ends, time.monotonic()), STUCK_S
     try:
         while ends:
             # It returns when it has as many or time is up, so never ask for more than can come.
@@ -119,12 +130,16 @@ def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]])
                     records.append(record)
                     nexts[record[0]] = record[1] + 1
                     came[record[0]] = time.monotonic()
+                    look_after_s = STUCK_S
             if records:
                 yield to_batch(records)
             stuck = min(ends, key=came.__getitem__, default=None)
-            if stuck is not None and time.monotonic() - came[stuck] > STUCK_S:
-                behind = readable_from(consumer, topic, stuck, nexts[stuck], ends[stuck])
+            if stuck is not None and time.monotonic() - came[stuck] > look_after_s:
+                behind = readable_from(source.config, topic, stuck, nexts[stuck], ends[stuck])
+                # A look takes of what a quota lets through, and ends the fetches that are under way.
+                look_after_s *= 2
                 if behind is not None:
+                    look_after_s = STUCK_S
                     yield passed_over(stuck, nexts[stuck], behind)
                     nexts[stuck], deadline = behind, time.monotonic() + STALL_TIMEOUT_S
                     if behind >= ends[stuck]:
@@ -141,8 +156,9 @@ def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]])
         consumer.unassign()
 
 
-def mean_bytes(consumer: Consumer, topic: str, positions: Mapping[int, int]) -> float | None:
+def mean_bytes(source: SourceConsumer, topic: str, positions: Mapping[int, int]) -> float | None:
     """The mean size of key and value of some records from ``positions`` on; None when none came at once."""
+    consumer = source.consumer
     consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in positions.items()])
     try:
         messages = consumer.consume(SAMPLE_RECORDS, SAMPLE_TIMEOUT_S)

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -41,6 +40,7 @@ from spark.reading import (
     RECORD_BYTES_MIN,
     SAMPLE_RECORDS,
     OffsetsWentBack,
+    SourceConsumer,
     mean_bytes,
     open_consumer,
     read,
@@ -145,7 +145,7 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if sum(end - start.get(p, 0) for p, end in high.items()) <= SAMPLE_RECORDS:
             return self._max_records
         if self._planned % SAMPLE_EVERY_BATCHES == 0:
-            self._bytes_per_record = mean_bytes(_consumer_of(self), self._topic, waiting) or self._bytes_per_record
+            self._bytes_per_record = mean_bytes(_source_of(self), self._topic, waiting) or self._bytes_per_record
         self._planned += 1
         return max(1, int(self._max_bytes / (self._bytes_per_record or RECORD_BYTES_MIN)))
 
@@ -175,7 +175,7 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRanges)
-        batches = read(_consumer_of(self), self._topic, partition.ranges)
+        batches = read(_source_of(self), self._topic, partition.ranges)
         return pack(batches) if self._packed else batches
 
 
@@ -230,7 +230,7 @@ def spread(ranges: Sequence[tuple[int, int, int]], tasks: int) -> list[list[tupl
 
 # Clients of this worker process, by reader settings. Spark runs one task at a time in a worker
 # and keeps it between batches; a reader is pickled again for each, so it cannot hold them.
-_consumers: dict[str, Consumer] = {}
+_sources: dict[str, SourceConsumer] = {}
 _offsets: dict[str, TopicOffsets] = {}
 
 
@@ -245,18 +245,18 @@ def _offsets_of(reader: RemoteLogMetadataReader) -> TopicOffsets:
     return _offsets[key]
 
 
-def _consumer_of(reader: RemoteLogMetadataReader) -> Consumer:
+def _source_of(reader: RemoteLogMetadataReader) -> SourceConsumer:
     key = _settings_key(reader)
-    if key not in _consumers:
-        _consumers[key] = open_consumer(reader._servers, reader._properties)
-    return _consumers[key]
+    if key not in _sources:
+        _sources[key] = open_consumer(reader._servers, reader._properties)
+    return _sources[key]
 
 
 def close_clients() -> None:
     """Give back the connections of this process; a read that follows opens new ones."""
-    for consumer in _consumers.values():
-        consumer.close()
+    for source in _sources.values():
+        source.consumer.close()
     for offsets in _offsets.values():
         offsets.close()
-    _consumers.clear()
+    _sources.clear()
     _offsets.clear()

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 def records_of(settings: PipelineSettings, partition: int, held: OffsetsHeld) -> list[RawRecord]:
     """All records of a topic partition, by a new consumer."""
-    consumer = open_consumer(settings.bootstrap_servers, {})
+    consumer = open_consumer(settings.bootstrap_servers, {}).consumer
     consumer.assign([TopicPartition(settings.source_topic, partition, held.low)])
     records: list[RawRecord] = []
 

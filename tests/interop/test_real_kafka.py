@@ -304,7 +304,7 @@ def attached(kafka: Kafka, allowed: None, tmp_path_factory: pytest.TempPathFacto
 def test_the_ledger_is_read_with_the_rights_that_the_documentation_lists(
     kafka: Kafka, tip: TopicIdPartition, allowed: None
 ) -> None:
-    consumer = open_consumer(kafka.outside, CREDENTIALS)
+    consumer = open_consumer(kafka.outside, CREDENTIALS).consumer
     with MetadataTopicReader(kafka.bootstrap) as reader:
         consumer.assign([TopicPartition(METADATA_TOPIC, number, 0) for number in reader.partitions()])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,7 +17,9 @@ from backend.protocol.remote_log.metadata_serde import encode
 from backend.tiering.ids import TopicPartition
 from spark import reading, unreadable
 from spark.reading import open_consumer, read
+from spark.unreadable import readable_from
 from tests.engine_cluster import EngineCluster
+from tests.incidents.rigs.cluster_requests import limit_client
 from tests.unit.engine.log.broken_batches import broken_batch
 
 GOOD = encode(segment())
@@ -51,6 +54,14 @@ def fill(cluster: EngineCluster, topic: str, *batches: int) -> int:
     return sum(map(abs, batches))
 
 
+def read_rows(cluster: EngineCluster, topic: str, end: int) -> list[dict[str, Any]]:
+    source = open_consumer(cluster.bootstrap, {})
+    try:
+        return [row for part in read(source, topic, [(0, 0, end)]) for row in part.to_pylist()]
+    finally:
+        source.consumer.close()
+
+
 @pytest.mark.parametrize(
     ("name", "batches", "problems"),
     [("one", (2, -1, 2), [2]), ("three", (1, -3, 1), [3]), ("last", (1, -2), [2]), ("two", (1, -1, 1, -1, 1), [1, 3])],
@@ -59,12 +70,34 @@ def test_the_pipeline_reads_what_stands_behind_and_sets_the_place_aside(
     cluster: EngineCluster, name: str, batches: tuple[int, ...], problems: list[int]
 ) -> None:
     end = fill(cluster, name, *batches)
-    consumer = open_consumer(cluster.bootstrap, {})
-    rows = [row for part in read(consumer, name, [(0, 0, end)]) for row in part.to_pylist()]
-    consumer.close()
+    rows = read_rows(cluster, name, end)
     assert [row["metadata_offset"] for row in rows if row["problem"]] == problems
     assert "cannot be read" in next(row["problem"] for row in rows if row["problem"])
     assert len([row for row in rows if row["problem"] is None]) == sum(count for count in batches if count > 0)
+
+
+def test_a_reader_that_a_quota_holds_up_sets_no_record_aside(
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its broker gives nothing for seconds, and the end of the partition at once: as where a batch holds no records."""
+    end = fill(cluster, "held", *([1] * 180))
+    port = cluster.layout.ports[1]
+    limit_client(port, "ebbline-pipeline-source", 2_000.0)
+    looks: list[int | None] = []
+
+    def look(*place: Any) -> int | None:
+        looks.append(readable_from(*place))
+        return looks[-1]
+
+    monkeypatch.setattr(reading, "readable_from", look)
+    try:
+        rows = read_rows(cluster, "held", end)
+    finally:
+        limit_client(port, "ebbline-pipeline-source", None)
+    assert [row["metadata_offset"] for row in rows] == list(range(end))
+    assert [row["problem"] for row in rows] == [None] * end
+    assert looks, "the quota held nobody up"
+    assert set(looks) == {None}
 
 
 def test_the_command_line_names_the_place_and_goes_on(cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,28 +49,27 @@ class MetadataTopicReader:
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:
         self._servers = bootstrap_servers
         self._positions: dict[int, int] = {}
+        self._config = {
+            "client.id": "ebbline-remote",
+            "socket.connection.setup.timeout.ms": 5_000,
+            # Connections that fail show in the calls; librdkafka would write them to stderr too.
+            "log_level": 0,
+            "error_cb": _ignore,
+            # Fetches that find nothing must not hold up those of the next partition.
+            "fetch.wait.max.ms": 50,
+            "fetch.queue.backoff.ms": 5,
+            **(properties or {}),
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "ebbline-remote",  # required by the library; nothing is committed
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+        }
         try:
-            self._consumer = Consumer(
-                {
-                    "client.id": "ebbline-remote",
-                    "socket.connection.setup.timeout.ms": 5_000,
-                    # Connections that fail show in the calls; librdkafka would write them to stderr too.
-                    "log_level": 0,
-                    "error_cb": _ignore,
-                    # Fetches that find nothing must not hold up those of the next partition.
-                    "fetch.wait.max.ms": 50,
-                    "fetch.queue.backoff.ms": 5,
-                    **(properties or {}),
-                    "bootstrap.servers": bootstrap_servers,
-                    "group.id": "ebbline-remote",  # required by the library; nothing is committed
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "auto.offset.reset": "error",
-                    "allow.auto.create.topics": False,
-                    "isolation.level": "read_uncommitted",
-                    "enable.partition.eof": True,
-                }
-            )
+            self._consumer = Consumer(self._config)
         except (KafkaException, ValueError) as error:
             raise TopicUnavailable(f"The client settings cannot be used: {_reason(error)}.") from error
 
@@ -138,7 +137,7 @@ class MetadataTopicReader:
                 silent_s += POLL_TIMEOUT_S
                 if silent_s >= STUCK_S and not checked:
                     checked = True
-                    behind = readable_from(self._consumer, METADATA_TOPIC, partition, position, end)
+                    behind = readable_from(self._config, METADATA_TOPIC, partition, position, end)
                     if behind is not None:
                         yield _unreadable(partition, position, behind)
                         position, silent_s, checked = behind, 0.0, False

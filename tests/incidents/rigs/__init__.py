@@ -38,6 +38,10 @@ class Rig(Protocol):
         """SIGKILL; it stays away until `start`."""
         ...
 
+    def stop(self, *, broker: int) -> None:
+        """An orderly stop; it stays away until `start`."""
+        ...
+
     def start(self, *, broker: int, wait: bool = True) -> None: ...
     def restart(self, *, broker: int) -> None:
         """An orderly stop, and a start."""

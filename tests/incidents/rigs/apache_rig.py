@@ -85,6 +85,9 @@ class ApacheRig(RigBase):
     def kill(self, *, broker: int) -> None:
         self.cluster.end(broker)
 
+    def stop(self, *, broker: int) -> None:
+        self.cluster.end(broker, how=signal.SIGTERM)
+
     def start(self, *, broker: int, wait: bool = True) -> None:
         self.cluster.begin(broker, wait=wait)
 

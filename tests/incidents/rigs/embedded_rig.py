@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from tests.incidents.expectations import RigForm
-from tests.incidents.rigs.processes import KeptDown
+from tests.incidents.rigs.processes import KeptDown, is_alive
 from tests.incidents.rigs.product import Product
 from tests.incidents.rigs.rig_base import RETURN_S, RigBase
 from tests.incidents.rigs.small_disks import CannotPlay, SmallDisk
@@ -54,6 +54,12 @@ class EmbeddedRig(RigBase):
     # --- brokers
     def kill(self, *, broker: int) -> None:
         self._away[broker] = KeptDown(lambda: self.pid(broker), f"broker-{broker}.properties")
+
+    def stop(self, *, broker: int) -> None:
+        before = self.pid(broker)
+        os.kill(before, signal.SIGTERM)
+        wait_until(f"broker {broker} has ended", lambda: not is_alive(before), RETURN_S)
+        self.kill(broker=broker)
 
     def start(self, *, broker: int, wait: bool = True) -> None:
         self._away.pop(broker).release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -28,11 +29,12 @@ class SmallDisk:
             file.truncate(size_mb << 20)
         _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
         self._mount()
-        # It would be a topic-partition to a broker.
-        (folder / "lost+found").rmdir()
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder))
+        # It would be a topic-partition to a broker; the file system's check makes it again.
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / "lost+found").rmdir()
 
     def fill(self, percent: int) -> None:
         """Until so much is used."""

@@ -76,7 +76,7 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
             "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
             for_ms=BEHIND_FOR_MS
-            if context.at_ms - pipeline.started_ms > 2 * BEHIND_AFTER_START_MS
+            if context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
             else BEHIND_AFTER_START_MS,
         )
 

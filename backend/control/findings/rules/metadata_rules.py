@@ -25,8 +25,6 @@ from backend.tiering.pending import PendingReason
 METADATA_TOPIC: Final = "__remote_log_metadata"
 # Longer than one task interval: each new leader, and each topic whose tiering is switched on, waits for the next one.
 LOADING_FOR_MS: Final = 35_000
-# After all brokers were away their replicas join the ISR one after another.
-JOINED_FOR_MS: Final = 25_000
 RIGHTS_SEEN_MS: Final = 10_000
 SETS: Final = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {METADATA_TOPIC} --add-config"
 UNLIMITED: Final = "retention.ms=-1,retention.bytes=-1"
@@ -88,7 +86,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             f"Bring its replicas on broker {ids(missing)} back in sync.",
             behind,
             missing,
-            max(round(context.thresholds.metadata_gone_s * 1000), JOINED_FOR_MS if context.just_back else 0),
+            round(context.thresholds.metadata_gone_s * 1000),
         )
 
 
