@@ -136,7 +136,7 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
             stuck = min(ends, key=came.__getitem__, default=None)
             if stuck is not None and time.monotonic() - came[stuck] > look_after_s:
                 behind = readable_from(source.config, topic, stuck, nexts[stuck], ends[stuck])
-                # A look takes of what a quota lets through, and ends the fetches that are under way.
+                # Each look uses up some of the reader's quota, and ends the fetches that are under way.
                 look_after_s *= 2
                 if behind is not None:
                     look_after_s = STUCK_S
