@@ -117,7 +117,7 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
     nexts = {partition: start for partition, start, _ in ranges}
     consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
     deadline = time.monotonic() + STALL_TIMEOUT_S
-    came, look_after_s = dict.fromkeys(ends, time.monotonic()), STUCK_S
+    came, probe_after_s = dict.fromkeys(ends, time.monotonic()), STUCK_S
     try:
         while ends:
             # It returns when it has as many or time is up, so never ask for more than can come.
@@ -130,16 +130,16 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
                     records.append(record)
                     nexts[record[0]] = record[1] + 1
                     came[record[0]] = time.monotonic()
-                    look_after_s = STUCK_S
+                    probe_after_s = STUCK_S
             if records:
                 yield to_batch(records)
             stuck = min(ends, key=came.__getitem__, default=None)
-            if stuck is not None and time.monotonic() - came[stuck] > look_after_s:
+            if stuck is not None and time.monotonic() - came[stuck] > probe_after_s:
                 behind = readable_from(source.config, topic, stuck, nexts[stuck], ends[stuck])
-                # Each look uses up some of the reader's quota, and ends the fetches that are under way.
-                look_after_s *= 2
+                # A probe uses up some of the reader's quota, and ends fetches that are under way.
+                probe_after_s *= 2
                 if behind is not None:
-                    look_after_s = STUCK_S
+                    probe_after_s = STUCK_S
                     yield passed_over(stuck, nexts[stuck], behind)
                     nexts[stuck], deadline = behind, time.monotonic() + STALL_TIMEOUT_S
                     if behind >= ends[stuck]:
