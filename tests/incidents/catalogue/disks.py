@@ -99,6 +99,7 @@ INCIDENTS: Final = (
                 cleared_within_s=60,
             ),
         ),
+        allowed=(Allowed(slug="broker-away", objects=("broker 3",), because="a restart gives it the disk back"),),
         on=frozenset({Where.KAFKA}),
         why_not={
             Where.EMBEDDED: "a broker of `ebbline up` has one log directory; tests/cluster/test_failed_log_dir.py has"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.store.blind_spots import pipeline_missing_since_ms
@@ -53,32 +54,52 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
             why = f"It has not reported once in {in_time(context.at_ms - since_ms)}: the ledger is empty."
             yield _pipeline("pipeline-down", CRITICAL, "The pipeline does not start", why, NOT_RUNNING)
         return
-    lag_ms_max = 1000 * context.thresholds.pipeline_lag_s
     if not pipeline.alive:
         yield _down(pipeline)
-    elif pipeline.state == "waiting" and context.away is None:
-        since_ms = (pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms
-        yield _pipeline(
-            "pipeline-down",
-            WARNING,
-            "The pipeline waits",
-            f"For {in_time(max(0, context.at_ms - int(since_ms)))}. {pipeline.message or ''}".strip(),
-            "See what it waits for; the ledger of remote segments does not grow until then.",
-            for_ms=WAITING_FOR_MS,
-            topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
+        return
+    waits_since_ms = _waits_since_ms(pipeline)
+    if waits_since_ms is not None:
+        if context.away is not None:
+            return
+        yield replace(
+            _pipeline(
+                "pipeline-down",
+                WARNING,
+                "The pipeline waits",
+                f"For {in_time(max(0, context.at_ms - waits_since_ms))}. {pipeline.message or ''}".strip(),
+                "See what it waits for; the ledger of remote segments does not grow until then.",
+                for_ms=WAITING_FOR_MS,
+                topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
+            ),
+            replaces="pipeline-behind",
         )
-    elif (lag_ms := (pipeline.detail or {}).get("lag_ms")) is not None and lag_ms > lag_ms_max:
-        lag_records = (pipeline.detail or {}).get("lag_records")
-        yield _pipeline(
-            "pipeline-behind",
-            WARNING,
-            "The pipeline is behind",
-            f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
-            "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
-            for_ms=BEHIND_FOR_MS
-            if context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
-            else BEHIND_AFTER_START_MS,
-        )
+    yield from _behind(context, pipeline, waits_since_ms)
+
+
+def _waits_since_ms(pipeline: ProcessHealth) -> int | None:
+    if pipeline.state != "waiting":
+        return None
+    return int((pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms)
+
+
+def _behind(context: FindingContext, pipeline: ProcessHealth, waits_since_ms: int | None) -> Iterable[Candidate]:
+    """A pipeline that waits, as for an answer of a broker, does not count what it lacks: it is behind since then."""
+    detail = pipeline.detail or {}
+    lag_records, lag_ms = detail.get("lag_records"), detail.get("lag_ms")
+    if lag_ms is None and waits_since_ms is not None:
+        lag_ms = context.at_ms - waits_since_ms
+    if lag_ms is None or lag_ms <= 1000 * context.thresholds.pipeline_lag_s:
+        return
+    records = "Records" if lag_records is None else count(lag_records, "record")
+    started = context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
+    yield _pipeline(
+        "pipeline-behind",
+        WARNING,
+        "The pipeline is behind",
+        f"{records} of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
+        "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
+        for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
+    )
 
 
 def _down(pipeline: ProcessHealth) -> Candidate:

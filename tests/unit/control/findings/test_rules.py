@@ -401,3 +401,13 @@ def test_after_a_cluster_was_away_elections_get_their_time() -> None:
     damaged = {(TopicPartition("orders", 0), 1): "a file is damaged"}
     unusable = rules(partitions=[partition(leader=-1, isr=(2,))], offline_logs=damaged, back_ms=1)
     assert unusable["offline"].for_ms == 0, "no time mends that"
+
+
+def test_a_pipeline_that_waits_for_an_answer_stays_behind() -> None:
+    """A read that stalls ends its stream: what it lacks is not counted until the next one begins."""
+    waits = {"lag_ms": None, "lag_records": None, "waiting_since_ms": NOW_MS - 11_000}
+    stalled = rules(**pipeline(state="waiting", message="No record came for 30 s.", detail=waits))
+    assert stalled["pipeline-behind"].why == "Records of the remote log's metadata wait, the oldest for up to 11 s."
+    assert stalled["pipeline-down"].replaces == "pipeline-behind"
+    briefly = waits | {"waiting_since_ms": NOW_MS - 10_000}
+    assert set(rules(**pipeline(state="waiting", detail=briefly))) == {"pipeline-down"}
