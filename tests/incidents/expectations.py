@@ -159,8 +159,6 @@ class RigForm:
 
     controllers: int = 0
     """Nodes beside the brokers that are nothing but voters; Apache Kafka only. 0: each broker is a voter."""
-    sole_voter: bool = False
-    """Broker 1 is the only voter, as in Apache Kafka's quick start; Apache Kafka only."""
     postgresql: bool = False
     """The product's database is a PostgreSQL that the steps can stop."""
     small_disk_mb: int = 0

@@ -142,7 +142,8 @@ INCIDENTS: Final = (
             Where.EMBEDDED: "a replica leads there only with the log that metadata speaks of: the broker has another"
             " directory id (docs/durability.md, tests/cluster/test_lost_disks.py)"
         },
-        form=RigForm(sole_voter=True),
+        # The controller stays, so that the brokers leave the ISR in the order in which they end.
+        form=RigForm(controllers=1),
         spoils=True,
     ),
 )

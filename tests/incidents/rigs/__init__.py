@@ -67,7 +67,9 @@ class Rig(Protocol):
         ...
 
     def lose_all_then_format(self, *, broker: int) -> None:
-        """Kills all, gives a broker a new disk, starts it last; returns when it runs and partitions wait for it."""
+        """Kills one broker after the other, this one last, gives it a new disk, and starts it last; returns when it runs
+        and partitions wait for it.
+        """
         ...
 
     def save_by_hand(self, *, empty: int) -> None:

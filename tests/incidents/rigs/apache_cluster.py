@@ -32,8 +32,6 @@ AUTHORIZER: Final = {
     # All who come by the other listeners: brokers, controllers, and the incidents' clients.
     "super.users": "User:ANONYMOUS",
 }
-# The brokers that start again after a kill of all register before the third one is fenced: else it is no last leader.
-SLOW_FENCING: Final = {"broker.session.timeout.ms": "25000"}
 SECURITY: Final = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
@@ -73,15 +71,13 @@ class ApacheCluster:
         settings = {**SECURITY, **faulty_store.settings(classes, self.faults)}
         if self._voters and not self._form.controllers:
             settings |= {"process.roles": "broker,controller", "controller.quorum.voters": self._voters}
-        if self._form.sole_voter:
-            settings |= SLOW_FENCING
         for name, value in settings.items():
             yield from ("--set", f"{name}={value}")
 
     @property
     def _voters(self) -> str:
         """Each broker is one; "": only the first, as the oracle makes it."""
-        if self._form.sole_voter or self._form.controllers:
+        if self._form.controllers:
             return ""
         return ",".join(f"{broker}@127.0.0.1:{self._controller_port(broker)}" for broker in BROKERS)
 
@@ -91,8 +87,7 @@ class ApacheCluster:
     def _own_settings(self) -> Iterator[str]:
         for broker in BROKERS:
             places = f"PLAINTEXT://127.0.0.1:{self.base + broker - 1},OUTSIDE://127.0.0.1:{self._outside(broker)}"
-            votes = not self._form.controllers and (broker == 1 or not self._form.sole_voter)
-            controller = f",CONTROLLER://127.0.0.1:{self._controller_port(broker)}" if votes else ""
+            controller = "" if self._form.controllers else f",CONTROLLER://127.0.0.1:{self._controller_port(broker)}"
             yield from ("--set-broker", f"{broker}:listeners={places}{controller}")
             yield from ("--set-broker", f"{broker}:advertised.listeners={places}")
         if self._form.two_directories:
