@@ -67,9 +67,7 @@ class Rig(Protocol):
         ...
 
     def lose_all_then_format(self, *, broker: int) -> None:
-        """Kills one broker after the other, this one last, gives it a new disk, and starts it last; returns when it runs
-        and partitions wait for it.
-        """
+        """Kills all, this one last, gives it a new disk, starts it last; returns when it runs and partitions wait."""
         ...
 
     def save_by_hand(self, *, empty: int) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -112,10 +113,10 @@ class ApacheRig(RigBase):
 
     def lose_all_then_format(self, *, broker: int) -> None:
         others = [other for other in BROKERS if other != broker]
-        last = self.ports[broker]
-        for other in others:
+        for number, other in enumerate(others, start=1):
             self.cluster.end(other)
-            wait_until(f"broker {other} is fenced", lambda gone=other: gone not in self._registered(last), FENCED_S)
+            left = len(BROKERS) - number
+            wait_until(f"broker {other} is fenced", partial(self._are_registered, broker, left), FENCED_S)
         self.cluster.end(broker)
         # Nobody is left who could be asked when it is fenced; it is no last leader before.
         time.sleep(SESSION_S)
@@ -130,6 +131,9 @@ class ApacheRig(RigBase):
         self.cluster.begin(broker)
         if -1 not in requests.leaders(port).values():
             raise CannotPlay("broker 3 led at once, as it does once in 26 times: play it again")
+
+    def _are_registered(self, broker: int, count: int) -> bool:
+        return len(self._registered(self.ports[broker])) == count
 
     def _registered(self, port: int) -> set[int]:
         return {row.node_id for row in requests.metadata(port, ()).brokers}
