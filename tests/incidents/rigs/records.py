@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 VALUE_BYTES: Final = 1_000
 PAUSE_S: Final = 0.1
@@ -85,6 +86,9 @@ class Load:
                         partition=number % self._partitions,
                         on_delivery=self._acknowledged.delivered,
                     )
+                except KafkaException:
+                    # An unclean election ends a producer that numbers its records.
+                    return
                 except BufferError:
                     # The cluster is away: the queue is as long as it may be, and what came meanwhile is left out.
                     due = number
@@ -96,9 +100,11 @@ class Load:
         """Ends after a flush: a record on its way may still be acknowledged, and is lost to the count else."""
         self._stop.set()
         self._thread.join()
-        self._producer.flush(10)
-        self._producer.purge()
-        self._producer.flush(1)
+        # The library raises both for a producer that has ended.
+        with suppress(KafkaException, SystemError):
+            self._producer.flush(10)
+            self._producer.purge()
+            self._producer.flush(1)
 
 
 def write(bootstrap: str, topic: str, partitions: int, records: int, acknowledged: Acknowledged) -> None:

@@ -86,7 +86,7 @@ def _behind(context: FindingContext, pipeline: ProcessHealth, waits_since_ms: in
     """A pipeline that waits, as for an answer of a broker, does not count what it lacks: it is behind since then."""
     detail = pipeline.detail or {}
     lag_records, lag_ms = detail.get("lag_records"), detail.get("lag_ms")
-    if lag_ms is None and waits_since_ms is not None:
+    if lag_ms is None and waits_since_ms is not None and not _leaderless(context):
         lag_ms = context.at_ms - waits_since_ms
     if lag_ms is None or lag_ms <= 1000 * context.thresholds.pipeline_lag_s:
         return
@@ -100,6 +100,11 @@ def _behind(context: FindingContext, pipeline: ProcessHealth, waits_since_ms: in
         "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
         for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
     )
+
+
+def _leaderless(context: FindingContext) -> bool:
+    """Whether it is plain what the pipeline waits for: the findings of partitions without a leader say it."""
+    return any(row.topic == METADATA_TOPIC and row.leader < 0 for row in context.partitions)
 
 
 def _down(pipeline: ProcessHealth) -> Candidate:

@@ -409,5 +409,8 @@ def test_a_pipeline_that_waits_for_an_answer_stays_behind() -> None:
     stalled = rules(**pipeline(state="waiting", message="No record came for 30 s.", detail=waits))
     assert stalled["pipeline-behind"].why == "Records of the remote log's metadata wait, the oldest for up to 11 s."
     assert stalled["pipeline-down"].replaces == "pipeline-behind"
+    leaderless = [partition(METADATA, leader=-1, isr=(2,))]
+    offline = rules(**pipeline(state="waiting", detail=waits), partitions=leaderless)
+    assert "pipeline-behind" not in offline, "it waits for a leader, which has a finding"
     briefly = waits | {"waiting_since_ms": NOW_MS - 10_000}
     assert set(rules(**pipeline(state="waiting", detail=briefly))) == {"pipeline-down"}
