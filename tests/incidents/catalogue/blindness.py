@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.incidents.catalogue.brokers import COMPARED
 from tests.incidents.expectations import CRITICAL, WARNING, Allowed, Expected, Incident, RigForm, Where
-from tests.incidents.steps import PAUSE, breaks, mends
+from tests.incidents.steps import PAUSE, before, breaks, mends
 
 POSTGRESQL: Final = RigForm(postgresql=True)
 TASK: Final = (
@@ -67,6 +67,8 @@ INCIDENTS: Final = (
         name="pipeline-behind",
         title="The pipeline falls behind: a quota of the brokers holds its reads",
         steps=(
+            # A pipeline that has just started gets a minute to catch up.
+            before(PAUSE, seconds=60),
             breaks("limit_pipeline", bytes_per_s=50),
             breaks(PAUSE, seconds=45),
             mends("limit_pipeline", bytes_per_s=0),
