@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -18,7 +19,8 @@ from sqlalchemy import text
 
 from backend.store import migrate
 from backend.store.connection.database import StoreError, create_engine, reading, writing
-from backend.store.connection.limits import PAGES
+from backend.store.connection.limits import PAGES, SERVING
+from backend.store.connection.postgresql import PatientConnection
 from spark.sinks.ledger_sink import LedgerSink
 from tests.certificates import Authority
 from tests.control.site import ControlSite
@@ -142,6 +144,22 @@ def test_a_pooler_in_transaction_mode_does_no_harm(server: Server, tmp_path: Pat
             )
             assert (recorder.away, recorder.dropped_rounds) == (None, 0)
             stores_batches(url)
+
+
+def test_a_statement_for_which_somebody_waits_ends_within_15_s_and_one_that_removes_within_a_minute(
+    server: Server,
+) -> None:
+    """A server that freezes within one is noticed 5 s later: `database-away` must be seen within 30 s."""
+    engine = create_engine(new_postgresql(server), SERVING)
+    limits_s = []
+    for opens in (reading, writing, partial(writing, retention=True)):
+        with opens(engine) as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, PatientConnection)
+            assert driver.limit is not None
+            limits_s.append((connection.scalar(text("SHOW statement_timeout")), driver.limit.answer_s))
+    engine.dispose()
+    assert limits_s == [("10s", 15.0), ("15s", 20.0), ("1min", 65.0)]
 
 
 def test_transactions_are_limited_and_statements_prepared_where_the_session_is_its_own(

@@ -2,9 +2,10 @@
 
 A dashboard's page reads in up to seven parts, and a person reads within seconds what it waits for: the first part that
 meets a lock ends after 2 s, the others end at once (`app.state.RETRY_MS`). The API's callers are answered as fast; its
-writes wait as long as the pipeline may hold SQLite's lock, half a second, ten times over. A statement for which nobody
-waits has a minute: thinning an hour of samples of 10,000 partitions takes 5 s. PostgreSQL ends statements by itself; a
-server that is frozen cannot, so each answer has a limit here, too: 5 s after the server's.
+writes wait as long as the pipeline may hold SQLite's lock, half a second, ten times over, and have 15 s for a statement:
+a database that freezes within one is noticed after 20 s. A statement for which nobody waits has a minute: thinning an
+hour of samples of 10,000 partitions takes 5 s. PostgreSQL ends statements by itself; a server that is frozen cannot, so
+each answer has a limit here, too: 5 s after the server's.
 
 The first answer of a transaction comes at once from any server that lives: 3 s where somebody waits, 10 s for commands
 and starts, which a machine under load may hold up as long. A connection is given up after 5 s of
@@ -42,16 +43,18 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one program's transactions: those that only read, those that write."""
+    """Of one program's transactions: those that only read, write, or remove what is old."""
 
     reading: Wait
     writing: Wait
     busy_ms: int  # for SQLite's one lock
     first_answer_s: float = FIRST_ANSWER_S
+    retention: Wait | None = None
+    """Of transactions that remove what is old; None: as all that write."""
 
 
 PAGES: Final = Limits(Wait(2_000, 8_000), Wait(2_000, 8_000), busy_ms=2_000)
-SERVING: Final = Limits(Wait(2_000, 10_000), Wait(5_000, 60_000), busy_ms=10_000)
+SERVING: Final = Limits(Wait(2_000, 10_000), Wait(5_000, 15_000), busy_ms=10_000, retention=Wait(5_000, 60_000))
 # The pipeline and its commands: a rebuild or a comparison of millions of rows is one statement of minutes.
 PIPELINE: Final = Limits(Wait(5_000, 600_000), Wait(10_000, 600_000), busy_ms=30_000)
 # An index of five million rows takes half a minute, and the room of one that is rebuilt as long again.

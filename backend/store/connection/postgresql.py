@@ -108,8 +108,10 @@ def listen(engine: Engine, limits: t.Limits) -> None:
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        writes = connection.get_execution_options().get("ebbline_writes", False)
-        driver.limit = limits.writing if writes else limits.reading
+        options = connection.get_execution_options()
+        driver.limit = limits.writing if options.get("ebbline_writes", False) else limits.reading
+        if options.get("ebbline_retention", False):
+            driver.limit = limits.retention or limits.writing
 
 
 def own_session(connection: psycopg.Connection[Any], limit: t.Wait) -> bool:

@@ -61,7 +61,7 @@ class Retention:
         for table in HISTORY:
             for tier in TIERS:
                 removed += self._thin(table, tier, now_ms)
-        with writing(self._engine) as connection:
+        with writing(self._engine, retention=True) as connection:
             return removed + prune(connection, self._cluster_id, now_ms, self._keep_ms)
 
     def _thin(self, table: Table, tier: RetentionTier, now_ms: int) -> int:
@@ -78,7 +78,7 @@ class Retention:
         removed = 0
         while from_ms < until_ms:
             to_ms = min(from_ms + step_ms, until_ms)
-            with writing(self._engine) as connection:
+            with writing(self._engine, retention=True) as connection:
                 removed += thin(connection, table, self._cluster_id, from_ms, to_ms, tier.every_ms)
             from_ms = to_ms
         self._thinned_to_ms[table.name, tier] = max(from_ms, until_ms)
