@@ -154,10 +154,11 @@ def test_a_statement_for_which_somebody_waits_ends_within_15_s_and_one_that_remo
     limits_s = []
     for opens in (reading, writing, partial(writing, retention=True)):
         with opens(engine) as connection:
+            statement = connection.scalar(text("SHOW statement_timeout"))
             driver = connection.connection.driver_connection
             assert isinstance(driver, PatientConnection)
             assert driver.limit is not None
-            limits_s.append((connection.scalar(text("SHOW statement_timeout")), driver.limit.answer_s))
+            limits_s.append((statement, driver.limit.answer_s))
     engine.dispose()
     assert limits_s == [("10s", 15.0), ("15s", 20.0), ("1min", 65.0)]
 
