@@ -15,10 +15,13 @@ WORKERS ?= 3
 
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py).
-CHECKED := tests/unit tests/properties tests/conformance tests/migrations tests/simulation
+# Folders whose tests need no cluster of processes; what in them does is marked `outside` (tests/checked.py). Three parts
+# of as much time each.
+CHECKED_ENGINE := tests/unit/engine tests/unit/protocol tests/conformance
+CHECKED_PROPERTIES := tests/simulation tests/properties tests/migrations
+CHECKED_REST := tests/unit --ignore tests/unit/engine --ignore tests/unit/protocol
 
-.PHONY: help up check checked test tests test-slow lint bench soak incidents screenshots docs lock clean
+.PHONY: help up check checked-engine checked-properties checked-rest test tests test-slow lint bench soak incidents screenshots docs lock clean
 
 help: ## These targets
 	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## (.*)/\1\t\2/' | expand -t 14
@@ -27,11 +30,20 @@ up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
 
 check: $(STAMP) ## Lint, types, and all tests that need no process, browser, JVM or real clock: a minute
-	@$(MAKE) --no-print-directory --jobs 2 lint checked
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target checked-properties checked-rest checked-engine lint
 
-# A third worker fills the moments in which tests wait; none of these tests asks for schemathesis, which loads long.
-checked: $(STAMP)
-	EBBLINE_CHECK=1 $(BIN)/python -m pytest --quiet --numprocesses 3 --dist worksteal -p no:schemathesis $(or $(ARGS),$(CHECKED))
+# Processes of their folders, not workers: each worker would collect all tests for itself, which takes half as long as
+# its share of them. A third one fills the moments in which tests wait. None asks for schemathesis, which loads long.
+CHECKED_PYTEST = EBBLINE_CHECK=1 $(BIN)/python -m pytest --quiet -p no:schemathesis -p no:xdist -p no:cacheprovider
+
+checked-engine: $(STAMP)
+	$(CHECKED_PYTEST) $(CHECKED_ENGINE)
+
+checked-properties: $(STAMP)
+	$(CHECKED_PYTEST) $(CHECKED_PROPERTIES)
+
+checked-rest: $(STAMP)
+	$(CHECKED_PYTEST) $(CHECKED_REST)
 
 test: $(STAMP) ## Tests of every tier that this machine can run, and lint beside them
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
