@@ -25,6 +25,13 @@ def source_tree(path: Path) -> ast.Module:
     return tree
 
 
+@cache
+def source_nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's tree, in the order of `ast.walk`, which takes as long as reading the file."""
+    with no_collection():
+        return tuple(ast.walk(source_tree(path)))
+
+
 @contextmanager
 def no_collection() -> Iterator[None]:
     """For work on all trees, which stay: walks of the garbage collector through them would be most of its time."""

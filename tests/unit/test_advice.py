@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.source_trees import source_tree
+from tests.source_trees import source_nodes
 
 BACKEND: Final = Path(__file__).parents[2] / "backend"
 ADVICE: Final = re.compile(
@@ -22,17 +22,17 @@ ADVICE: Final = re.compile(
 ALLOWED: Final = ("delete old segments, keep", "attempts to delete a remote segment", "includes an empty replica list")
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+def texts(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """String literals, each f-string as one, without docstrings."""
     documented = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented | parts:
@@ -43,7 +43,7 @@ def test_no_message_advises_to_remove_a_copy() -> None:
     advice = [
         f"{path.relative_to(BACKEND)}: {text}"
         for path in sorted((BACKEND / "engine").rglob("*.py"))
-        for text in texts(source_tree(path))
+        for text in texts(source_nodes(path))
         if ADVICE.search(text) and not any(allowed in text for allowed in ALLOWED)
     ]
     assert advice == []

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import source_nodes
+
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("app", "backend", "spark", "migrations")
 
 
 def unexplained(path: Path) -> list[int]:
     """The lines of `except Exception` without a comment on the line or between it and the first statement."""
-    text = path.read_text()
-    lines = text.splitlines()
-    handlers = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler)]
+    lines = path.read_text().splitlines()
+    handlers = [node for node in source_nodes(path) if isinstance(node, ast.ExceptHandler)]
     every_error = [node for node in handlers if isinstance(node.type, ast.Name) and node.type.id == "Exception"]
     return [
         node.lineno

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Final
 
-from tests.source_trees import source_tree
+from tests.source_trees import source_nodes
 
 LINES_MAX: Final = 70
 ROOT: Final = Path(__file__).parents[2]
@@ -22,9 +22,7 @@ DESCRIPTIONS: Final = [
 
 
 def long_functions(path: Path) -> list[tuple[str, str]]:
-    functions = (
-        node for node in ast.walk(source_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    functions = (node for node in source_nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return [
         (path.relative_to(ROOT).as_posix(), function.name)
         for function in functions

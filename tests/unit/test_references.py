@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.source_trees import ROOT, source_tree
+from tests.source_trees import ROOT, source_nodes
 
 PRODUCT: Final = ("app", "backend", "spark", "migrations")
 # `package.module`, `module.name`, `package.module.Class.method`.
@@ -35,7 +35,7 @@ def _modules() -> dict[str, Path]:
 def _names(path: Path) -> frozenset[str]:
     """Every name that the module defines, imports or uses."""
     names = set()
-    for node in ast.walk(source_tree(path)):
+    for node in source_nodes(path):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.source_trees import no_collection, source_tree
+from tests.source_trees import no_collection, source_nodes, source_tree
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("app", "backend", "spark", "migrations")
@@ -428,7 +428,7 @@ def _sources() -> tuple[Source, ...]:
     for file in (file for top in PRODUCT for file in sorted((ROOT / top).rglob("*.py"))):
         path = str(file.relative_to(ROOT))
         tree = source_tree(file)
-        nodes = list(ast.walk(tree))
+        nodes = source_nodes(file)
         definitions = [Definition(file.parent.name if file.name == "__init__.py" else file.stem, path, 0)]
         definitions += [Definition(name, path, line) for node in tree.body for name, line in _defined(node)]
         if not path.startswith(tuple(NAMES_LEFT_ALONE)):

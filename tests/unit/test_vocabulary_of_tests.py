@@ -3,7 +3,6 @@
 `tests.unit.test_vocabulary` holds the product.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_trees import no_collection, source_tree
+from tests.source_trees import no_collection, source_nodes
 from tests.unit.test_vocabulary import _RELATIVE_CLAUSE, ROOT, Text, _nested, _texts_of
 
 _DIALECT_WORDS = re.compile(r"\b(anew|of its own|of their own|lets? rest|Facts:|neighbours?)(?!\w)")
@@ -32,9 +31,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
 def _texts() -> tuple[Text, ...]:
     with no_collection():
         return tuple(
-            text
-            for path, source in _sources()
-            for text in _texts_of(path, source.read_text(), ast.walk(source_tree(source)))
+            text for path, source in _sources() for text in _texts_of(path, source.read_text(), source_nodes(source))
         )
 
 
@@ -51,7 +48,7 @@ def test_a_name_of_a_test_is_that_of_its_thing() -> None:
         left = [
             f"{path}:{line}: {name}"
             for path, source in _sources()
-            for name, line, _ in _nested(ast.walk(source_tree(source)))
+            for name, line, _ in _nested(source_nodes(source))
             if name.strip("_") in EMPTY_NAMES
         ]
     assert not left, "\n".join(left)
