@@ -284,3 +284,16 @@ def test_a_full_disk_is_not_ready_until_there_is_room(own: ControlSite, monkeypa
     assert result["checks"]["cluster"] is None
     free[0] = 1 << 40
     own.wait_until("it is ready again", lambda: own.operator.get("/readyz").status_code == 200)
+
+
+def test_a_backend_that_answers_does_not_say_that_it_is_down(own: ControlSite) -> None:
+    """The moment at which the database is back: signs of life are of before, and new ones are not written yet."""
+    own.wait_until("it has given a sign of life", lambda: "backend" in processes(own))
+    with sqlite3.connect(own.folder / "ebbline.db", timeout=30) as connection:
+        connection.execute("UPDATE process_status SET updated_ms = updated_ms - 60000")
+    connection.close()
+    answer = own.get("/v1/cluster")
+    down = {spot["slug"] for spot in answer["blind_spots"]} & {"backend-down", "observer-down"}
+    assert not down
+    alive = {row["process"]: row["alive"] for row in answer["processes"]}
+    assert (alive["backend"], alive["observer"]) == (True, True)

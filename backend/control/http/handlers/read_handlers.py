@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
 from backend.control.control_database import Database
 from backend.control.control_settings import ControlSettings
@@ -30,6 +32,7 @@ from backend.control.observer.watches.quorum_watch import QuorumWatch
 from backend.control.wall_clock import now_ms
 from backend.store.blind_spots import blind_spots
 from backend.store.queries import audit, config, health, overview, partitions
+from backend.store.queries.health import ProcessHealth
 from backend.tiering.durability import NO_LEADER, copies_of, durability
 from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
 from backend.tiering.ids import TopicPartition
@@ -60,7 +63,8 @@ class ReadHandlers:
                 overview.history(c, cluster_id, at_ms - 60_000, 60),
             )
         )
-        clusters, processes, data_version, history = rows
+        clusters, stored, data_version, history = rows
+        processes = {name: self._own_age(row, at_ms) for name, row in stored.items()}
         return ClusterAnswer(
             cluster_id=cluster_id,
             name=settings.cluster_name,
@@ -94,6 +98,15 @@ class ReadHandlers:
                 for p in processes.values()
             ],
         )
+
+    def _own_age(self, row: ProcessHealth, at_ms: int) -> ProcessHealth:
+        """Heartbeats that were written before the database went away say nothing of the process that answers here."""
+        if row.process == "backend":
+            return replace(row, age_ms=0)
+        last_round_ms = self._observer.state.last_round_ms
+        if row.process == "observer" and last_round_ms is not None:
+            return replace(row, age_ms=min(row.age_ms, max(0, at_ms - last_round_ms)))
+        return row
 
     async def quorum(self, call: Call) -> QuorumAnswer:
         """The metadata quorum as the backend saw it last."""
