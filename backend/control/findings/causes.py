@@ -130,6 +130,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "move-stalled",
             "leader-skew",
             "offline",
+            "pipeline-behind",
             "remote-read-failing",
             "remote-read-slow",
             "voter-away",

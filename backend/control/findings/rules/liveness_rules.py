@@ -92,13 +92,17 @@ def _behind(context: FindingContext, pipeline: ProcessHealth, waits_since_ms: in
         return
     records = "Records" if lag_records is None else count(lag_records, "record")
     started = context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
-    yield _pipeline(
-        "pipeline-behind",
-        WARNING,
-        "The pipeline is behind",
-        f"{records} of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
-        "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
-        for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
+    yield replace(
+        _pipeline(
+            "pipeline-behind",
+            WARNING,
+            "The pipeline is behind",
+            f"{records} of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
+            "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
+            for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
+        ),
+        # A broker that hangs holds its read up until another one leads, and for 10 s more.
+        depends_on=frozenset(broker.broker_id for broker in context.brokers if not broker.reachable),
     )
 
 

@@ -9,11 +9,20 @@ from backend.control.alerts.notices import NoticeEvent, open_alerts, open_counts
 from backend.control.alerts.receiver_queue import QueuePolicy, ReceiverQueue
 from backend.control.findings.catalogue import SLUGS, FindingRule
 from backend.control.findings.causes import CLUSTER_AWAY, EXPLANATIONS, NAMED_MAX, NOUNS, Silence, with_causes
-from backend.control.findings.evaluate import BROKERS_OUTLAST_MS, OBJECTS_MAX, OUTLASTS_MS, Changes, compare, evaluate
+from backend.control.findings.evaluate import (
+    BROKERS_OUTLAST_MS,
+    OBJECTS_MAX,
+    OUTLASTS_MS,
+    Changes,
+    candidates,
+    compare,
+    evaluate,
+)
 from backend.control.findings.finding_context import THROTTLED, Candidate, FindingContext
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
-from tests.unit.control.findings.sights import NOW_MS, context, stored
+from tests.unit.control.findings.rule_cases import pipeline
+from tests.unit.control.findings.sights import NOW_MS, broker, context, stored
 
 
 def candidate(slug: str, object_: str, severity: str = "warning", **more: object) -> Candidate:
@@ -246,3 +255,11 @@ def test_a_pipeline_that_waits_for_a_deleted_topic_is_no_second_matter() -> None
     dead = candidate("pipeline-down", "pipeline")
     assert with_causes({c.key: c for c in (deleted, waits)})[waits.key].cause == deleted.key
     assert with_causes({c.key: c for c in (deleted, dead)})[dead.key].cause is None
+
+
+def test_a_pipeline_that_reads_from_a_broker_that_hangs_is_behind_because_of_it() -> None:
+    behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9})
+    hangs = [broker(1), broker(2, reachable=False, error="It does not answer.")]
+    key = ("pipeline-behind", "pipeline")
+    assert with_causes(candidates(context(**behind, brokers=hangs)))[key].cause == ("broker-away", "broker 2")
+    assert with_causes(candidates(context(**behind)))[key].cause is None
