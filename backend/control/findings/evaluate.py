@@ -191,16 +191,20 @@ def compare(
     superfluous = {(c.replaces, c.object) for key, c in current.items() if key in ripe and c.replaces}
     causes = dict(unlisted or {})
     causes |= {key: finding.cause for key, finding in open_by_key.items() if finding.cause is not None}
-    shown = with_causes(
-        {key: c for key, c in current.items() if key in ripe and key not in superfluous}, Silence(withheld, causes)
-    )
+    silence = Silence(withheld, causes)
+    shown = with_causes({key: c for key, c in current.items() if key in ripe and key not in superfluous}, silence)
+    explained = {key: c.cause for key, c in shown.items() if c.cause is not None}
+    explained |= _causes_of_unripe({key: c for key, c in current.items() if key not in superfluous}, ripe, silence)
     alone_ms = {
-        key: (outlasting or {}).get(key, clock_ms) for key, c in shown.items() if c.cause is None and key in causes
+        key: (outlasting or {}).get(key, clock_ms)
+        for key in current
+        if key in causes and key not in explained and key not in superfluous
     }
     for key, since_ms in alone_ms.items():
         if clock_ms - since_ms < _outlasts_ms(key[0]):
-            shown[key] = replace(shown[key], cause=causes[key])
-    explained = {key: c.cause for key, c in shown.items() if c.cause is not None}
+            explained[key] = causes[key]
+            if key in shown:
+                shown[key] = replace(shown[key], cause=causes[key])
     shown = limited(shown, open_by_key.keys())
     return Changes(
         opened=[candidate for key, candidate in shown.items() if key not in open_by_key],
@@ -214,6 +218,16 @@ def compare(
         outlasting=alone_ms,
         unlisted={key: cause for key, cause in explained.items() if key not in shown},
     )
+
+
+def _causes_of_unripe(
+    current: Mapping[FindingKey, Candidate], ripe: Collection[FindingKey], silence: Silence
+) -> dict[FindingKey, FindingKey]:
+    """The causes of held candidates: one may end just before they ripen, and explains them for a while then."""
+    if len(ripe) == len(current):
+        return {}
+    causes = {key: candidate.cause for key, candidate in with_causes(current, silence).items() if key not in ripe}
+    return {key: cause for key, cause in causes.items() if cause is not None and cause in ripe}
 
 
 def _outlasts_ms(slug: str) -> int:

@@ -13,6 +13,7 @@ from backend.control.findings.evaluate import (
     BROKERS_OUTLAST_MS,
     OBJECTS_MAX,
     OUTLASTS_MS,
+    REPLICAS_OUTLAST_MS,
     Changes,
     candidates,
     compare,
@@ -263,3 +264,30 @@ def test_a_pipeline_that_reads_from_a_broker_that_hangs_is_behind_because_of_it(
     key = ("pipeline-behind", "pipeline")
     assert with_causes(candidates(context(**behind, brokers=hangs)))[key].cause == ("broker-away", "broker 2")
     assert with_causes(candidates(context(**behind)))[key].cause is None
+
+
+def test_what_ripens_just_after_its_cause_has_ended_is_explained_by_it() -> None:
+    """Replicas of the metadata topic join the ISR some seconds after their broker, whose start took longer than the
+    finding's hold.
+    """
+    unsafe = candidate("metadata-unsafe", "topic", depends_on=frozenset({3}), for_ms=20_000)
+    receiver = ReceiverQueue(QueuePolicy())
+    begin = play([AWAY, unsafe])
+    assert [opened.slug for opened in begin.opened] == ["broker-away"]
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    sent(receiver, [], begin)
+    given, ripe_ms = {unsafe.key: unsafe}, NOW_MS + 20_000
+
+    def judged(changes: Changes, rows: list[Finding], clock_ms: int) -> Changes:
+        return compare(given, rows, changes.waiting, clock_ms, clock_ms, changes.outlasting, unlisted=changes.unlisted)
+
+    ended = judged(begin, rows, ripe_ms - 1)
+    assert (ended.opened, [closed.slug for closed in ended.closed]) == ([], ["broker-away"])
+    assert sent(receiver, rows, ended) == [(NoticeEvent.CLOSED, "broker-away")]
+    ripe = judged(ended, [], ripe_ms)
+    assert [opened.cause for opened in ripe.opened] == [AWAY.key]
+    assert sent(receiver, [], ripe) == []
+    rows = [stored(c, number) for number, c in enumerate(ripe.opened)]
+    alone = judged(ripe, rows, ripe_ms - 1 + REPLICAS_OUTLAST_MS)
+    assert [kept.cause for _, kept in alone.kept] == [None]
+    assert sent(receiver, rows, alone) == [(NoticeEvent.OPENED, "metadata-unsafe")]
