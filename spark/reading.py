@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from spark.decode import RawRecord, passed_over, to_batch
 from spark.kafka import BrokersAway, OffsetsHeld, client_config, new_consumer
-from spark.unreadable import STUCK_S, readable_from
+from spark.unreadable import NOT_READABLE, STUCK_S, readable_from
 
 CONSUME_RECORDS: Final = 2_000
 CONSUME_TIMEOUT_S: Final = 0.1
@@ -120,7 +120,7 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
     nexts = {partition: start for partition, start, _ in ranges}
     consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
     deadline = time.monotonic() + STALL_TIMEOUT_S
-    came, probe_after_s = dict.fromkeys(ends, time.monotonic()), STUCK_S
+    came, probe_after_s = dict.fromkeys(ends, time.monotonic()), dict.fromkeys(ends, STUCK_S)
     try:
         while ends:
             # It returns when it has as many or time is up, so never ask for more than can come.
@@ -133,16 +133,17 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
                     records.append(record)
                     nexts[record[0]] = record[1] + 1
                     came[record[0]] = time.monotonic()
-                    probe_after_s = STUCK_S
+                    probe_after_s[record[0]] = STUCK_S
             if records:
                 yield to_batch(records)
             stuck = min(ends, key=came.__getitem__, default=None)
-            if stuck is not None and time.monotonic() - came[stuck] > probe_after_s:
+            if stuck is not None and time.monotonic() - came[stuck] > probe_after_s[stuck]:
                 behind = readable_from(source.config, topic, stuck, nexts[stuck], ends[stuck])
                 # A probe uses up some of the reader's quota, and ends fetches that are under way.
-                probe_after_s *= 2
+                probe_after_s[stuck] *= 2
                 if behind is not None:
-                    probe_after_s = STUCK_S
+                    # The rest of a long batch, if there is one, is looked at as soon as nothing comes.
+                    probe_after_s[stuck] = STUCK_S
                     yield passed_over(stuck, nexts[stuck], behind)
                     nexts[stuck], deadline = behind, time.monotonic() + STALL_TIMEOUT_S
                     if behind >= ends[stuck]:
@@ -184,6 +185,8 @@ def _record_of(message: Message, topic: str, ends: dict[int, int]) -> RawRecord 
             return None
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise MetadataGap(f"{topic}-{partition}", f"no longer has an offset to be read ({error.str()})")
+        if error.code() in NOT_READABLE:
+            return None  # the place is looked at when nothing more comes
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return None  # the library connects again; a stall ends the read
         raise KafkaException(error)

@@ -1,8 +1,10 @@
 """Getting past a batch of the source topic whose records are none.
 
-librdkafka gives nothing from such a batch on, and no error to whoever reads: its log alone says that bytes came which
-are no records. That is the evidence here. Silence is none: a broker that is busy, whose disk hangs, or that holds its
-reader to a quota is as silent. Brokers refuse such batches; logs of earlier versions may hold one.
+librdkafka gives nothing from such a batch on, and mostly no error to whoever reads: its log alone says that an answer
+came which it could not take apart. That is the evidence here, seen twice. Silence is none: a broker that is busy, whose
+disk hangs, or that holds its reader to a quota is as silent. Brokers refuse such batches; logs of earlier versions may
+hold one, and a disk may damage one. A batch of control records (transactions) that is none is not seen here: the
+library says nothing of it.
 """
 
 from __future__ import annotations
@@ -17,19 +19,30 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 # So long without a record, from a broker that says that there are more: the place is looked at.
 STUCK_S: Final = 5.0
-# A record or the library's complaint comes with the first answer of the broker; a busy one gets this time.
+# A record, or the library's second complaint, comes with the second answer of the broker; a busy one gets this time.
 PROBE_S: Final = 4.0
-ASK_S: Final = 5.0
-POLL_S: Final = 0.1
-# Offsets that are tried one after the other, so that no good record is passed over; then in steps that double.
-SINGLY: Final = 64
+POLL_S: Final = 0.02
+# At some 50 ms for each offset, with its connection, these are four hundred. A longer batch is passed over in parts:
+# the next search goes on behind the last offset that is certain.
+SEARCH_S: Final = 20.0
+# A message with such an error holds no records either: a checksum that is wrong, a compression that cannot be undone.
+NOT_READABLE: Final = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})
 # The library backs off with these errors after an answer that it could not take apart: `BACKOFF … t [0]: Fetch backoff
-# for 500ms: Local: Read underflow`.
+# for 100ms: Local: Read underflow`.
 _BACKS_OFF: Final = "Fetch backoff for"
 _NO_RECORDS: Final = tuple(str(KafkaError(code).str()) for code in (KafkaError._UNDERFLOW, KafkaError._BAD_MSG))
-
-# One batch is enough; whatever more came would count against the reader's quota.
-_LOOKS: Final = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+_LOOKS: Final[Mapping[str, Any]] = {
+    # One batch is enough, and whatever more came would count against the reader's quota: brokers give a whole batch,
+    # however large it is (KIP-74).
+    "message.max.bytes": 1_000,
+    "fetch.max.bytes": 1_000,
+    # The library takes an answer that it cannot take apart for one that was cut off, and asks for twice as much, until
+    # this cannot grow: it complains from the second answer on.
+    "fetch.message.max.bytes": 1_000_000_000,
+    "fetch.error.backoff.ms": 100,
+    "debug": "fetch",
+    "log_level": 7,
+}
 
 
 class Held(StrEnum):
@@ -41,44 +54,23 @@ class Held(StrEnum):
 
 
 def readable_from(config: Mapping[str, Any], topic: str, partition: int, start: int, end: int) -> int | None:
-    """The first offset behind `start` that gives a record, `end` when none below it does. None when it is not certain
-    that there is no record at `start`. `config`: of the consumer that gets none.
+    """The first offset behind `start`, `end` at most, below which no record is, as is certain. None when that is not
+    even certain of `start`. `config`: of the consumer that gets nothing. Takes `SEARCH_S` and one probe at most.
     """
     place = TopicPartition(topic, partition, start)
+    until_s = time.monotonic() + SEARCH_S
     try:
-        if _held_at(config, place) is not Held.NO_RECORD:
+        # Twice: a checksum may be wrong on the way.
+        if any(_held_at(config, place) is not Held.NO_RECORD for _ in range(2)):
             return None
-        return _search(config, place, end)
+        while place.offset + 1 < end and time.monotonic() < until_s:
+            place.offset += 1
+            if _held_at(config, place) is not Held.NO_RECORD:
+                return place.offset
     except KafkaException:
-        return None
-
-
-def _search(config: Mapping[str, Any], place: TopicPartition, end: int) -> int | None:
-    start = place.offset
-    silent, step = start, 1
-    while silent + step < end:
-        place.offset = silent + step
-        held = _held_at(config, place)
-        if held is Held.UNKNOWN:
-            return None
-        if held is Held.RECORD:
-            return _first(config, place, silent, silent + step)
-        silent = place.offset
-        step = 1 if silent - start < SINGLY else step * 2
-    return end
-
-
-def _first(config: Mapping[str, Any], place: TopicPartition, silent: int, gives: int) -> int | None:
-    while gives - silent > 1:
-        place.offset = (silent + gives) // 2
-        held = _held_at(config, place)
-        if held is Held.UNKNOWN:
-            return None
-        if held is Held.RECORD:
-            gives = place.offset
-        else:
-            silent = place.offset
-    return gives
+        # The offsets before this one were certain.
+        return place.offset if place.offset > start else None
+    return place.offset + 1
 
 
 def _held_at(config: Mapping[str, Any], place: TopicPartition) -> Held:
@@ -88,7 +80,7 @@ def _held_at(config: Mapping[str, Any], place: TopicPartition) -> Held:
     logger = logging.Logger("readable_from")
     logger.addHandler(complaints)
     # The complaint names no offset, so each one gets a consumer.
-    consumer = Consumer({**config, **_LOOKS, "debug": "fetch", "log_level": 7}, logger=logger)
+    consumer = Consumer({**config, **_LOOKS}, logger=logger)
     try:
         consumer.assign([place])
         until_s = time.monotonic() + PROBE_S
@@ -98,6 +90,8 @@ def _held_at(config: Mapping[str, Any], place: TopicPartition) -> Held:
                 error = message.error()
                 if error is None or error.code() == KafkaError._PARTITION_EOF:
                     return Held.RECORD
+                if error.code() in NOT_READABLE:
+                    return Held.NO_RECORD
                 raise KafkaException(error)
             if complaints.came:
                 return Held.NO_RECORD

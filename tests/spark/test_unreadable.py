@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from crc32c import crc32c
 
 from backend.cli.remote.topic_reader import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.conformance.samples import segment
+from backend.protocol.record_batches.compression import Compression
 from backend.protocol.record_batches.record_batch import RecordData, build_batch
 from backend.protocol.remote_log.metadata_serde import encode
 from backend.tiering.ids import TopicPartition
@@ -64,7 +67,14 @@ def read_rows(cluster: EngineCluster, topic: str, end: int) -> list[dict[str, An
 
 @pytest.mark.parametrize(
     ("name", "batches", "problems"),
-    [("one", (2, -1, 2), [2]), ("three", (1, -3, 1), [3]), ("last", (1, -2), [2]), ("two", (1, -1, 1, -1, 1), [1, 3])],
+    [
+        ("one", (2, -1, 2), [2]),
+        ("three", (1, -3, 1), [3]),
+        ("last", (1, -2), [2]),
+        ("two", (1, -1, 1, -1, 1), [1, 3]),
+        # Longer than a search that grows its steps looks one by one.
+        ("long", (1, -70, 26), [70]),
+    ],
 )
 def test_the_pipeline_reads_what_stands_behind_and_sets_the_place_aside(
     cluster: EngineCluster, name: str, batches: tuple[int, ...], problems: list[int]
@@ -74,6 +84,21 @@ def test_the_pipeline_reads_what_stands_behind_and_sets_the_place_aside(
     assert [row["metadata_offset"] for row in rows if row["problem"]] == problems
     assert "cannot be read" in next(row["problem"] for row in rows if row["problem"])
     assert len([row for row in rows if row["problem"] is None]) == sum(count for count in batches if count > 0)
+
+
+def test_a_batch_that_cannot_be_decompressed_is_set_aside_too(cluster: EngineCluster) -> None:
+    """Its checksum is right: librdkafka 2.16 ends the process for one that is wrong, whatever asks for the records."""
+    end = fill(cluster, "packed", 1, 1, 1)
+    (broker,) = cluster.cluster.brokers.values()
+    (path,) = Path(cluster.layout.log_dirs[broker.node_id], "packed-0").glob("*.log")
+    content = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(content[8:12], "big")
+    content[second + 22] |= Compression.GZIP
+    behind = second + 12 + int.from_bytes(content[second + 8 : second + 12], "big")
+    content[second + 17 : second + 21] = crc32c(bytes(content[second + 21 : behind])).to_bytes(4, "big")
+    path.write_bytes(content)
+    rows = read_rows(cluster, "packed", end)
+    assert [(row["metadata_offset"], row["problem"] is None) for row in rows] == [(0, True), (1, False), (2, True)]
 
 
 def test_a_reader_that_a_quota_holds_up_sets_no_record_aside(

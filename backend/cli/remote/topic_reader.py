@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from backend.cli.remote.record_text import TopicRecord
 from backend.cli.shared.value_text import printable_text
 from backend.protocol.remote_log.metadata_serde import UnreadableReason
-from spark.unreadable import STUCK_S, readable_from
+from spark.unreadable import NOT_READABLE, STUCK_S, readable_from
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -133,7 +133,8 @@ class MetadataTopicReader:
         while True:
             # One by one: a call for many waits for all of them or its time.
             message = self._consumer.poll(POLL_TIMEOUT_S)
-            if message is None:
+            failed = None if message is None else message.error()
+            if message is None or (failed is not None and failed.code() in NOT_READABLE):
                 silent_s += POLL_TIMEOUT_S
                 if silent_s >= STUCK_S and not checked:
                     checked = True
