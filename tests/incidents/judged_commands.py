@@ -29,11 +29,19 @@ def status_codes(incident: Incident) -> frozenset[int]:
 
 
 def status_complaints(incident: Incident, timeline: Timeline) -> Iterator[str]:
-    """Judges the last run before anybody acted; of a quiet incident each run."""
+    """Judges the last run before anybody acted; each run of a quiet incident, and of one in which the API is away, when
+    commands are all that a person has.
+    """
     limit_s = timeline.mending_s
     runs = [run for run in timeline.commands if run.at_s >= timeline.broke_s]
     if not incident.quiet:
-        runs = [run for run in runs if limit_s is None or run.at_s <= limit_s][-1:]
+        runs = [run for run in runs if limit_s is None or run.at_s <= limit_s]
+        slugs = {slug for expected in incident.expected for slug in expected.slug.split("|")}
+        if slugs & {"backend-down", "database-away"}:
+            by_s = timeline.broke_s + max(expected.within_s for expected in incident.expected)
+            runs = [run for run in runs[:-1] if run.at_s >= by_s] + runs[-1:]
+        else:
+            runs = runs[-1:]
     right = status_codes(incident)
     for run in runs:
         allowed_critical = any(allowed.severity == CRITICAL for allowed in incident.allowed)

@@ -131,6 +131,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "leader-skew",
             "offline",
             "pipeline-behind",
+            "pipeline-down",
             "remote-read-failing",
             "remote-read-slow",
             "voter-away",
@@ -151,6 +152,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("throttle-left", Link.PARTITION, ("follower-stuck",), rules=frozenset({THROTTLED})),
     Explanation("follower-stuck", Link.PARTITION, ("below-min-isr", "move-stalled")),
     Explanation("metadata-failed", Link.BROKER, ("copy-slow",)),
+    Explanation("pipeline-down", Link.CLUSTER, ("pipeline-behind",)),
     # A pipeline that waits for a topic which was deleted.
     Explanation("metadata-unsafe", Link.TOPIC, ("pipeline-down",)),
     Explanation("copy-failing", Link.CLUSTER, STORE_FACTS),

@@ -24,7 +24,8 @@ class Thresholds:
     thin_share: float = 0.5
     divergence_s: float = 15.0
     metadata_replicas: float = 3.0
-    metadata_gone_s: float = 20.0
+    metadata_gone_s: float = 5.0
+    metadata_joins_s: float = 20.0
     metadata_failed_s: float = 300.0
     catching_up_s: float = 10.0
     gone_topics: float = 10.0
@@ -120,7 +121,11 @@ THRESHOLDS: Final[tuple[ThresholdEntry, ...]] = (
     ),
     ThresholdEntry(
         "metadata-unsafe", "gone_s", "metadata_gone_s", "s", 0.0, HOLD_S_MAX, False,
-        "A first start makes the topic within seconds; the replicas of a broker that starts join again within 20 s.",
+        "A first start makes the topic within seconds.",
+    ),
+    ThresholdEntry(
+        "metadata-unsafe", "joins_s", "metadata_joins_s", "s", 0.0, HOLD_S_MAX, False,
+        "The replicas of a broker that starts join again within 20 s.",
     ),
     ThresholdEntry(
         "metadata-failed", "failed_s", "metadata_failed_s", "s", 0.0, HOLD_S_MAX, False,

@@ -34,6 +34,8 @@ WAITING_SAMPLES_MAX: Final = 100_000
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 15.0
 RETENTION_INTERVAL_MS: Final = 600_000
+# Samples come every 2 s: they wait for as long at most, and after a start a week of history is thinned in minutes.
+RETENTION_S: Final = 2.0
 # Twice what the longest write takes, thinning an hour of samples of 10,000 partitions. A server that hangs in the
 # middle of a transaction is given up after a minute (`store.connection.limits`).
 HANGS_S: Final = 10.0
@@ -119,6 +121,7 @@ class SampleRecorder:
         self.away: str | None = None
         self._began_s: float | None = None  # the write that is under way
         self.stored_s: float | None = None  # by the monotonic clock: the end of the last write that was taken
+        self._stored_ms = 0  # time of the samples of that write
 
     @property
     def takes_samples(self) -> bool:
@@ -168,6 +171,7 @@ class SampleRecorder:
             await self._arrived.wait()
             try:
                 await self._drain()
+                await self._remove_old()
             except DatabaseAway as error:
                 if self.away is None:
                     _log.warning("Samples wait in memory: %s", error)
@@ -195,6 +199,7 @@ class SampleRecorder:
             try:
                 await self._database.observe(partial(self._write, entry))
                 self.stored_s = time.monotonic()
+                self._stored_ms = entry.heartbeat.at_ms
             except SQLAlchemyError as error:
                 # Not away: it refuses this very entry. Keeping it would hold up all that follow.
                 self._stored = None
@@ -205,6 +210,21 @@ class SampleRecorder:
                 self._waiting.popleft()
                 self._waiting_samples -= entry.size
         self._arrived.clear()
+
+    async def _remove_old(self) -> None:
+        """Retention, one transaction after the other: the findings of brokers wait behind one of them at most."""
+        now_ms = self._stored_ms
+        if now_ms - self._retention_ms < RETENTION_INTERVAL_MS:
+            return
+        transactions = self._retention.transactions(now_ms)
+        until_s = time.monotonic() + RETENTION_S
+        try:
+            while await self._database.observe(partial(next, transactions, None)) is not None:
+                if self._waiting and time.monotonic() > until_s:
+                    return  # the rest is due once the samples that wait are stored
+        except SQLAlchemyError as error:
+            _log.warning("The database refused to remove old samples: %s", first_line(error))
+        self._retention_ms = now_ms
 
     def _write(self, entry: RecorderEntry) -> None:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
@@ -226,9 +246,6 @@ class SampleRecorder:
             self._write_round(self._stored, entry.round, {str(row["topic"]) for row in entry.topics})
         if entry.settings is not None:
             self._write_settings(self._stored, entry.settings)
-        if entry.heartbeat.at_ms - self._retention_ms >= RETENTION_INTERVAL_MS:
-            self._retention.run(entry.heartbeat.at_ms)
-            self._retention_ms = entry.heartbeat.at_ms
 
     def _heartbeat(self, connection: Any, heartbeat: ObserverHeartbeat) -> None:
         cluster_rows.heartbeat(

@@ -213,7 +213,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def writing(engine: Engine, *, retention: bool = False) -> Iterator[Connection]:
     """A transaction that may write: committed at the end of the block, rolled back on any exception. `retention`: it
-    removes what is old, for which nobody waits.
+    removes what is old.
     """
     options = {"ebbline_writes": True, "ebbline_retention": retention}
     with engine.connect().execution_options(**options) as connection, connection.begin():

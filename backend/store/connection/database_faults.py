@@ -126,7 +126,7 @@ _LOGIN_TEXT: Final = (
 _TLS_TEXT: Final = ("certificate", "SSL error", "does not support SSL", "root.crt")
 # The remedy that stands after the cause.
 _NEXT: Final = {
-    DatabaseFault.AWAY: "look whether it runs and can be reached; it is asked again",
+    DatabaseFault.AWAY: "see whether its server runs and can be reached; it is asked again",
     DatabaseFault.CONNECTIONS: "close other connections, or allow more of them; it is asked again",
     DatabaseFault.READ_ONLY: "make it writable, or name the server that is; it is asked again",
     DatabaseFault.DENIED: "give it this right again; it is asked again",

@@ -3,7 +3,7 @@
 A dashboard's page reads in up to seven parts, and a person reads within seconds what it waits for: the first part that
 meets a lock ends after 2 s, the others end at once (`app.state.RETRY_MS`). The API's callers are answered as fast; its
 writes wait as long as the pipeline may hold SQLite's lock, half a second, ten times over, and a statement of theirs has
-15 s: a database that freezes within one is noticed after 20 s. A statement for which nobody waits has a minute:
+15 s: a database that freezes within one is noticed after 20 s. A statement that removes what is old has a minute:
 thinning an hour of samples of 10,000 partitions takes 5 s. PostgreSQL ends statements by itself; a server that is
 frozen cannot, so each answer has a limit here, too: 5 s after the server's.
 

@@ -17,6 +17,7 @@ EBBLINE_SAMPLE_DAYS is another number of days: each more is 24 rounds, 96 rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,15 +57,18 @@ class Retention:
         self._thinned_to_ms: dict[tuple[str, RetentionTier], int] = {}
 
     def run(self, now_ms: int) -> int:
-        """Does what is due at `now_ms`, in short transactions; returns how many rows went."""
-        removed = 0
+        """Does what is due at `now_ms`; returns how many rows went."""
+        return sum(self.transactions(now_ms))
+
+    def transactions(self, now_ms: int) -> Iterator[int]:
+        """Does what is due at `now_ms`, one short transaction for each `next`, which returns how many rows went."""
         for table in HISTORY:
             for tier in TIERS:
-                removed += self._thin(table, tier, now_ms)
+                yield from self._thin(table, tier, now_ms)
         with writing(self._engine, retention=True) as connection:
-            return removed + prune(connection, self._cluster_id, now_ms, self._keep_ms)
+            yield prune(connection, self._cluster_id, now_ms, self._keep_ms)
 
-    def _thin(self, table: Table, tier: RetentionTier, now_ms: int) -> int:
+    def _thin(self, table: Table, tier: RetentionTier, now_ms: int) -> Iterator[int]:
         until_ms = (now_ms - tier.after_ms) // tier.every_ms * tier.every_ms
         from_ms = self._thinned_to_ms.get((table.name, tier))
         if from_ms is None:
@@ -75,14 +79,13 @@ class Retention:
                 else max(oldest_ms, now_ms - self._keep_ms) // tier.every_ms * tier.every_ms
             )
         step_ms = max(SLICE_MS, tier.every_ms)
-        removed = 0
         while from_ms < until_ms:
             to_ms = min(from_ms + step_ms, until_ms)
             with writing(self._engine, retention=True) as connection:
-                removed += thin(connection, table, self._cluster_id, from_ms, to_ms, tier.every_ms)
-            from_ms = to_ms
+                removed = thin(connection, table, self._cluster_id, from_ms, to_ms, tier.every_ms)
+            from_ms = self._thinned_to_ms[table.name, tier] = to_ms
+            yield removed
         self._thinned_to_ms[table.name, tier] = max(from_ms, until_ms)
-        return removed
 
     def _oldest(self, table: Table) -> int | None:
         oldest = select(func.min(table.c.sampled_ms)).where(table.c.cluster_id == self._cluster_id)

@@ -69,6 +69,8 @@ class Load:
         self._records_per_pause = bytes_per_s * PAUSE_S / VALUE_BYTES
         self._acknowledged = acknowledged
         self._stop = threading.Event()
+        self.error: KafkaException | None = None
+        """Why it wrote no more: an unclean election ends a producer that numbers its records."""
         self._thread = threading.Thread(target=self._run, name=f"load-{topic}", daemon=True)
         self._thread.start()
 
@@ -86,8 +88,8 @@ class Load:
                         partition=number % self._partitions,
                         on_delivery=self._acknowledged.delivered,
                     )
-                except KafkaException:
-                    # An unclean election ends a producer that numbers its records.
+                except KafkaException as error:
+                    self.error = error
                     return
                 except BufferError:
                     # The cluster is away: the queue is as long as it may be, and what came meanwhile is left out.

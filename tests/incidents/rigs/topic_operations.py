@@ -99,6 +99,9 @@ class TopicOperations(ClusterClients):
 
     def missing_records(self) -> int:
         """Of topics under load, whose retention removes records, only the end of each partition is compared."""
+        for topic, load in self.loads.items():
+            if load.error is not None:
+                raise RuntimeError(f"the load of {topic} ended, so nothing can be missed: {load.error}")
         missing = 0
         acknowledged = self.acknowledged.counts()
         for topic, keys in itertools.groupby(sorted(acknowledged), key=lambda key: key[0]):

@@ -22,8 +22,9 @@ from backend.tiering.durability import MIN_ISR
 
 # A broker that starts is fenced until it has caught up, which takes seconds.
 FENCED_FOR_MS: Final = 15_000
-# Of a cluster that is away as a whole one message goes out, `cluster-away`, which takes 1.5 s and a round of a second.
-ALL_AWAY_FOR_MS: Final = 3_000
+# Of a cluster that is away as a whole one message goes out, `cluster-away`, 2 to 4 s after it was seen last. A broker
+# that is away must be seen within 5.
+ALL_AWAY_MS: Final = 4_000
 ELECTIONS_NAMED_MAX: Final = 3
 LOOP_ACTION: Final = (
     "See at the end of its log, and of the system's, why it ends after each start: memory, open files, disk, a damaged"
@@ -62,7 +63,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                     "replicas": held[broker.broker_id],
                 },
                 broker_id=broker.broker_id,
-                for_ms=ALL_AWAY_FOR_MS if all_away else 0,
+                for_ms=ALL_AWAY_MS if all_away and context.at_ms - broker.seen_ms < ALL_AWAY_MS else 0,
             )
         elif broker.broker_id in context.repeated_absences:
             yield _returning(broker.broker_id, context.repeated_absences[broker.broker_id])

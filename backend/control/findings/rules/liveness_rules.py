@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext, count
+from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
 from backend.store.blind_spots import pipeline_missing_since_ms
@@ -14,8 +14,11 @@ from backend.store.queries.health import ProcessHealth
 
 # One question that got lost is no outage: the next one is asked a second later.
 CLUSTER_AWAY_FOR_MS: Final = 1_500
-# `ebbline up` starts a crashed pipeline again within 1 to 30 s, and Spark takes 10 s to start.
-WAITING_FOR_MS: Final = 45_000
+# It waits for a new leader for 9 s, and for a database that restarts as long; it says so itself.
+WAITING_FOR_MS: Final = 25_000
+# The controller makes another broker the leader after 9 s, a read that waits ends after 10 s, and records that came
+# meanwhile are read in as many.
+READ_HELD_MS: Final = 60_000
 # A crashed one that `ebbline up` starts again at once reports within 15 s; a dead one must be seen within 30.
 DOWN_FOR_MS: Final = 15_000
 NOT_RUNNING: Final = (
@@ -57,58 +60,51 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
     if not pipeline.alive:
         yield _down(pipeline)
         return
-    waits_since_ms = _waits_since_ms(pipeline)
-    if waits_since_ms is not None:
-        if context.away is not None:
-            return
+    if pipeline.state == "waiting" and context.away is None:
+        since_ms = (pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms
         yield replace(
             _pipeline(
                 "pipeline-down",
                 WARNING,
                 "The pipeline waits",
-                f"For {in_time(max(0, context.at_ms - waits_since_ms))}. {pipeline.message or ''}".strip(),
+                f"For {in_time(max(0, context.at_ms - int(since_ms)))}. {pipeline.message or ''}".strip(),
                 "See what it waits for; the ledger of remote segments does not grow until then.",
                 for_ms=WAITING_FOR_MS,
                 topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
             ),
-            replaces="pipeline-behind",
+            depends_on=_holding_brokers(context),
         )
-    yield from _behind(context, pipeline, waits_since_ms)
+    yield from _behind(context, pipeline)
 
 
-def _waits_since_ms(pipeline: ProcessHealth) -> int | None:
-    if pipeline.state != "waiting":
-        return None
-    return int((pipeline.detail or {}).get("waiting_since_ms") or pipeline.updated_ms)
-
-
-def _behind(context: FindingContext, pipeline: ProcessHealth, waits_since_ms: int | None) -> Iterable[Candidate]:
-    """A pipeline that waits, as for an answer of a broker, does not count what it lacks: it is behind since then."""
-    detail = pipeline.detail or {}
-    lag_records, lag_ms = detail.get("lag_records"), detail.get("lag_ms")
-    if lag_ms is None and waits_since_ms is not None and not _leaderless(context):
-        lag_ms = context.at_ms - waits_since_ms
+def _behind(context: FindingContext, pipeline: ProcessHealth) -> Iterable[Candidate]:
+    """Also while it waits: a read that stalls ends its stream, and the next one goes on."""
+    lag_ms = (pipeline.detail or {}).get("lag_ms")
     if lag_ms is None or lag_ms <= 1000 * context.thresholds.pipeline_lag_s:
         return
-    records = "Records" if lag_records is None else count(lag_records, "record")
+    lag_records = (pipeline.detail or {}).get("lag_records")
     started = context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
     yield replace(
         _pipeline(
             "pipeline-behind",
             WARNING,
             "The pipeline is behind",
-            f"{records} of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
+            f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
             "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
             for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
         ),
-        # A broker that hangs holds its read up until another one leads, and for 10 s more.
-        depends_on=frozenset(broker.broker_id for broker in context.brokers if not broker.reachable),
+        depends_on=_holding_brokers(context),
     )
 
 
-def _leaderless(context: FindingContext) -> bool:
-    """Whether it is plain what the pipeline waits for: the findings of partitions without a leader say it."""
-    return any(row.topic == METADATA_TOPIC and row.leader < 0 for row in context.partitions)
+def _holding_brokers(context: FindingContext) -> frozenset[int]:
+    """Brokers with the metadata topic that went away a short while ago: a read waits for one until another leads."""
+    replicas = {broker for row in context.partitions if row.topic == METADATA_TOPIC for broker in row.replicas}
+    return frozenset(
+        broker.broker_id
+        for broker in context.brokers
+        if not broker.reachable and broker.broker_id in replicas and context.at_ms - broker.seen_ms <= READ_HELD_MS
+    )
 
 
 def _down(pipeline: ProcessHealth) -> Candidate:

@@ -86,7 +86,7 @@ def metadata_unsafe(context: FindingContext) -> Iterable[Candidate]:
             f"Bring its replicas on broker {ids(missing)} back in sync.",
             behind,
             missing,
-            round(context.thresholds.metadata_gone_s * 1000),
+            round(context.thresholds.metadata_joins_s * 1000),
         )
 
 

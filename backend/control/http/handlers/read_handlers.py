@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
@@ -64,7 +65,7 @@ class ReadHandlers:
             )
         )
         clusters, stored, data_version, history = rows
-        processes = {name: self._own_age(row, at_ms) for name, row in stored.items()}
+        processes = {name: self._own_age(row) for name, row in stored.items()}
         return ClusterAnswer(
             cluster_id=cluster_id,
             name=settings.cluster_name,
@@ -99,13 +100,16 @@ class ReadHandlers:
             ],
         )
 
-    def _own_age(self, row: ProcessHealth, at_ms: int) -> ProcessHealth:
-        """Heartbeats that were written before the database went away say nothing of the process that answers here."""
+    def _own_age(self, row: ProcessHealth) -> ProcessHealth:
+        """Heartbeats that were written before the database went away say nothing of the process that answers here; its
+        observer is as old as the last samples that were stored.
+        """
         if row.process == "backend":
-            return replace(row, age_ms=0)
-        last_round_ms = self._observer.state.last_round_ms
-        if row.process == "observer" and last_round_ms is not None:
-            return replace(row, age_ms=min(row.age_ms, max(0, at_ms - last_round_ms)))
+            ended = row.state in ("stopped", "failed")
+            return replace(row, age_ms=0, state="running" if ended else row.state)
+        stored_s = self._observer.recorder.stored_s
+        if row.process == "observer" and stored_s is not None:
+            return replace(row, age_ms=min(row.age_ms, round((time.monotonic() - stored_s) * 1000)))
         return row
 
     async def quorum(self, call: Call) -> QuorumAnswer:

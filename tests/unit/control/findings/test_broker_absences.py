@@ -6,7 +6,7 @@ from backend.control.findings.broker_absences import BrokerAbsences, RepeatedAbs
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.thresholds import DEFAULTS
 from tests.unit.control.findings.rule_cases import rules
-from tests.unit.control.findings.sights import broker, context
+from tests.unit.control.findings.sights import NOW_MS, broker, context
 
 
 def absences_after(*probes: tuple[float, bool]) -> BrokerAbsences:
@@ -54,5 +54,11 @@ def test_brokers_that_are_all_away_are_left_to_the_finding_of_the_cluster_for_a_
     away = {"reachable": False, "error": "Connection refused."}
     one_left = candidates(context(brokers=[broker(1, **away), broker(2)]))
     assert one_left["broker-away", "broker 1"].for_ms == 0
-    none_left = candidates(context(brokers=[broker(1, **away), broker(2, **away)]))
-    assert none_left["broker-away", "broker 1"].for_ms == none_left["broker-away", "broker 2"].for_ms == 3_000
+
+    def hold_ms(silent_ms: int) -> int:
+        silent = away | {"seen_ms": NOW_MS - silent_ms}
+        given = candidates(context(brokers=[broker(1, **silent), broker(2, **silent)]))
+        return given["broker-away", "broker 2"].for_ms
+
+    assert hold_ms(3_999) == 4_000
+    assert hold_ms(4_000) == 0, "brokers that hang are silent for as long before they count as away"

@@ -23,7 +23,7 @@ from backend.control.findings.finding_context import THROTTLED, Candidate, Findi
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
 from tests.unit.control.findings.rule_cases import pipeline
-from tests.unit.control.findings.sights import NOW_MS, broker, context, stored
+from tests.unit.control.findings.sights import NOW_MS, broker, context, partition, stored
 
 
 def candidate(slug: str, object_: str, severity: str = "warning", **more: object) -> Candidate:
@@ -259,7 +259,9 @@ def test_a_pipeline_that_waits_for_a_deleted_topic_is_no_second_matter() -> None
 
 
 def test_a_pipeline_that_reads_from_a_broker_that_hangs_is_behind_because_of_it() -> None:
-    behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9})
+    behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9}) | {
+        "partitions": [partition("__remote_log_metadata")]
+    }
     hangs = [broker(1), broker(2, reachable=False, error="It does not answer.")]
     key = ("pipeline-behind", "pipeline")
     assert with_causes(candidates(context(**behind, brokers=hangs)))[key].cause == ("broker-away", "broker 2")

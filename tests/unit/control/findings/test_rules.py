@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from backend.control.findings.catalogue import SLUGS
+from backend.control.findings.causes import with_causes
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import (
     SEVERITIES,
@@ -403,14 +404,26 @@ def test_after_a_cluster_was_away_elections_get_their_time() -> None:
     assert unusable["offline"].for_ms == 0, "no time mends that"
 
 
-def test_a_pipeline_that_waits_for_an_answer_stays_behind() -> None:
-    """A read that stalls ends its stream: what it lacks is not counted until the next one begins."""
-    waits = {"lag_ms": None, "lag_records": None, "waiting_since_ms": NOW_MS - 11_000}
-    stalled = rules(**pipeline(state="waiting", message="No record came for 30 s.", detail=waits))
-    assert stalled["pipeline-behind"].why == "Records of the remote log's metadata wait, the oldest for up to 11 s."
-    assert stalled["pipeline-down"].replaces == "pipeline-behind"
-    leaderless = [partition(METADATA, leader=-1, isr=(2,))]
-    offline = rules(**pipeline(state="waiting", detail=waits), partitions=leaderless)
-    assert "pipeline-behind" not in offline, "it waits for a leader, which has a finding"
-    briefly = waits | {"waiting_since_ms": NOW_MS - 10_000}
-    assert set(rules(**pipeline(state="waiting", detail=briefly))) == {"pipeline-down"}
+def test_a_pipeline_whose_read_stalls_waits_and_is_behind() -> None:
+    """A read that stalls ends its stream, and the next one begins: it waits for moments only."""
+    lacks = {"lag_ms": 11_000, "lag_records": 9, "waiting_since_ms": NOW_MS}
+    stalled = rules(**pipeline(state="waiting", message="No record came for 30 s.", detail=lacks))
+    assert set(stalled) == {"pipeline-behind", "pipeline-down"}
+    assert with_causes({c.key: c for c in stalled.values()})["pipeline-behind", "pipeline"].cause == (
+        "pipeline-down",
+        "pipeline",
+    )
+    unknown = lacks | {"lag_ms": None, "lag_records": None}
+    assert set(rules(**pipeline(state="waiting", detail=unknown))) == {"pipeline-down"}
+
+
+def test_a_pipeline_is_behind_because_of_a_broker_for_a_minute_after_that_was_seen() -> None:
+    behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9})
+
+    def brokers_of(seen_ms: int, topic_name: str = METADATA) -> frozenset[int]:
+        away = [broker(1), broker(2, reachable=False, error="It does not answer.", seen_ms=seen_ms)]
+        given = candidates(context(**behind, brokers=away, partitions=[partition(topic_name)]))
+        return given["pipeline-behind", "pipeline"].depends_on
+
+    assert brokers_of(NOW_MS - 60_000) == {2}
+    assert brokers_of(NOW_MS - 60_001) == brokers_of(NOW_MS, "orders") == frozenset(), "it has another reason"

@@ -60,6 +60,23 @@ def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     engine.dispose()
 
 
+def test_what_was_thinned_before_an_interruption_is_not_read_again(tmp_path: Path) -> None:
+    """Findings get the thread between two transactions."""
+    engine = create_engine(new_sqlite(tmp_path / "ebbline.db"))
+    table = t.cluster_sample
+    times = [NOW_MS - 5 * HOUR_MS + 2_000 * n for n in range(3)] + [NOW_MS - 3 * HOUR_MS + 2_000 * n for n in range(3)]
+    with writing(engine) as connection:
+        connection.execute(table.insert(), [row(table, cluster_id="c", sampled_ms=at_ms) for at_ms in times])
+    retention = Retention(engine, "c")
+    interrupted = retention.transactions(NOW_MS)
+    first = next(removed for removed in interrupted if removed)
+    rest = list(retention.transactions(NOW_MS))
+    assert (first, sum(rest)) == (2, 2)
+    again = list(retention.transactions(NOW_MS))
+    assert len(again) < len(rest), "only what became due since"
+    engine.dispose()
+
+
 def test_a_month_of_ten_thousand_partitions_takes_the_size_that_is_stated(tmp_path: Path) -> None:
     path = tmp_path / "ebbline.db"
     url = new_sqlite(path)
