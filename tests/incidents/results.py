@@ -79,7 +79,7 @@ def _git(*arguments: str) -> str:
 
 
 def write(results: Sequence[Result], began: str, seconds: float, folder: Path = FOLDER) -> Path:
-    """One file for each run."""
+    """One file for each run; two runs may begin in one second, each on its own cluster."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = {
         "began": began,
@@ -88,7 +88,7 @@ def write(results: Sequence[Result], began: str, seconds: float, folder: Path = 
         "python": platform.python_version(),
         "results": [asdict(result) for result in results],
     }
-    path = folder / f"{began}.json"
+    path = folder / f"{began}-{'-'.join(sorted({result.where for result in results}))}.json"
     path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     return path
 
