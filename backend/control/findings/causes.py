@@ -15,7 +15,15 @@ from enum import StrEnum
 from typing import Final
 
 from backend.control.findings.catalogue import SLUGS
-from backend.control.findings.finding_context import CRITICAL, SEVERITIES, THROTTLED, Candidate, FindingKey, count
+from backend.control.findings.finding_context import (
+    CRITICAL,
+    NOT_ALLOWED,
+    SEVERITIES,
+    THROTTLED,
+    Candidate,
+    FindingKey,
+    count,
+)
 
 # Objects of explained findings that the evidence of a cause names.
 NAMED_MAX: Final = 10
@@ -114,6 +122,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     # A pipeline that cannot write gives no sign of life.
     Explanation("database-away", Link.CLUSTER, ("pipeline-behind", "pipeline-down")),
     Explanation("rights-missing", Link.CLUSTER, RIGHTS_FACTS, unseen_only=True),
+    Explanation("rights-missing", Link.CLUSTER, ("pipeline-behind", "pipeline-down"), rules=frozenset({NOT_ALLOWED})),
     # Its advice is the only one that loses nothing: a broker that it asks to stop is away, and must not be started.
     Explanation("last-leader-behind", Link.BROKER, ("broker-away", "metadata-unsafe", "offline")),
     Explanation(

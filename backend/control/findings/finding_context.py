@@ -39,6 +39,8 @@ CLUSTER_STARTED_MS: Final = 60_000
 READS_FOR_MS: Final = 600_000
 ThrottleKey = tuple[str, str | None, int | None]
 """(name, topic, broker): a throttle whatever its value."""
+NOT_ALLOWED: Final = "not allowed"
+"""The rule of a finding about something that our principal may not read."""
 # Objects that a sentence names, and that the evidence lists.
 NAMED_MAX: Final = 10
 FindingKey = tuple[str, str]

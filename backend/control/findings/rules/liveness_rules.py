@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from backend.control.findings.finding_context import CRITICAL, WARNING, Candidate, FindingContext
+from backend.control.findings.finding_context import CRITICAL, NOT_ALLOWED, WARNING, Candidate, FindingContext
 from backend.control.findings.rules.metadata_rules import METADATA_TOPIC
 from backend.control.formatting import in_time
+from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.store.blind_spots import pipeline_missing_since_ms
 from backend.store.queries.health import ProcessHealth
 
+READ_METADATA: Final = MissingRight("Read", f"Topic {METADATA_TOPIC}")
 # One question that got lost is no outage: the next one is asked a second later.
 CLUSTER_AWAY_FOR_MS: Final = 1_500
 # It waits for a new leader for 9 s, and for a database that restarts as long; it says so itself.
@@ -73,6 +75,7 @@ def pipelines(context: FindingContext) -> Iterable[Candidate]:
                 topic=METADATA_TOPIC if context.topics and METADATA_TOPIC not in context.topics else None,
             ),
             depends_on=_holding_brokers(context),
+            facts=_facts(context),
         )
     yield from _behind(context, pipeline)
 
@@ -94,7 +97,13 @@ def _behind(context: FindingContext, pipeline: ProcessHealth) -> Iterable[Candid
             for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
         ),
         depends_on=_holding_brokers(context),
+        facts=_facts(context),
     )
+
+
+def _facts(context: FindingContext) -> dict[str, str]:
+    """The rule of a pipeline that lives and may not read, by which `rights-missing` explains it."""
+    return {"rule": NOT_ALLOWED} if READ_METADATA in context.missing_rights else {}
 
 
 def _holding_brokers(context: FindingContext) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from backend.control.alerts.notices import NoticeEvent, open_alerts, open_counts
 from backend.control.alerts.receiver_queue import QueuePolicy, ReceiverQueue
@@ -20,6 +21,7 @@ from backend.control.findings.evaluate import (
     evaluate,
 )
 from backend.control.findings.finding_context import THROTTLED, Candidate, FindingContext
+from backend.control.gateway.requests.rights_requests import MissingRight
 from backend.store.maintenance_window import MaintenanceWindow
 from backend.store.queries.findings import Finding
 from tests.unit.control.findings.rule_cases import pipeline
@@ -293,3 +295,15 @@ def test_what_ripens_just_after_its_cause_has_ended_is_explained_by_it() -> None
     alone = judged(ripe, rows, ripe_ms - 1 + REPLICAS_OUTLAST_MS)
     assert [kept.cause for _, kept in alone.kept] == [None]
     assert sent(receiver, rows, alone) == [(NoticeEvent.OPENED, "metadata-unsafe")]
+
+
+def test_a_pipeline_that_may_not_read_is_behind_because_of_that_and_a_dead_one_is_not() -> None:
+    may_not = {"missing_rights": (MissingRight("Read", "Topic __remote_log_metadata"),)}
+
+    def causes_of(**more: Any) -> set[object]:
+        given = with_causes(candidates(context(**pipeline(**more), **may_not)))
+        return {c.cause for key, c in given.items() if key[1] == "pipeline"}
+
+    lacks = {"lag_ms": 20_000, "lag_records": 9}
+    assert causes_of(state="waiting", detail=lacks) == {("rights-missing", "cluster")}
+    assert causes_of(state="stopped", detail=lacks) == {None}
