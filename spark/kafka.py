@@ -53,6 +53,9 @@ def client_config(bootstrap_servers: str, properties: Mapping[str, str], name: s
         "client.id": f"ebbline-pipeline-{name}",
         "socket.connection.setup.timeout.ms": 3_000,
         "reconnect.backoff.max.ms": 1_000,
+        # A broker that hangs loses its leadership after 9 s (`broker.session.timeout.ms`). An answer that is later ends
+        # the connection, and another broker is asked: a minute by default.
+        "socket.timeout.ms": 10_000,
         # Errors of connections reach us through the calls; librdkafka would write them to stderr too.
         "log_level": 0,
         "error_cb": _ignore,

@@ -39,9 +39,6 @@ CONSUMER_SETTINGS: Final[Mapping[str, Any]] = {
     "queued.max.messages.kbytes": 4_096,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 50,
-    # A broker that hangs loses its leadership after 9 s (`broker.session.timeout.ms`). An answer that is later ends the
-    # connection, and the new leader is asked: a minute by default.
-    "socket.timeout.ms": 10_000,
 }
 
 

@@ -74,6 +74,9 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "metadata-failed",
             "metadata-loading",
             "metadata-unsafe",
+            # It reads the metadata topic from brokers: one that hangs holds it up.
+            "pipeline-behind",
+            "pipeline-down",
             "move-stalled",
             "offline",
             "remote-read-failing",
