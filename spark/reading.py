@@ -147,7 +147,7 @@ def read(source: SourceConsumer, topic: str, ranges: Sequence[tuple[int, int, in
                         del ends[stuck]
                 consumer.assign([TopicPartition(topic, partition, nexts[partition]) for partition in ends])
                 came = dict.fromkeys(ends, time.monotonic())
-            elif messages:
+            elif records:
                 deadline = time.monotonic() + STALL_TIMEOUT_S
             elif time.monotonic() > deadline:
                 raise BrokersAway(f"no record of {topic} {sorted(ends)} came for {STALL_TIMEOUT_S:.0f} s")

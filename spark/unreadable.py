@@ -1,6 +1,6 @@
 """Getting past a batch of the source topic whose records are none.
 
-librdkafka gives nothing from such a batch on, and mostly no error to whoever reads: its log alone says that an answer
+librdkafka gives nothing from such a batch on, and mostly no error to its caller: its log alone says that an answer
 came which it could not take apart. That is the evidence here, seen twice. Silence is none: a broker that is busy, whose
 disk hangs, or that holds its reader to a quota is as silent. Brokers refuse such batches; logs of earlier versions may
 hold one, and a disk may damage one. A batch of control records (transactions) that is none is not seen here: the

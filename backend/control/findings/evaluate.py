@@ -194,7 +194,8 @@ def compare(
     silence = Silence(withheld, causes)
     shown = with_causes({key: c for key, c in current.items() if key in ripe and key not in superfluous}, silence)
     explained = {key: c.cause for key, c in shown.items() if c.cause is not None}
-    explained |= _causes_of_unripe({key: c for key, c in current.items() if key not in superfluous}, ripe, silence)
+    unripe = {key: c for key, c in current.items() if key not in ripe and key not in superfluous}
+    explained |= _causes_of_unripe(unripe, shown, silence)
     alone_ms = {
         key: (outlasting or {}).get(key, clock_ms)
         for key in current
@@ -221,13 +222,15 @@ def compare(
 
 
 def _causes_of_unripe(
-    current: Mapping[FindingKey, Candidate], ripe: Collection[FindingKey], silence: Silence
+    unripe: Mapping[FindingKey, Candidate], shown: Mapping[FindingKey, Candidate], silence: Silence
 ) -> dict[FindingKey, FindingKey]:
     """The causes of held candidates: one may end just before they ripen, and explains them for a while then."""
-    if len(ripe) == len(current):
+    if not unripe:
         return {}
-    causes = {key: candidate.cause for key, candidate in with_causes(current, silence).items() if key not in ripe}
-    return {key: cause for key, cause in causes.items() if cause is not None and cause in ripe}
+    # Of thousands that are shown few have no cause, and only those explain.
+    roots = {key: candidate for key, candidate in shown.items() if candidate.cause is None}
+    causes = {key: with_cause.cause for key, with_cause in with_causes({**roots, **unripe}, silence).items()}
+    return {key: cause for key, cause in causes.items() if key in unripe and cause is not None and cause in roots}
 
 
 def _outlasts_ms(slug: str) -> int:

@@ -21,6 +21,7 @@ from backend.control.control_database import Database, DatabaseAway
 from backend.control.gateway.requests.config_requests import Entries
 from backend.control.observer.sampling.settings_sample import config_rows
 from backend.control.observer.sampling_round import SamplingRound
+from backend.control.wall_clock import now_ms
 from backend.store.connection.database import reading, writing
 from backend.store.connection.database_faults import first_line
 from backend.store.history.sample_retention import KEEP_DAYS, Retention
@@ -121,7 +122,6 @@ class SampleRecorder:
         self.away: str | None = None
         self._began_s: float | None = None  # the write that is under way
         self.stored_s: float | None = None  # by the monotonic clock: the end of the last write that was taken
-        self._stored_ms = 0  # time of the samples of that write
 
     @property
     def takes_samples(self) -> bool:
@@ -199,7 +199,6 @@ class SampleRecorder:
             try:
                 await self._database.observe(partial(self._write, entry))
                 self.stored_s = time.monotonic()
-                self._stored_ms = entry.heartbeat.at_ms
             except SQLAlchemyError as error:
                 # Not away: it refuses this very entry. Keeping it would hold up all that follow.
                 self._stored = None
@@ -213,10 +212,10 @@ class SampleRecorder:
 
     async def _remove_old(self) -> None:
         """Retention, one transaction after the other: the findings of brokers wait behind one of them at most."""
-        now_ms = self._stored_ms
-        if now_ms - self._retention_ms < RETENTION_INTERVAL_MS:
+        at_ms = now_ms()
+        if at_ms - self._retention_ms < RETENTION_INTERVAL_MS:
             return
-        transactions = self._retention.transactions(now_ms)
+        transactions = self._retention.transactions(at_ms)
         until_s = time.monotonic() + RETENTION_S
         try:
             while await self._database.observe(partial(next, transactions, None)) is not None:
@@ -224,7 +223,7 @@ class SampleRecorder:
                     return  # the rest is due once the samples that wait are stored
         except SQLAlchemyError as error:
             _log.warning("The database refused to remove old samples: %s", first_line(error))
-        self._retention_ms = now_ms
+        self._retention_ms = at_ms
 
     def _write(self, entry: RecorderEntry) -> None:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""

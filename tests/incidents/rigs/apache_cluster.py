@@ -140,6 +140,11 @@ class ApacheCluster:
         if wait:
             apache_kafka.wait_until_ready(cluster, chosen, metadata_topic=False)
 
+    def has_fenced(self, broker: int) -> bool:
+        """Whether a dedicated controller says in its log that it has fenced the broker."""
+        logs = (Path(node["log"]) for node in self.load()["controllers"])
+        return any(f"Fencing broker {broker} " in log.read_text(errors="replace") for log in logs)
+
     def away(self) -> list[int]:
         """Nodes that do not run, controllers first."""
         cluster = self.load()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -43,8 +42,6 @@ RIGHTS: Final = {
 ALL: Final = "all"
 # A broker that was killed is fenced after its session's time (broker.session.timeout.ms, 25 s at most).
 FENCED_S: Final = 60.0
-# `broker.session.timeout.ms` is 9 s.
-SESSION_S: Final = 15.0
 SECOND_DIRECTORY_MB: Final = 400
 
 
@@ -118,8 +115,8 @@ class ApacheRig(RigBase):
             left = len(BROKERS) - number
             wait_until(f"broker {other} is fenced", partial(self._are_registered, broker, left), FENCED_S)
         self.cluster.end(broker)
-        # Nobody is left who could be asked when it is fenced; it is no last leader before.
-        time.sleep(SESSION_S)
+        # It is no last leader before, and no broker is left who could be asked.
+        wait_until(f"broker {broker} is fenced", partial(self.cluster.has_fenced, broker), FENCED_S)
         self.cluster.new_disk(broker)
         self.cluster.begin(*others)
         port = self.ports[others[0]]

@@ -18,6 +18,7 @@ from backend.control.findings.finding_context import (
 )
 from backend.control.findings.rules.disk_rules import fullest_directory
 from backend.control.formatting import in_bytes, in_time
+from backend.store.queries.overview import BrokerRow
 from backend.tiering.durability import MIN_ISR
 
 # A broker that starts is fenced until it has caught up, which takes seconds.
@@ -25,6 +26,8 @@ FENCED_FOR_MS: Final = 15_000
 # Of a cluster that is away as a whole one message goes out, `cluster-away`, 2 to 4 s after it was seen last. A broker
 # that is away must be seen within 5.
 ALL_AWAY_MS: Final = 4_000
+# A broker that answers is in Metadata a second later, once it is registered again.
+REGISTERED_FOR_MS: Final = 3_000
 ELECTIONS_NAMED_MAX: Final = 3
 LOOP_ACTION: Final = (
     "See at the end of its log, and of the system's, why it ends after each start: memory, open files, disk, a damaged"
@@ -37,7 +40,6 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
     led = Counter(partition.leader for partition in context.partitions)
     held = Counter(broker_id for partition in context.partitions for broker_id in partition.replicas)
     needed = _needed_brokers(context) if any(not broker.reachable for broker in context.brokers) else frozenset()
-    all_away = not any(broker.reachable for broker in context.brokers)
     for broker in context.brokers:
         name = f"broker {broker.broker_id}"
         if not broker.reachable:
@@ -63,7 +65,7 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                     "replicas": held[broker.broker_id],
                 },
                 broker_id=broker.broker_id,
-                for_ms=ALL_AWAY_MS if all_away and context.at_ms - broker.seen_ms < ALL_AWAY_MS else 0,
+                for_ms=_away_for_ms(context, broker),
             )
         elif broker.broker_id in context.repeated_absences:
             yield _returning(broker.broker_id, context.repeated_absences[broker.broker_id])
@@ -78,6 +80,13 @@ def brokers_away(context: FindingContext) -> Iterable[Candidate]:
                 broker_id=broker.broker_id,
                 for_ms=FENCED_FOR_MS,
             )
+
+
+def _away_for_ms(context: FindingContext, broker: BrokerRow) -> int:
+    all_away = not any(row.reachable for row in context.brokers)
+    if all_away and context.at_ms - broker.seen_ms < ALL_AWAY_MS:
+        return ALL_AWAY_MS
+    return REGISTERED_FOR_MS if context.just_back else 0
 
 
 def _returning(broker_id: int, absence: RepeatedAbsence) -> Candidate:

@@ -13,6 +13,7 @@ from backend.control.findings.copy_times import (
     task_interval_ms,
 )
 from backend.control.findings.finding_context import (
+    CLUSTER_STARTED_MS,
     NAMED_MAX,
     WARNING,
     Candidate,
@@ -114,6 +115,8 @@ def _slow_partitions(context: FindingContext) -> Iterable[Candidate]:
         is_full = limit is not None and sealed >= limit
         full = "" if limit is None else f"local retention is {in_bytes(limit)}, so nothing local can go"
         still_ms = -1 if waits is None else listed_ms - waits.since_ms
+        if context.back_ms is not None:
+            still_ms = min(still_ms, context.back_ms)  # nothing could be copied before
         if is_full and segment is not None and sealed >= segment:
             yield _slow(context, row, sealed, pending, full, limit=limit, paused=paused)
         elif still_ms >= _still_for_ms(context, row, is_full=is_full) and waits is not None:
@@ -168,7 +171,8 @@ def _slow(
         topic=row.topic,
         partition=row.partition,
         broker_id=row.leader,
-        for_ms=0 if still is not None else SLOW_FOR_MS,
+        # Producers held records back while all brokers were away; these come at once.
+        for_ms=0 if still is not None else CLUSTER_STARTED_MS if context.just_back else SLOW_FOR_MS,
     )
 
 

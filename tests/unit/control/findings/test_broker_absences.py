@@ -61,4 +61,8 @@ def test_brokers_that_are_all_away_are_left_to_the_finding_of_the_cluster_for_a_
         return given["broker-away", "broker 2"].for_ms
 
     assert hold_ms(3_999) == 4_000
+    assert (
+        candidates(context(brokers=[broker(1, **away), broker(2)], back_ms=1))["broker-away", "broker 1"].for_ms
+        == 3_000
+    )
     assert hold_ms(4_000) == 0, "brokers that hang are silent for as long before they count as away"

@@ -188,3 +188,13 @@ def test_a_finding_by_offsets_has_the_time_at_which_they_were_listed() -> None:
     moves = slow(partitions=waiting(3 * MB), earlier_ms={("orders", 1): NOW_MS - 90_000}, **busy)
     assert moves is not None
     assert moves.seen_ms is None
+
+
+def test_a_backlog_of_the_time_in_which_all_brokers_were_away_gets_time() -> None:
+    busy = {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}
+    backlog = slow(partitions=waiting(3 * MB), topics=busy, back_ms=12_000)
+    assert backlog is not None
+    assert backlog.for_ms == 60_000
+    held = {"partitions": waiting(1_200_000), "topics": BY_TIME, "still": still(4 * MINUTE_MS)}
+    assert slow(**held) is not None
+    assert slow(**held, back_ms=MINUTE_MS) is None, "nothing could be copied for three of the four minutes"
