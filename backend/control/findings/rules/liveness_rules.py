@@ -46,7 +46,7 @@ def cluster_away(context: FindingContext) -> Iterable[Candidate]:
         action="Start the brokers that do not run, and see whether this machine reaches their listeners; all other"
         " facts are of before.",
         facts={"since_ms": context.away.since_ms, "reason": context.away.reason},
-        for_ms=CLUSTER_AWAY_FOR_MS,
+        for_ms=0 if context.at_ms - context.away.since_ms >= CLUSTER_AWAY_FOR_MS else CLUSTER_AWAY_FOR_MS,
     )
 
 

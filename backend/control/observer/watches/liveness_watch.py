@@ -121,6 +121,7 @@ class LivenessWatch:
         self._view: ClusterMetadata | None = None
         self._listed_s: Mapping[int, float] = {}  # since when Metadata has named a broker, by the monotonic clock
         self._away: ClusterSilence | None = None
+        self._answered_s = 0.0
         self._away_s = 0.0
         self._back_s: float | None = None
         self._eligible: Mapping[TopicPartition, EligibleReplicas] = {}
@@ -221,7 +222,7 @@ class LivenessWatch:
         if self._away is not None and time.monotonic() - self._away_s >= STARTED_AFTER_S:
             self._back_s = time.monotonic()
         self._away = None
-        now_s = time.monotonic()
+        now_s = self._answered_s = time.monotonic()
         self._listed_s = {b.broker_id: self._listed_s.get(b.broker_id, now_s) for b in self._view.brokers}
         present = {topic.topic: len(topic.partitions) for topic in self._view.topics}
         self._topics = self._topics.next(present, self._clock_ms(), self._rule_settings().thresholds(None))
@@ -285,6 +286,11 @@ class LivenessWatch:
                 self._brokers[broker_id] = replace(last, error=error, absences=absences, asked_s=began_s)
                 # A round of samples would wait for it for as long as a request may take, and look silent itself.
                 self._gateway.give_up(broker_id, Lane.SAMPLE, error)
+                seen_ms = [broker.seen_ms or 0 for broker in self._brokers.values()]
+                unanswered_s = time.monotonic() - self._answered_s
+                if len(seen_ms) == len(self._probes) and unanswered_s > METADATA_INTERVAL_S + METADATA_ANSWER_S:
+                    # Metadata that is under way would say so in seconds, once no broker has answered that either.
+                    self._set_away(max(seen_ms), error)
             if (last.error is None) != (self._brokers.get(broker_id, last).error is None) and self._view is not None:
                 # The other questions may wait for a broker that hangs, for longer than it may take to say so.
                 self._submit(self._now())

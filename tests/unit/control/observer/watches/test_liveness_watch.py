@@ -21,6 +21,7 @@ from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.observer.watches import liveness_watch
 from backend.control.observer.watches.liveness_watch import (
     BrokerLiveness,
+    ClusterSilence,
     Liveness,
     LivenessWatch,
     returning_brokers,
@@ -159,6 +160,8 @@ def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(mon
         monkeypatch.setattr(liveness_watch, function.__name__, function)
     monkeypatch.setattr(liveness_watch, "PROBE_INTERVAL_S", 0.0)
     monkeypatch.setattr(liveness_watch, "PROBE_ANSWER_S", 60.0)
+    monkeypatch.setattr(liveness_watch, "METADATA_INTERVAL_S", 0.0)
+    monkeypatch.setattr(liveness_watch, "METADATA_ANSWER_S", 0.0)
 
     async def watch() -> None:
         watched = LivenessWatch(cast(Gateway, Connections()), seen.append, lambda: 7)
@@ -173,3 +176,4 @@ def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(mon
 
     asyncio.run(asyncio.wait_for(watch(), 10))
     assert (seen[0].brokers[1].seen_ms, seen[0].brokers[1].error) == (7, "It does not answer.")
+    assert seen[0].away == ClusterSilence(7, "It does not answer."), "no other one answers: the cluster is away"
