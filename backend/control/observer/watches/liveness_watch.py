@@ -261,8 +261,8 @@ class LivenessWatch:
             self._endangered = self._endangered.next(view.partitions, {}, {}, self._endangered.unread)
 
     def _set_away(self, began_ms: int, reason: str) -> None:
-        if any(broker.error is None for broker in self._brokers.values()):
-            return  # one that hangs was asked, and others answer
+        if len(self._brokers) < len(self._probes) or any(b.error is None for b in self._brokers.values()):
+            return  # one that hangs was asked, and others answer, or may
         if self._away is None:
             self._away_s = time.monotonic()
         since_ms = began_ms if self._away is None else self._away.since_ms
@@ -286,11 +286,9 @@ class LivenessWatch:
                 self._brokers[broker_id] = replace(last, error=error, absences=absences, asked_s=began_s)
                 # A round of samples would wait for it for as long as a request may take, and look silent itself.
                 self._gateway.give_up(broker_id, Lane.SAMPLE, error)
-                seen_ms = [broker.seen_ms or 0 for broker in self._brokers.values()]
-                unanswered_s = time.monotonic() - self._answered_s
-                if len(seen_ms) == len(self._probes) and unanswered_s > METADATA_INTERVAL_S + METADATA_ANSWER_S:
+                if time.monotonic() - self._answered_s > self._interval_s() + METADATA_ANSWER_S:
                     # Metadata that is under way would say so in seconds, once no broker has answered that either.
-                    self._set_away(max(seen_ms), error)
+                    self._set_away(max(b.seen_ms or 0 for b in self._brokers.values()), error)
             if (last.error is None) != (self._brokers.get(broker_id, last).error is None) and self._view is not None:
                 # The other questions may wait for a broker that hangs, for longer than it may take to say so.
                 self._submit(self._now())

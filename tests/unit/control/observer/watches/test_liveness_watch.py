@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.control.findings.finding_context import ClusterSilence
 from backend.control.gateway.broker_connection import BrokerAddress
 from backend.control.gateway.gateway_errors import GatewayError
 from backend.control.gateway.kafka_client import Gateway
@@ -21,7 +22,6 @@ from backend.control.gateway.requests.offset_requests import ListedOffset
 from backend.control.observer.watches import liveness_watch
 from backend.control.observer.watches.liveness_watch import (
     BrokerLiveness,
-    ClusterSilence,
     Liveness,
     LivenessWatch,
     returning_brokers,
@@ -160,8 +160,8 @@ def test_a_broker_that_goes_away_is_told_while_another_question_waits_for_it(mon
         monkeypatch.setattr(liveness_watch, function.__name__, function)
     monkeypatch.setattr(liveness_watch, "PROBE_INTERVAL_S", 0.0)
     monkeypatch.setattr(liveness_watch, "PROBE_ANSWER_S", 60.0)
-    monkeypatch.setattr(liveness_watch, "METADATA_INTERVAL_S", 0.0)
-    monkeypatch.setattr(liveness_watch, "METADATA_ANSWER_S", 0.0)
+    for name in ("METADATA_INTERVAL_S", "METADATA_S_PER_PARTITION", "METADATA_ANSWER_S"):
+        monkeypatch.setattr(liveness_watch, name, 0.0)
 
     async def watch() -> None:
         watched = LivenessWatch(cast(Gateway, Connections()), seen.append, lambda: 7)
