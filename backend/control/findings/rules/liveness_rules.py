@@ -27,8 +27,8 @@ NOT_RUNNING: Final = (
     "`ebbline up` starts one that has ended again; one that hangs or was stopped is killed (run/pipeline.pid has its"
     " process id). Its log (logs/pipeline.log) says why."
 )
-# After a start it reads what has come meanwhile; that takes some seconds, and a minute on a machine under load. Later
-# it waits for a leader of the metadata topic for 9 s at most, where that was killed.
+# After a start, its own or that of all brokers, it reads what has come meanwhile; that takes some seconds, and a minute
+# on a machine under load. Later it waits for a leader of the metadata topic for 9 s at most, where that was killed.
 BEHIND_AFTER_START_MS: Final = 60_000
 BEHIND_FOR_MS: Final = 10_000
 
@@ -86,7 +86,7 @@ def _behind(context: FindingContext, pipeline: ProcessHealth) -> Iterable[Candid
     if lag_ms is None or lag_ms <= 1000 * context.thresholds.pipeline_lag_s:
         return
     lag_records = (pipeline.detail or {}).get("lag_records")
-    started = context.at_ms - pipeline.started_ms > BEHIND_AFTER_START_MS
+    catches_up = context.just_back or context.at_ms - pipeline.started_ms <= BEHIND_AFTER_START_MS
     yield replace(
         _pipeline(
             "pipeline-behind",
@@ -94,7 +94,7 @@ def _behind(context: FindingContext, pipeline: ProcessHealth) -> Iterable[Candid
             "The pipeline is behind",
             f"{lag_records} records of the remote log's metadata wait, the oldest for up to {in_time(lag_ms)}.",
             "See in its log what slows it down: the database, or the processor that it shares; nothing is lost.",
-            for_ms=BEHIND_FOR_MS if started else BEHIND_AFTER_START_MS,
+            for_ms=BEHIND_AFTER_START_MS if catches_up else BEHIND_FOR_MS,
         ),
         depends_on=_holding_brokers(context),
         facts=_facts(context),

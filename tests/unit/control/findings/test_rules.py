@@ -391,6 +391,7 @@ def test_a_pipeline_that_waits_because_the_cluster_is_away_is_no_second_cause() 
 def test_a_pipeline_that_has_just_started_may_be_behind_for_a_minute(runs_for_ms: int, for_ms: int) -> None:
     behind = pipeline(detail={"lag_ms": 20_000, "lag_records": 9}, started_ms=NOW_MS - runs_for_ms)
     assert rules(**behind)["pipeline-behind"].for_ms == for_ms
+    assert rules(**behind, back_ms=1)["pipeline-behind"].for_ms == 60_000, "brokers that start have a backlog, too"
 
 
 def test_after_a_cluster_was_away_elections_get_their_time() -> None:
