@@ -96,6 +96,7 @@ async def until(what: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver_task, "GROUP_WAIT_S", 0.1)
     monkeypatch.setattr(receiver_task, "RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(receiver_task, "RETRY_MAX_S", 0.05)
     monkeypatch.setattr(alert_delivery, "WATCH_INTERVAL_S", 0.05)
@@ -126,6 +127,26 @@ def test_the_webhook_of_the_setting_gets_opening_and_end_and_the_same_number_aft
     status = site.status("webhook_url")
     assert (status.waiting, status.open_there, status.last_error) == (0, 1, None)
     assert "CANARY" not in repr(status)
+
+
+def test_a_severity_that_rises_in_the_moment_of_opening_is_one_message(tmp_path: Path) -> None:
+    async def play(server: Server) -> None:
+        async with serving(server.peer()) as address:
+            site = Site(tmp_path, f"http://{address}/")
+            async with site.running() as delivery:
+                delivery.submit(alerts(notice(0, severity="warning")))
+                await asyncio.sleep(0.02)
+                delivery.submit(alerts(notice(0)))
+                await until(lambda: site.status("webhook_url").delivered == 1)
+                delivery.submit(alerts())
+                await until(lambda: site.status("webhook_url").delivered == 2)
+
+    server = Server()
+    asyncio.run(play(server))
+    assert [(body["event"], body["finding"]["severity"]) for body in server.bodies] == [
+        ("opened", "critical"),
+        ("closed", "critical"),
+    ]
 
 
 def test_a_message_that_is_refused_for_good_holds_up_nobody_and_any_other_refusal_is_tried_again(

@@ -22,6 +22,9 @@ from backend.control.alerts.senders.webhook_sender import WebhookSender
 from backend.control.findings.finding_context import FindingKey
 from backend.control.wall_clock import now_ms
 
+# As Alertmanager's group_wait, for one moment: a broker is away 0.2 s before metadata says which partitions have lost
+# their leader with it, and that is one message with the severity that it comes to, not two.
+GROUP_WAIT_S: Final = 1.0
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -101,6 +104,7 @@ class ReceiverTask:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._arrived.wait(), self.config.resend_s)
                 if self._arrived.is_set():
+                    await asyncio.sleep(GROUP_WAIT_S)
                     self._arrived.clear()
                     await self._drain()
                 elif self._repeats is not None and (open_now := self.queue.still_open()):
