@@ -265,6 +265,8 @@ class LivenessWatch:
             return  # one that hangs was asked, and others answer, or may
         if self._away is None:
             self._away_s = time.monotonic()
+            # An outage of all is no absence of one: nothing in its log would say why it comes and goes.
+            self._brokers = {b.broker_id: replace(b, absences=BrokerAbsences()) for b in self._brokers.values()}
         since_ms = began_ms if self._away is None else self._away.since_ms
         self._away = ClusterSilence(since_ms, reason)
 

@@ -120,6 +120,66 @@ def test_brokers_answer_from_the_first_answer_until_none_comes(monkeypatch: pyte
     assert seen == [False, True, False]
 
 
+def test_an_outage_of_the_whole_cluster_is_no_absence_of_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was stopped twice, before all of them were, would be a broker that comes and goes."""
+    up: set[int] = {1, 2}
+    newest = Liveness(0)
+
+    class Connections:
+        async def connection(self, broker_id: int, _lane: Any) -> Connections:
+            if broker_id not in up:
+                raise GatewayError("It does not answer.")
+            return self
+
+        async def ask(self, *_: Any, **__: Any) -> None:
+            return None
+
+        def give_up(self, *_: Any) -> None:
+            return None
+
+    async def fetch_cluster(*_: Any, **__: Any) -> ClusterMetadata:
+        if not up:
+            raise GatewayError("It does not answer.")
+        return cluster(tuple(up), leader=1)
+
+    async def fetch_missing_rights(*_: Any) -> tuple[()]:
+        return ()
+
+    for function in (fetch_cluster, fetch_missing_rights):
+        monkeypatch.setattr(liveness_watch, function.__name__, function)
+    for name in ("PROBE_INTERVAL_S", "METADATA_INTERVAL_S", "METADATA_S_PER_PARTITION"):
+        monkeypatch.setattr(liveness_watch, name, 0.0)
+
+    def submit(liveness: Liveness) -> None:
+        nonlocal newest
+        newest = liveness
+
+    async def watch() -> None:
+        watched = LivenessWatch(cast(Gateway, Connections()), submit, lambda: 7)
+        task = asyncio.create_task(watched.run())
+        watched.set_brokers(frozenset({1, 2}))
+
+        async def living(brokers: set[int]) -> None:
+            up.clear()
+            up.update(brokers)
+            while {b.broker_id for b in newest.brokers.values() if b.error is None and b.seen_ms} != brokers:
+                await asyncio.sleep(0)
+            while (newest.away is None) != bool(brokers):
+                await asyncio.sleep(0)
+
+        for brokers in ({1, 2}, {1}, {1, 2}, {1}, {1, 2}, set(), {1, 2}):
+            await living(brokers)
+        assert newest.repeated_absences == {}
+        for brokers in ({1}, {1, 2}, {1}, {1, 2}, {1}):
+            await living(brokers)
+        assert newest.repeated_absences[2].count == 3
+        task.cancel()
+        watched.set_brokers(frozenset())
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(watch(), 10))
+
+
 def test_a_broker_that_is_listed_again_and_was_silent_before_that_has_just_started() -> None:
     """In a rolling restart its replicas are in sync before it is asked again, while the next broker stops."""
     silent = {
