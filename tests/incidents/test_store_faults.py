@@ -60,6 +60,7 @@ CALLS = {"put": put, "get": get, "delete": delete}
         ("refuse-writes", {"put"}),
         ("refuse-writes-and-deletes", {"put", "delete"}),
         ("refuse-reads", {"get"}),
+        ("refuse-deletes", {"delete"}),
         ("none", set()),
     ],
 )
@@ -76,6 +77,29 @@ def test_what_is_refused_is_refused_and_the_rest_is_served(
     store.fault(StoreFaultNow())
     for call in CALLS.values():
         call(client)
+
+
+@pytest.mark.parametrize(
+    ("fault", "topic", "refused"),
+    [
+        ("refuse-writes", "", False),
+        ("refuse-deletes", "", True),
+        ("refuse-writes-and-deletes", "old", True),
+        ("refuse-deletes", "another", False),
+    ],
+)
+def test_a_list_of_objects_is_deleted_by_post_and_is_no_write(
+    store: FaultyS3, client: Any, fault: str, topic: str, refused: bool
+) -> None:
+    """The embedded brokers delete so, also one object."""
+    store.fault(StoreFaultNow(fault, topic=topic))
+    keys = [f"{OTHER}.{suffix}" for suffix in ("log", "index")]
+    answer = client.delete_objects(Bucket="bucket", Delete={"Objects": [{"Key": key} for key in keys]})
+    assert [(error["Key"], error["Code"]) for error in answer.get("Errors", [])] == [
+        (key, "AccessDenied") for key in keys if refused
+    ]
+    store.fault(StoreFaultNow())
+    assert client.list_objects_v2(Bucket="bucket", Prefix=OTHER)["KeyCount"] == (2 if refused else 0)
 
 
 def test_a_fault_of_a_topic_is_of_no_other(store: FaultyS3, client: Any) -> None:

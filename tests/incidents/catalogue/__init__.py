@@ -17,6 +17,7 @@ from tests.incidents.catalogue import (
     quorum,
     readers,
     rights,
+    second_stranger,
     store,
 )
 from tests.incidents.expectations import Incident
@@ -34,5 +35,6 @@ INCIDENTS: Final[tuple[Incident, ...]] = (
     *rights.INCIDENTS,
     *blindness.INCIDENTS,
     *durability.INCIDENTS,
+    *second_stranger.INCIDENTS,
     *quiet_hour.INCIDENTS,
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,13 +20,22 @@ FAULTS: Final = (
     "none",
     "refuse-writes",
     "refuse-writes-and-deletes",
+    "refuse-deletes",
     "refuse-reads",
     "slow-writes",
     "slow-reads",
     "hang-writes",
     "away",
 )
-WRITES, READS = frozenset({"PUT", "POST"}), frozenset({"GET", "HEAD"})
+WRITES: Final = frozenset({"PUT", "POST"})
+REFUSED: Final = {
+    "refuse-writes": {"writes"},
+    "refuse-writes-and-deletes": {"writes", "deletes"},
+    "refuse-deletes": {"deletes"},
+    "refuse-reads": {"reads"},
+}
+_KEY: Final = re.compile(rb"<Key>([^<]*)</Key>")
+_KEY_REFUSED: Final = "<Error><Key>{key}</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 FORBIDDEN: Final = (
     '<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
 )
@@ -89,18 +100,13 @@ class FaultyS3(S3Server):
 
     def _application(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         self.requests.clear()
-        now, method = self._now, environ["REQUEST_METHOD"]
-        if now.topic in environ["PATH_INFO"]:
-            refused = (
-                (now.fault.startswith("refuse-writes") and method in WRITES)
-                or (now.fault == "refuse-writes-and-deletes" and method == "DELETE")
-                or (now.fault == "refuse-reads" and method in READS)
-            )
-            if refused:
-                return Response(FORBIDDEN, status=403, mimetype="application/xml")(environ, start_response)
-            if (now.fault == "slow-writes" and method in WRITES) or (now.fault == "slow-reads" and method in READS):
+        now, call, keys = self._now, _call(environ), _listed_keys(environ)
+        if any(now.topic in key for key in keys or [environ["PATH_INFO"]]):
+            if call in REFUSED.get(now.fault, ()):
+                return _refusal(keys)(environ, start_response)
+            if now.fault == f"slow-{call}":
                 time.sleep(now.delay_ms / 1000)
-            if now.fault == "hang-writes" and method in WRITES:
+            if now.fault == f"hang-{call}":
                 self._hang(now)
         return super()._application(environ, start_response)
 
@@ -133,3 +139,34 @@ class FaultyS3(S3Server):
         with suppress(OSError):
             self.fault(StoreFaultNow())
             self.__exit__()
+
+
+def _call(environ: Mapping[str, Any]) -> str:
+    """`writes`, `reads` or `deletes`, the last also by POST /bucket?delete, as obstore does it."""
+    method = environ["REQUEST_METHOD"]
+    if method == "DELETE" or _deletes_a_list(environ):
+        return "deletes"
+    return "writes" if method in WRITES else "reads"
+
+
+def _deletes_a_list(environ: Mapping[str, Any]) -> bool:
+    return environ["REQUEST_METHOD"] == "POST" and str(environ["QUERY_STRING"]).startswith("delete")
+
+
+def _listed_keys(environ: dict[str, Any]) -> list[str]:
+    """Names of the objects that the body of a deletion lists, as they stand there; the body can be read again."""
+    if not _deletes_a_list(environ):
+        return []
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return [key.decode() for key in _KEY.findall(body)]
+
+
+def _refusal(keys: Sequence[str]) -> Response:
+    """The answer of Amazon S3 to who may not: 403, and 200 with an error for each key of a list."""
+    if not keys:
+        return Response(FORBIDDEN, status=403, mimetype="application/xml")
+    # Keys are escaped already, as they are in XML.
+    rows = "".join(_KEY_REFUSED.format(key=key) for key in keys)
+    text = f'<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{rows}</DeleteResult>'
+    return Response(f'<?xml version="1.0" encoding="UTF-8"?>{text}', mimetype="application/xml")

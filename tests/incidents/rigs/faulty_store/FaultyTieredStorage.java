@@ -75,6 +75,7 @@ public final class FaultyTieredStorage implements RemoteStorageManager {
         boolean refused = fault.equals("away")
                 || fault.startsWith("refuse-writes") && call.equals("writes")
                 || fault.equals("refuse-writes-and-deletes") && call.equals("deletes")
+                || fault.equals("refuse-deletes") && call.equals("deletes")
                 || fault.equals("refuse-reads") && call.equals("reads");
         if (refused) {
             throw new RemoteStorageException("Access denied: the store refuses " + call + " of "
