@@ -111,6 +111,8 @@ INCIDENTS: Final = (
         name="database-lost",
         title="The file of the database is lost, and the product puts it back from its copy",
         steps=(
+            # The first copy is made when the product has run for a minute.
+            before(PAUSE, seconds=65),
             before("stop_product"),
             before("remove_database"),
             breaks("start_product"),
