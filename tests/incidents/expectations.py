@@ -126,7 +126,7 @@ class Expected:
     labelled `since` (else of the first that breaks), `cleared_within_s` from the end of the step labelled
     `cleared_from` (else of the last that mends); None: it stays beyond the incident. `under`: the slug of the cause
     that it stands under. Such a finding sends no notice, nor does one without `sends`; every other one sends one when
-    it opens and one when it closes.
+    it opens and one when it closes. `opens`: how often that may be, of a cause that itself ends and comes back.
     """
 
     slug: str
@@ -142,6 +142,7 @@ class Expected:
     cleared_from: str = ""
     under: str = ""
     sends: bool = True
+    opens: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

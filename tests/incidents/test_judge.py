@@ -307,6 +307,17 @@ def test_each_cause_sends_two_notices_and_nothing_else_sends_any(sent: tuple[Sen
     assert complaint in result
 
 
+def test_a_cause_that_ends_and_comes_back_may_open_as_often_as_is_right() -> None:
+    shown = played((AWAY, 13.0, 20.0), (AWAY, 25.0, 50.0))
+    twice = replace(shown, notices=notices("opened", "closed", "opened", "closed"))
+    assert not judge(INCIDENT, twice).passed
+    coming_and_going = replace(INCIDENT, expected=(replace(INCIDENT.expected[0], opens=2),))
+    assert judge(coming_and_going, twice).passed
+    assert judge(coming_and_going, RIGHT).passed
+    missing_end = replace(twice, notices=notices("opened", "closed", "opened"))
+    assert not judge(coming_and_going, missing_end).passed
+
+
 def test_notices_from_before_the_clock_runs_are_not_counted() -> None:
     early = SentNotice(5.0, "closed", "broker-away", "broker 1")
     assert judge(INCIDENT, replace(RIGHT, notices=(early, *RIGHT.notices))).passed
