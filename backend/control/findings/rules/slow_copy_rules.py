@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from backend.control.findings.copy_times import (
+    COPY_LIMIT,
     STORE_PARTITIONS_MIN,
     copy_limit_sentence,
     is_expected,
@@ -40,7 +41,11 @@ STORE_ACTION: Final = (
     "See how long the store takes for a write, and what the way to it carries; where it is well, compare the produce"
     " rate with the brokers' copier threads."
 )
-LIMIT_ACTION: Final = "Raise the limit where less is copied than produced (the page Config shows and sets it)."
+# More copier threads would share the same limit.
+LIMIT_ACTION: Final = (
+    f"Raise {COPY_LIMIT} where less is copied than produced (the page Config shows and sets it). Where copies do not"
+    " come near it, see how long the store takes for a write, and what the way to it carries."
+)
 # Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
 FULL_STILL_INTERVALS: Final = 2
@@ -73,7 +78,7 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
         sentence="Copying to the remote storage is behind",
         why=f"At least {in_bytes(sealed)} in sealed segments wait, of {count(len(names), 'partition')} of broker"
         f" {ids(brokers)}: {first_names(names)}.{limits}",
-        action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
+        action=LIMIT_ACTION if limits else STORE_ACTION,
         facts={"sealed_bytes": sealed, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
     )
@@ -92,7 +97,7 @@ def _slow_store(context: FindingContext, segments: Sequence[SegmentRow]) -> Cand
         sentence="Copying to the remote storage is slow",
         why=f"Copies of {count(len(names), 'partition')} of broker {ids(brokers)} are open for up to"
         f" {in_time(oldest_ms)}, far longer than usual: {first_names(names)}.{limits}",
-        action=f"{LIMIT_ACTION} {STORE_ACTION}" if limits else STORE_ACTION,
+        action=LIMIT_ACTION if limits else STORE_ACTION,
         facts={"open_ms": oldest_ms, "count": len(names), "first": names[:NAMED_MAX], "brokers": brokers},
         for_ms=SLOW_FOR_MS,
     )
@@ -151,7 +156,7 @@ def _slow(
     if still is not None:
         action = f"Look in broker {row.leader}'s log why it copies nothing of {name_of(row)}."
     if limits:
-        action = f"{LIMIT_ACTION} {action}"
+        action = LIMIT_ACTION if still is None else f"{LIMIT_ACTION} {action}"
     return Candidate(
         slug="copy-slow",
         object=name_of(row),

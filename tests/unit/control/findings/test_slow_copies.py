@@ -174,7 +174,8 @@ def test_a_limit_of_copies_is_named_before_threads_and_the_store() -> None:
     assert limited.why.endswith(
         "Copies have a limit (remote.log.manager.copy.max.bytes.per.second): broker 1 250 kB/s."
     )
-    assert limited.action.startswith("Raise the limit where less is copied than produced")
+    assert limited.action.startswith("Raise remote.log.manager.copy.max.bytes.per.second where less is copied")
+    assert "thread" not in limited.action, "more threads share the same limit"
     unlimited = slow(partitions=waiting(3 * MB), copy_limits={2: 1}, **busy)
     assert unlimited is not None
     assert unlimited.action == "Compare with the produce rate; raise the copier threads of broker 1."
