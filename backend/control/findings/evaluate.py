@@ -202,7 +202,8 @@ def compare(
         if key in causes and key not in explained and key not in superfluous
     }
     for key, since_ms in alone_ms.items():
-        if clock_ms - since_ms < _outlasts_ms(key[0]):
+        # A cause that is still there and explains it no more: it has become something else, which somebody has to see.
+        if causes[key] not in shown and clock_ms - since_ms < _outlasts_ms(key[0]):
             explained[key] = causes[key]
             if key in shown:
                 shown[key] = replace(shown[key], cause=causes[key])
