@@ -57,6 +57,7 @@ class Candidate:
     milder finding of the same object that this one makes superfluous. `depends_on`: other brokers whose failure would
     explain it. `also_about`: partitions besides its own that it explains. `cause` is set by `causes`, and `seen_ms`,
     when it was last seen where that is not now, by the watch. `unseen`: a right is missing that shows it; it is kept.
+    `evidence_ms`: when the newest period began in which it showed, of a rule that judges periods.
     """
 
     slug: str
@@ -76,6 +77,7 @@ class Candidate:
     cause: FindingKey | None = None
     seen_ms: int | None = None
     unseen: bool = False
+    evidence_ms: int | None = None
 
     @property
     def key(self) -> FindingKey:

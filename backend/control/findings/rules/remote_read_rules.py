@@ -41,13 +41,16 @@ WAIT_MS_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FailingReads:
-    """Reads of a topic that failed on a broker; `topic` None: its metrics tell no topics. `served`: some worked."""
+    """Reads of a topic that failed on a broker; `topic` None: its metrics tell no topics. `served`: some worked.
+    `newest_ms`: when the newest reading with errors began.
+    """
 
     broker_id: int
     topic: str | None
     errors: int
     since_ms: int
     served: bool
+    newest_ms: int
 
 
 def failing_reads(context: FindingContext) -> Iterable[Candidate]:
@@ -81,7 +84,7 @@ def _failing(context: FindingContext) -> list[FailingReads]:
         if failed[-1].at_ms - failed[0].since_ms >= REPEATED_MS or (
             errors >= context.thresholds.read_errors and not served
         ):
-            result.append(FailingReads(broker_id, topic, errors, failed[0].since_ms, served))
+            result.append(FailingReads(broker_id, topic, errors, failed[0].since_ms, served, failed[-1].since_ms))
     return result
 
 
@@ -137,6 +140,7 @@ def _failing_candidate(context: FindingContext, failing: Sequence[FailingReads],
         topic=topics[0] if len(topics) == 1 else None if single is None else single[0],
         partition=None if single is None else single[1],
         broker_id=None if object_ == STORE else brokers[0],
+        evidence_ms=max(reads.newest_ms for reads in failing),
     )
 
 
@@ -245,6 +249,7 @@ def _slow_candidate(context: FindingContext, slow: dict[int, list[ReadGrowth]], 
         topic=None if single is None else single[0],
         partition=None if single is None else single[1],
         broker_id=None if object_ == STORE else brokers[0],
+        evidence_ms=max(readings[-1].since_ms for readings in slow.values()),
     )
 
 

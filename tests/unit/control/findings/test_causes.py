@@ -160,6 +160,35 @@ def test_what_outlasts_its_cause_is_a_finding_by_itself_then() -> None:
     assert sent(receiver, rows, after) == [(NoticeEvent.OPENED, "offline"), (NoticeEvent.CLOSED, "broker-away")]
 
 
+def test_what_shows_in_a_whole_period_after_its_cause_has_ended_is_a_finding_at_once() -> None:
+    """The store takes writes again and refuses reads still."""
+    writes = candidate("copy-failing", "remote storage", "critical")
+    reads = candidate("remote-read-failing", "old-0", "critical", topic="old", partition=0)
+    begin = play([writes, reads])
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    at_once = play([reads], rows)
+    rows = [row for row in rows if row not in at_once.closed]
+
+    def after(ms: int, evidence_ms: int) -> Changes:
+        given = {reads.key: replace(reads, evidence_ms=NOW_MS + evidence_ms)}
+        return compare(given, rows, {}, NOW_MS + ms, NOW_MS + ms, at_once.outlasting)
+
+    before = after(20_000, -5_000)
+    assert open_counts(open_alerts(rows, before, {}, (), NOW_MS)) == {}, "it began before the store was mended"
+    assert open_counts(open_alerts(rows, after(20_000, 5_000), {}, (), NOW_MS)) == {(reads.slug, "critical"): 1}
+
+
+def test_what_an_open_cause_explains_no_more_is_a_finding_at_once() -> None:
+    """The metadata topic lacked a replica of a broker that is away, and then got a retention."""
+    lacking = candidate("metadata-unsafe", "__remote_log_metadata", depends_on=frozenset({3}))
+    begin = play([AWAY, lacking])
+    rows = [stored(c, number) for number, c in enumerate(begin.opened)]
+    unsafe = replace(lacking, severity="critical", depends_on=frozenset())
+    after = play([AWAY, unsafe], rows)
+    counts = open_counts(open_alerts(rows, after, {}, (), NOW_MS))
+    assert counts == {("broker-away", "warning"): 1, ("metadata-unsafe", "critical"): 1}
+
+
 def test_a_broker_that_is_away_when_the_cluster_answers_again_is_a_finding_seconds_later() -> None:
     cluster = candidate(CLUSTER_AWAY, "cluster", "critical")
     begin = play([cluster, AWAY])
