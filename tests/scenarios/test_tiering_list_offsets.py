@@ -120,6 +120,24 @@ def test_a_tiered_topic_from_empty_to_everything_tiered(running: Lab) -> None:
     expect(running, "2.5 s after moving leadership", log_end_for_followers=Told(15, 2))
 
 
+def test_a_former_leader_of_an_empty_log_answers_its_former_epoch(running: Lab) -> None:
+    """No record has that epoch, so it differs from the leader's in health, and a broker that never led has none."""
+    running.create("hollow")
+    running.move_leader("hollow", (2, 1, 3))
+    expect(running, "no record ever, leadership moved", log_end_for_followers=Told(0, 1))
+    running.move_leader("hollow", (1, 2, 3))
+    expect(running, "no record ever, leadership moved and moved back", log_end_for_followers=Told(0, 2))
+
+
+def test_replicas_of_an_emptied_log_answer_the_epoch_of_its_records(running: Lab) -> None:
+    running.create("emptied")
+    running.produce("emptied", *values(0, 1, 2))
+    running.wait_offsets("emptied", (0, 0, 3, 1), 1, 2, 3)
+    running.delete_records("emptied", 3)
+    running.move_leader("emptied", (2, 1, 3))
+    expect(running, "emptied by DeleteRecords, leadership moved", log_end_for_followers=Told(3, 1))
+
+
 def test_copying_off_and_on_and_remote_storage_off(running: Lab) -> None:
     topic = "frozen"
     running.create(topic, [(1, 2)])
