@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_cluster import TIERING_VARIABLE
+from tests.incidents.rigs.apache_cluster import KAFKA_VARIABLE
 from tests.soak.turns import last_run, parts_that_fit, read_results
 
 # Added up, the parts take some 100 minutes on 2 cores: the simulation 22, the pipeline 15 to 26, the control plane 13,
@@ -73,6 +74,10 @@ ALONE_TESTS = (
 # Once more with the tier switched on: what clients see does not depend on remote.log.storage.system.enable.
 TIERED_TESTS = ("tests/interop",)
 TIERED = "with the tier"
+# And the incidents on an older Apache Kafka, for those who have not moved to the newest.
+OLDER_KAFKA = "4.2.0"
+OLDER = f"on Apache Kafka {OLDER_KAFKA}"
+OLDER_TESTS = ("tests/incidents/test_kafka.py",)
 # Most of them wait for clusters; the simulation and the properties fill both cores.
 WORKERS = 2
 SPREAD = ("--numprocesses", str(WORKERS), "--dist", "loadfile")
@@ -105,11 +110,11 @@ def commit_id() -> str:
 
 def _parts_of_run(*, everything: bool) -> tuple[list[str], list[str]]:
     """The parts of this run, and those left out."""
-    parts, results = [*TESTS, *ALONE_TESTS, TIERED], read_results(RESULTS)
+    parts, results = [*TESTS, *ALONE_TESTS, TIERED, OLDER], read_results(RESULTS)
     if everything:
         return parts, []
     last_runs = {part: last_run(part, results) for part in parts}
-    expected = parts_that_fit(parts, ALONE_TESTS, last_runs, workers=WORKERS, budget_s=BUDGET_S)
+    expected = parts_that_fit(parts, (*ALONE_TESTS, OLDER), last_runs, workers=WORKERS, budget_s=BUDGET_S)
     return expected, [part for part in parts if part not in expected]
 
 
@@ -126,11 +131,15 @@ def main() -> int:
     parts, left = (options.tests, []) if options.tests else _parts_of_run(everything=options.all)
     code = 0
     for tests, how in (
-        ([test for test in parts if test not in (*ALONE_TESTS, TIERED)], SPREAD),
+        ([test for test in parts if test not in (*ALONE_TESTS, TIERED, OLDER)], SPREAD),
         ([test for test in parts if test in ALONE_TESTS], []),
     ):
         if tests:
             code = pytest.main(["-q", *how, *tests], plugins=[recorder]) or code
+    if OLDER in parts:
+        recorder.run = OLDER
+        os.environ[KAFKA_VARIABLE] = OLDER_KAFKA
+        code = pytest.main(["-q", *OLDER_TESTS], plugins=[recorder]) or code
     if TIERED in parts:
         recorder.run = TIERED
         os.environ |= {TIERING_VARIABLE: "on", "EBBLINE_SOAK": "0"}

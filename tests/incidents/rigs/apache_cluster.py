@@ -17,7 +17,8 @@ from tests.oracle import apache_kafka
 from tests.ports import free_ports
 
 BROKERS: Final = (1, 2, 3)
-VERSION: Final = os.environ.get("EBBLINE_INCIDENTS_KAFKA", apache_kafka.DEFAULT_VERSION)
+KAFKA_VARIABLE: Final = "EBBLINE_INCIDENTS_KAFKA"
+"""Names the version of Apache Kafka on which incidents are played, where it is not the newest."""
 # Beside the brokers' own ports: the listener of the product, with a password.
 OUTSIDE_OFFSET: Final = 40
 PORTS: Final = 60
@@ -55,9 +56,10 @@ class ApacheCluster:
 
     def start(self) -> None:
         try:
-            libs = apache_kafka.resolve_jars(VERSION, None)
+            version = os.environ.get(KAFKA_VARIABLE, apache_kafka.DEFAULT_VERSION)
+            libs = apache_kafka.resolve_jars(version, None)
             classes = faulty_store.compiled(libs, self.folder.with_name("store-plugin"))
-            words = ["up", "--dir", str(self.folder), "--version", VERSION, "--brokers", "3", "--tiered", "--exporter"]
+            words = ["up", "--dir", str(self.folder), "--version", version, "--brokers", "3", "--tiered", "--exporter"]
             # Without the second compiler a broker starts in half the time, on cores that it shares with what is tested.
             words += ["--jvm-arg=-XX:TieredStopAtLevel=1"]
             words += ["--port-base", str(self.base), "--controllers", str(self._form.controllers)]
