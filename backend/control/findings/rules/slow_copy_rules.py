@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -48,13 +49,16 @@ LIMIT_ACTION: Final = (
 )
 # Task intervals of the leader without a copy, and where local retention is passed meanwhile.
 STILL_INTERVALS: Final = 4
+# What waits needs so long at the limit: a limit for peaks lets a segment or two pass in less.
+LIMIT_HOLDS_S: Final = 20.0
 FULL_STILL_INTERVALS: Final = 2
 
 
 def slow_copies(context: FindingContext) -> Iterable[Candidate]:
     """More sealed data waits for its upload than local retention allows, or none of it has been copied for long.
 
-    Where it is so of several brokers, what they share is slow: the store, or the way to it.
+    Where it is so of several brokers, what they share is slow: the store, or the way to it. A limit of copies that
+    holds back one partition holds back the others soon: it is one finding from the first one on.
     """
     slow = list(_slow_partitions(context))
     together = slow_together(context)
@@ -62,16 +66,32 @@ def slow_copies(context: FindingContext) -> Iterable[Candidate]:
         yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
         yield _slow_store(context, together)
         return
-    brokers = sorted({candidate.broker_id for candidate in slow if candidate.broker_id is not None})
     running = [candidate for candidate in slow if not candidate.facts["copy_disabled"]]
+    brokers = {candidate.broker_id for candidate in running}
     if len(brokers) < 2 or len(running) < STORE_PARTITIONS_MIN:
-        yield from slow
-        return
-    yield from (candidate for candidate in slow if candidate.facts["copy_disabled"])
-    names = [candidate.object for candidate in running]
-    sealed = sum(candidate.facts["sealed_bytes"] for candidate in running)
+        held_back = _brokers_at_their_limit(context, running)
+        running = [candidate for candidate in running if candidate.broker_id in held_back]
+    shared = {candidate.key for candidate in running}
+    yield from (candidate for candidate in slow if candidate.key not in shared)
+    if running:
+        yield _slow_cluster(context, running)
+
+
+def _brokers_at_their_limit(context: FindingContext, waiting: Sequence[Candidate]) -> set[int]:
+    sealed: dict[int, int] = defaultdict(int)
+    for candidate in waiting:
+        if candidate.broker_id is not None and candidate.broker_id in context.copy_limits:
+            sealed[candidate.broker_id] += candidate.facts["sealed_bytes"]
+    return {id_ for id_, sealed_bytes in sealed.items() if sealed_bytes >= LIMIT_HOLDS_S * context.copy_limits[id_]}
+
+
+def _slow_cluster(context: FindingContext, waiting: Sequence[Candidate]) -> Candidate:
+    """The partitions that wait, as one finding of what they share."""
+    brokers = sorted({candidate.broker_id for candidate in waiting if candidate.broker_id is not None})
+    names = [candidate.object for candidate in waiting]
+    sealed = sum(candidate.facts["sealed_bytes"] for candidate in waiting)
     limits = copy_limit_sentence(context, brokers)
-    yield Candidate(
+    return Candidate(
         slug="copy-slow",
         object=STORE,
         severity=WARNING,

@@ -10,6 +10,7 @@ import pytest
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.finding_context import Candidate
 from backend.control.findings.still_offsets import PartitionStill, StillOffset
+from tests.unit.control.findings.rule_cases import rules
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, context, finished, partition, segment, topic
 
 MB = 1_000_000
@@ -179,6 +180,16 @@ def test_a_limit_of_copies_is_named_before_threads_and_the_store() -> None:
     unlimited = slow(partitions=waiting(3 * MB), copy_limits={2: 1}, **busy)
     assert unlimited is not None
     assert unlimited.action == "Compare with the produce rate; raise the copier threads of broker 1."
+
+
+def test_copies_that_a_limit_holds_back_are_one_finding_from_the_first_partition_on() -> None:
+    """A quota in the wrong unit: the other partitions follow within half a minute."""
+    busy: dict[str, Any] = {"topics": {"orders": topic(segment_bytes="1000000", local_retention_bytes="2000000")}}
+    held = rules(partitions=waiting(3 * MB), copy_limits={1: 50_000, 2: 50_000}, **busy)["copy-slow"]
+    assert held.object == "remote storage"
+    assert "of 1 partition of broker 1: orders-0. Copies have a limit" in held.why
+    peaks = rules(partitions=waiting(3 * MB), copy_limits={1: 50 * MB, 2: 50 * MB}, **busy)["copy-slow"]
+    assert peaks.object == "orders-0", "at that limit 3 MB need no second"
 
 
 def test_a_finding_by_offsets_has_the_time_at_which_they_were_listed() -> None:
