@@ -1,4 +1,4 @@
-"""Rules about copying to, deleting from, and standing in the remote tier."""
+"""Rules about copying to, and standing in the remote tier."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import ReplicaSample
 from backend.tiering.epoch_lineage import Copy, replaced, segment_lineage
-from backend.tiering.segment_state import DELETE_OVERDUE_MS, HUNG_MS_MIN, SegmentState
+from backend.tiering.segment_state import HUNG_MS_MIN, SegmentState
 
 # Retention that is short removes them meanwhile; those that stay cost room in the store.
 LEFTOVERS_FOR_MS: Final = 600_000
@@ -132,34 +132,6 @@ def _hung(segment: SegmentRow, age_ms: int, p99_ms: int | None) -> Candidate:
         partition=segment.partition,
         broker_id=segment.copy_broker_id,
     )
-
-
-def late_deletes(context: FindingContext) -> Iterable[Candidate]:
-    """Deletions from the remote tier that were begun and do not end.
-
-    Leftovers of a failed copy are none of them: they go when retention passes them.
-    """
-    if context.ledger_ms is None:
-        return
-    for segment in context.open_segments:
-        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
-            continue
-        if segment.copy_failed:
-            continue
-        age_ms = context.ledger_ms - segment.delete_started_ms
-        if age_ms > DELETE_OVERDUE_MS:
-            yield Candidate(
-                slug="delete-lag",
-                object=name_of(segment),
-                severity=WARNING,
-                sentence=f"Deletion overdue: {name_of(segment)}",
-                why=f"{in_bytes(segment.segment_size_bytes)} asked to be removed {in_time(age_ms)} ago.",
-                action="Check that the brokers may delete in the object store, and whether it keeps versions.",
-                facts={"segment_id": segment.segment_id, "age_ms": age_ms},
-                topic=segment.topic,
-                partition=segment.partition,
-                broker_id=segment.broker_id,
-            )
 
 
 def local_debt(context: FindingContext) -> Iterable[Candidate]:
