@@ -71,6 +71,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "copy-slow",
             "disk-offline",
             "follower-stuck",
+            # It leads nothing while it comes and goes.
+            "leader-skew",
             "metadata-failed",
             "metadata-loading",
             "metadata-unsafe",
@@ -80,6 +82,7 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
             "move-stalled",
             "offline",
             "remote-read-failing",
+            "remote-read-slow",
             "voter-away",
             "voter-catching-up",
         }
@@ -88,8 +91,19 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     "cluster-away": frozenset({"*"}),
     "backend-down": frozenset({"*"}),
     "observer-down": frozenset({"*"}),
+    # A store that takes no copies often answers no reads, or late.
     "copy-failing": frozenset(
-        {"copy-dangling", "copy-hung", "copy-slow", "delete-lag", "local-debt", "disk-runway", "remote-read-failing"}
+        {
+            "copy-dangling",
+            "copy-hung",
+            "copy-slow",
+            "delete-lag",
+            "disk-runway",
+            "local-debt",
+            "remote-read-failing",
+            "remote-read-slow",
+            "remote-read-storm",
+        }
     ),
     "copy-hung": frozenset({"copy-slow", "copy-dangling", "local-debt"}),
     # A store that is slow for writes is slow for deletions.
@@ -103,6 +117,8 @@ EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
     "last-leader-behind": frozenset(
         {"broker-away", "offline", "below-min-isr", "follower-stuck", "voter-away", "metadata-unsafe"}
     ),
+    # It copies nothing.
+    "metadata-failed": frozenset({"copy-slow"}),
     "metadata-unsafe": frozenset({"copy-failing", "copy-slow", "metadata-failed", "pipeline-down"}),
     "offline": frozenset({"below-min-isr", "follower-stuck", "move-stalled"}),
     "pipeline-down": frozenset({"pipeline-behind"}),

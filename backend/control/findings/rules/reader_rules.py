@@ -61,6 +61,7 @@ def _storm(group: str, rows: list[RemoteReads], busy: Mapping[int, float]) -> Ca
             "source": "exact" if busy else "inferred",
         },
         topic=rows[0].topic if len({row.topic for row in rows}) == 1 else None,
+        depends_on=frozenset(busy),
         for_ms=STORM_FOR_MS,
     )
 
