@@ -166,7 +166,8 @@ class FindingContext:
     open one take, `cluster_p99_ms` those of all; None: not known. `task_intervals_ms`: how often a broker looks for
     segments to copy (remote.log.manager.task.interval.ms); `copy_limits`: bytes a second that a broker copies at most,
     of those with a limit (remote.log.manager.copy.max.bytes.per.second).
-    `endangered`: partitions that wait for the broker that led last, which has less than another replica. `listed`: the
+    `endangered`: partitions that wait for the broker that led last, which has less than another replica;
+    `election_try_ms`: how often the controller tries to elect leaders, None: no broker tells. `listed`: the
     brokers of the newest Metadata, None: not known. `unclean_elections`: seen by comparing samples. `away`: no broker
     answers.
     `repeated_absences`: brokers that come and go. `returning`: brokers that were silent before the cluster listed them
@@ -222,6 +223,7 @@ class FindingContext:
     failed_reads: Sequence[FailedRead] = ()
     remote_wait_ms: Mapping[int, int] = field(default_factory=dict)
     endangered: EndangeredPartitions = field(default_factory=EndangeredPartitions)
+    election_try_ms: int | None = None
     listed: Collection[int] | None = None
     unclean_elections: Collection[UncleanElection] = ()
     away: ClusterSilence | None = None

@@ -15,9 +15,11 @@ import pytest
 
 from backend.control.alerts.notices import OpenAlerts
 from backend.control.control_database import Database
+from backend.control.findings.endangered_partitions import EndangeredPartition, EndangeredPartitions
 from backend.control.findings.finding_context import ClusterSilence
 from backend.control.findings.open_in_memory import AWAY
 from backend.control.findings.thresholds import RuleSetting, RuleSettings
+from backend.control.gateway.requests.config_requests import ConfigEntry
 from backend.control.gateway.requests.metadata_requests import PartitionMetadata
 from backend.control.gateway.requests.rights_requests import TOPICS, MissingRight
 from backend.control.observer.sampling.settings_sample import SettingsSample
@@ -26,6 +28,7 @@ from backend.control.observer.watches import finding_watch
 from backend.control.observer.watches.finding_contexts import ObservedLiveness, ObservedRound
 from backend.control.observer.watches.finding_watch import FindingWatch
 from backend.control.observer.watches.liveness_watch import BrokerLiveness, Liveness
+from backend.protocol.config_enums import ConfigSource, ConfigType
 from backend.protocol.errors import ErrorCode
 from backend.store.connection.database import reading, writing
 from backend.store.connection.limits import SERVING
@@ -33,6 +36,7 @@ from backend.store.queries import findings as queries
 from backend.store.writes.finding_rows import mute_findings
 from backend.store.writes.maintenance_rows import add_window, end_window
 from backend.store.writes.samples import PartitionSample, ReplicaSample
+from backend.tiering.ids import TopicPartition
 from tests.databases import new_sqlite
 from tests.unit.control.findings.sights import MINUTE_MS, NOW_MS, broker, partition, replica, topic
 
@@ -195,6 +199,20 @@ def test_a_principal_without_any_right_sees_no_topic_and_is_told_what_it_lacks(
     blind = replace(seen.liveness, partitions=(), missing_rights=(MissingRight("Describe", TOPICS),))
     state = watched.play((1_000, ObservedLiveness(blind, seen.brokers, [])))
     assert state.open.keys() == {("rights-missing", "cluster")}
+
+
+def test_a_last_leader_that_lacks_records_counts_down_by_the_setting_of_the_newest_round(
+    made: Callable[..., Watched],
+) -> None:
+    watched, orders_0 = made(attached=True), TopicPartition("orders", 0)
+    name, kind = "leader.imbalance.check.interval.seconds", ConfigType.LONG
+    checks = {name: ConfigEntry(name, "60", ConfigSource.STATIC_BROKER_CONFIG, kind, True, False, ())}
+    watched.play((1_000, replace(refused(NOW_MS), settings=SettingsSample(brokers={1: checks}))))
+    lacks = EndangeredPartition(orders_0, 3, {1: (4, 1000), 3: (-1, 0)}, NOW_MS - 10_000)
+    seen = alive(NOW_MS, leader=-1)
+    seen = replace(seen, liveness=replace(seen.liveness, endangered=EndangeredPartitions({orders_0: lacks})))
+    state = watched.play((2_000, seen))
+    assert (state.open["last-leader-behind", "broker 3"].evidence or {})["within_s"] == 50
 
 
 def test_while_no_broker_answers_all_else_is_explained_and_stays_as_it_was_seen_last(
