@@ -251,6 +251,16 @@ class FindingContext:
         """Thresholds of a topic; asked for what is to become a finding, not for each partition."""
         return self.rule_settings.thresholds(topic)
 
+    def set_for_ms(self, slug: str, topic: str | None = None) -> int | None:
+        """The hold that the settings give a rule; None: they do not. For rules that measure it themselves."""
+        setting = self.rule_settings.of(slug, topic)
+        return None if setting is None else setting.for_ms
+
+    def for_ms(self, slug: str, default_ms: int, topic: str | None = None) -> int:
+        """The hold that is in force, as `set_for_ms`."""
+        for_ms = self.set_for_ms(slug, topic)
+        return default_ms if for_ms is None else for_ms
+
     def listed_ms(self, topic: str, partition: int) -> int:
         """When the offsets of a partition were listed: what they did since is not known."""
         return self.earlier_ms.get((topic, partition), self.at_ms)

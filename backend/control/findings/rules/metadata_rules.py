@@ -16,6 +16,7 @@ from backend.control.findings.finding_context import (
     ids,
     setting,
 )
+from backend.control.findings.holds import default_for_ms
 from backend.control.formatting import in_time
 from backend.store.queries.config import TopicRow
 from backend.store.writes.samples import PartitionSample
@@ -23,9 +24,8 @@ from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
-# Longer than one task interval: each new leader, and each topic whose tiering is switched on, waits for the next one.
-LOADING_FOR_MS: Final = 35_000
-RIGHTS_SEEN_MS: Final = 10_000
+LOADING_FOR_MS: Final = default_for_ms("metadata-loading")
+RIGHTS_SEEN_MS: Final = default_for_ms("metadata-unsafe", "was deleted")
 SETS: Final = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {METADATA_TOPIC} --add-config"
 UNLIMITED: Final = "retention.ms=-1,retention.bytes=-1"
 
@@ -161,7 +161,6 @@ def _metadata_gone(context: FindingContext) -> Iterable[Candidate]:
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,
-        # Rights are looked at every 4 s: one that was taken away is seen by then.
         for_ms=max(RIGHTS_SEEN_MS, round(context.thresholds.metadata_gone_s * 1000)),
     )
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from backend.control.findings.finding_context import NOTICE, WARNING, Candidate, FindingContext, GroupOffset, count, ids
+from backend.control.findings.holds import default_for_ms
 from backend.control.findings.remote_reads import RemoteReads, remote_reads
 from backend.control.formatting import grouped, in_bytes
 
-# Longer than two readings of the groups: one read of an old offset is what the remote tier is for.
-STORM_FOR_MS: Final = 40_000
-# Longer than from one reading of the groups to the next, 15 s: a group may have gone on since it was read.
-LOST_FOR_MS: Final = 20_000
+STORM_FOR_MS: Final = default_for_ms("remote-read-storm")
+LOST_FOR_MS: Final = default_for_ms("group-below-log-start")
 # A client commits the offset after its last record; the markers of transactions above it are no records. In a log
 # that was emptied nothing tells them from records.
 MARKERS_MAX: Final = 10

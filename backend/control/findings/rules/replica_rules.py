@@ -16,6 +16,7 @@ from backend.control.findings.finding_context import (
     name_of,
 )
 from backend.control.findings.held_replicas import described, holding_throttles
+from backend.control.findings.holds import default_for_ms
 from backend.control.formatting import in_time
 from backend.store.writes.samples import PartitionSample, ReplicaSample
 from backend.tiering.follower_phase import KEEPS_ACKNOWLEDGED, FollowerPhase
@@ -24,8 +25,7 @@ from backend.tiering.phase_inference import bootstrap_trap
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 # A throttle lets the replicas of a move through one after the other.
 TURN_MS: Final = 10_000
-# Local retention cuts the leader first, and its followers a fetch or two later.
-THIN_FOR_MS: Final = 15_000
+THIN_FOR_MS: Final = default_for_ms("thin-leader")
 # Of the embedded engine: a log that it could not write.
 OFFLINE_LOG: Final = " is offline: "
 LOST_LOG: Final = "log-offline"

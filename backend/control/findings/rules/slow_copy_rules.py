@@ -13,7 +13,6 @@ from backend.control.findings.copy_times import (
     task_interval_ms,
 )
 from backend.control.findings.finding_context import (
-    CLUSTER_STARTED_MS,
     NAMED_MAX,
     WARNING,
     Candidate,
@@ -25,6 +24,7 @@ from backend.control.findings.finding_context import (
     name_of,
     setting,
 )
+from backend.control.findings.holds import AFTER_OUTAGE, default_for_ms
 from backend.control.findings.sealed_data import is_paused, sealed_by_size, sealed_by_time
 from backend.control.findings.still_offsets import PartitionKey, StillOffset
 from backend.control.formatting import grouped, in_bytes, in_time
@@ -33,7 +33,8 @@ from backend.store.queries.partitions import SegmentRow
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.segment_state import SegmentState
 
-SLOW_FOR_MS: Final = 10_000
+SLOW_FOR_MS: Final = default_for_ms("copy-slow", "more waits than local retention allows")
+BACKLOG_FOR_MS: Final = default_for_ms("copy-slow", AFTER_OUTAGE)
 HELD_MS: Final = 3_000
 STORE: Final = "remote storage"
 STORE_ACTION: Final = (
@@ -175,8 +176,7 @@ def _slow(
         topic=row.topic,
         partition=row.partition,
         broker_id=row.leader,
-        # Producers held records back while all brokers were away; these come at once.
-        for_ms=for_ms if still is not None else CLUSTER_STARTED_MS if context.just_back else SLOW_FOR_MS,
+        for_ms=for_ms if still is not None else BACKLOG_FOR_MS if context.just_back else SLOW_FOR_MS,
     )
 
 

@@ -32,7 +32,8 @@ def held_copies(context: FindingContext) -> Iterable[Candidate]:
         open_ms = context.listed_ms(*key) - still.stable.since_ms
         holds = key in sealed and not is_paused(context.topic(row.topic))
         limits = context.thresholds_of(row.topic)
-        if open_ms >= 1000 * (limits.transaction_held_s if holds else limits.transaction_open_s):
+        least_ms = round(1000 * (limits.transaction_held_s if holds else limits.transaction_open_s))
+        if open_ms >= context.for_ms("transaction-open", least_ms, row.topic):
             transaction = _transaction(context, key, still.stable)
             producer = row.topic if transaction is None else (transaction.producer_id, transaction.producer_epoch)
             by_producer[producer].append((key, still.stable, holds))

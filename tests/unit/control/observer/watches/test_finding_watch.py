@@ -330,6 +330,18 @@ def test_while_the_database_is_away_people_hear_of_it_and_of_who_died_meanwhile(
     assert watched.play((18_000, alive(NOW_MS + 17_000))).open.keys() == {REFUSED}
 
 
+def test_the_settings_of_rules_hold_for_the_database_as_for_all_others(
+    made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding_watch, "RETRY_S", 0.0)
+    at_once, never = (RuleSettings((RuleSetting("database-away", **more),)) for more in ({"for_ms": 0}, {"off": True}))
+    for settings, opened in ((at_once, {AWAY}), (never, set())):
+        watched = made(rule_settings=lambda settings=settings: settings)
+        watched.play((1_000, alive(NOW_MS)))
+        watched.database.refuse("The database does not answer.")
+        assert watched.play((2_000, alive(NOW_MS + 1_000))).open.keys() == opened
+
+
 def test_what_is_over_before_the_database_is_back_closes_once(
     made: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
