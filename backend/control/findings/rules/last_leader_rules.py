@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from backend.control.findings.endangered_partitions import EndangeredPartition
 from backend.control.findings.finding_context import CRITICAL, Candidate, FindingContext, count, name_of
+from backend.control.findings.kafka_commands import command
 from backend.store.writes.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
@@ -141,16 +142,18 @@ def _election(context: FindingContext, row: PartitionSample, endangered: Endange
     best = next((broker_id for broker_id in living if endangered.log_ends.get(broker_id) == best_end), None)
     if best is None:
         return f"start broker {endangered.best}, which has the best log of {name_of(row)}"
-    command = (
-        f"kafka-leader-election.sh --bootstrap-server {_address(context, best)} --election-type unclean"
-        f" --topic {row.topic} --partition {row.partition}"
+    election = command(
+        context,
+        "kafka-leader-election.sh",
+        f"--election-type unclean --topic {row.topic} --partition {row.partition}",
+        best,
     )
     if living[0] != best:
         return (
             f"put broker {best} first in the replica list of {name_of(row)} (AlterPartitionReassignments, see the"
-            f" runbook), and then let it lead: {command}"
+            f" runbook), and then let it lead: {election}"
         )
-    return f"let broker {best} lead {name_of(row)}: {command}"
+    return f"let broker {best} lead {name_of(row)}: {election}"
 
 
 def _listed(context: FindingContext) -> frozenset[int]:
@@ -158,7 +161,3 @@ def _listed(context: FindingContext) -> frozenset[int]:
     if context.listed is None:
         return frozenset(broker.broker_id for broker in context.brokers if broker.reachable and not broker.fenced)
     return frozenset(context.listed)
-
-
-def _address(context: FindingContext, broker_id: int) -> str:
-    return next((f"{b.host}:{b.port}" for b in context.brokers if b.broker_id == broker_id), "HOST:PORT")
