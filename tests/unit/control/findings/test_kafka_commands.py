@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.control.findings.evaluate import candidates
-from backend.control.findings.finding_context import Candidate, FindingContext, GroupOffset, LogBounds
+from backend.control.findings.finding_context import Candidate, FindingContext, GroupOffset, LogBounds, ThrottleSetting
 from backend.control.findings.kafka_commands import NO_ADDRESS, bootstrap_server, cancel_moves
 from backend.control.gateway.requests.rights_requests import CLUSTER, GROUPS, TOPICS, MissingRight
 from tests.unit.control.findings.rule_cases import CASES, METADATA, meta
@@ -58,6 +58,18 @@ def test_a_move_is_cancelled_by_a_file_that_the_action_has_whole() -> None:
     assert cancel_moves(context(**BROKERS), [moved]) in action("move-foreign", partitions=[moved])
 
 
+def test_a_limit_of_moves_between_log_directories_is_removed_by_hand_and_others_by_a_plan() -> None:
+    rate, moves = "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"
+    left = action("throttle-left", throttles=[ThrottleSetting(name, "1", broker_id=2) for name in (rate, moves)])
+    assert "ebbline plan clear-throttle; " in left
+    assert left.endswith(
+        f"kafka-configs.sh {AT_2} --alter --entity-type brokers --entity-name 2 --delete-config {moves}."
+    )
+    of_all = action("throttle-left", throttles=[ThrottleSetting(moves, "1", broker_id=-1)])
+    assert "clear-throttle" not in of_all, "the plan does not know it"
+    assert f"--entity-default --delete-config {moves}" in of_all
+
+
 def test_of_many_moves_of_another_tool_the_first_are_in_the_file() -> None:
     moved = [partition(index=number, adding_replicas=(3,)) for number in range(12)]
     foreign = action("move-foreign", partitions=moved)
@@ -69,13 +81,9 @@ def test_rights_are_granted_by_the_commands_of_the_page() -> None:
     rights = (("Describe", TOPICS), ("DescribeConfigs", CLUSTER), ("Describe", GROUPS), ("Read", f"Topic {METADATA}"))
     granted = action("rights-missing", missing_rights=[MissingRight(*right) for right in rights])
     add = f"kafka-acls.sh {AT_2} --add --allow-principal User:PRINCIPAL --operation"
-    for on in (
-        "Describe --topic '*'",
-        "DescribeConfigs --cluster",
-        "Describe --group '*'",
-        f"Read --topic '{METADATA}'",
-    ):
-        assert f"{add} {on}" in granted
+    described = ("Describe --topic '*'", "DescribeConfigs --cluster", "Describe --group '*'")
+    for right in (*described, f"Read --topic '{METADATA}'"):
+        assert f"{add} {right}" in granted
 
 
 def test_settings_of_the_metadata_topic_are_a_command_and_its_replicas_a_plan() -> None:

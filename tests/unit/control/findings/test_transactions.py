@@ -46,7 +46,8 @@ def test_it_is_told_with_producer_and_transactional_id_and_the_command_that_ends
     assert candidate.action == (
         "Restart its producer (its transactional id fences the old one), or wait 9 m 20 s until the coordinator aborts"
         " it. Without the producer, with the tools of Kafka 4.3: kafka-transactions.sh --bootstrap-server"
-        " 127.0.0.1:9092 forceTerminateTransaction --transactionalId forgotten (the coordinator then aborts it at once)."
+        " 127.0.0.1:9092 forceTerminateTransaction --transactionalId forgotten (the coordinator then aborts it at"
+        " once)."
     )
     assert candidate.facts["transactional_id"] == "forgotten"
 
