@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tests.incidents.steps import Step
+from tests.incidents.steps import Phase, Step
 
 CRITICAL: Final = "critical"
 """Data or service is being lost now, or the product itself does not see: somebody must get up. `status` ends with 1."""
@@ -142,7 +142,7 @@ class Expected:
     labelled `since` (else of the first that breaks), `cleared_within_s` from the end of the step labelled
     `cleared_from` (else of the last that mends); None: it stays beyond the incident. `under`: the slug of the cause
     that it stands under. Such a finding sends no notice, nor does one without `sends`; every other one sends one when
-    it opens and one when it closes.
+    it opens and one when it closes. `ends_by_itself`: the step that ends it is no action of the finding.
     """
 
     slug: str
@@ -158,6 +158,12 @@ class Expected:
     cleared_from: str = ""
     under: str = ""
     sends: bool = True
+    ends_by_itself: bool = False
+
+    @property
+    def is_acted_on(self) -> bool:
+        """Whether its action has to end it."""
+        return self.cleared_within_s is not None and not self.ends_by_itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +220,12 @@ class Incident:
     hold_s: float = 10.0
     watch_s: float = 10.0
     readers: tuple[str, ...] = ()
+
+    @property
+    def carries_out(self) -> bool:
+        """Whether the action of a finding is carried out, and has to end it."""
+        mends = any(step.phase is Phase.MEND for step in self.steps)
+        return any(expected.is_acted_on and (mends or expected.cleared_from) for expected in self.expected)
 
     @property
     def quiet(self) -> bool:
