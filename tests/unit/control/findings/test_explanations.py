@@ -241,10 +241,10 @@ def seen(pair: Pair) -> list[Candidate]:
         both = [of_cause, of_cause | of_consequence]
     else:
         both = [of_cause, merged(of_cause, of_consequence)]
-    return [one(pair.cause, both[0]), one(pair.consequence, both[1])]
+    return [raised_first(pair.cause, both[0]), raised_first(pair.consequence, both[1])]
 
 
-def one(slug: str, facts: Facts) -> Candidate:
+def raised_first(slug: str, facts: Facts) -> Candidate:
     if slug == "database-away":
         return database_away("It does not answer.", None)
     return next(c for c in candidates(context(**facts)).values() if c.slug == slug)
@@ -271,13 +271,13 @@ def test_what_rules_see_at_once_stands_under_its_cause(pair: Pair) -> None:
 
 @pytest.mark.parametrize("pair", KEPT, ids=lambda pair: f"{pair.cause}-{pair.consequence}")
 def test_what_cannot_be_seen_any_more_stands_under_the_reason(pair: Pair) -> None:
-    before = stored(one(pair.consequence, UNSEEN_FACTS[pair.consequence]))
+    before = stored(raised_first(pair.consequence, UNSEEN_FACTS[pair.consequence]))
     kept = retained(before)
     facts: Facts = {"away": ClusterSilence(NOW_MS - 5_000, "No broker answers.")}
     if pair.unseen_only:
         [kept] = unseen([before], lane_of(pair.consequence), (), RIGHTS["missing_rights"], NOW_MS).values()
         facts = RIGHTS
-    cause = one(pair.cause, facts)
+    cause = raised_first(pair.cause, facts)
     assert with_causes({c.key: c for c in (cause, kept)})[kept.key].cause == cause.key
 
 
